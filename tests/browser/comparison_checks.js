@@ -64,7 +64,7 @@ function matrixFile(folder) {
   return file;
 }
 
-// Starts a matrix and asks it to stop as soon as it has said what `until` waits for.
+// Starts a matrix, and interrupts it as soon as its output has what `until` waits for.
 function interrupted(kvorum, args, until) {
   return new Promise((resolve, reject) => {
     const child = spawn(kvorum, args, { stdio: ['ignore', 'pipe', 'pipe'] });
@@ -157,7 +157,7 @@ async function quickTellsEveryBackend(browser, { kvorum }) {
   }
 }
 
-// A run with twice the workers was once "better" by a ratio that said nothing of the server.
+// A run with twice the workers was once "better" by a ratio that did not come of the server.
 async function ratiosAreTakenBetweenEqualLoads(browser, { loads, bitcask, memory }) {
   const page = await open(browser, loads);
   const ratio = `\u25b2 \u00d7${digits(throughput(memory) / throughput(bitcask))}`;

@@ -1,4 +1,4 @@
-// What a check says when it fails: what was there and what had to be there.
+// The message of a check that fails: the actual and the expected value.
 'use strict';
 
 function fail(what, got, expected) {

@@ -21,7 +21,7 @@ function write(folder, name, head, rows) {
   fs.writeFileSync(path.join(folder, name), `${lines.join('\n')}\n`);
 }
 
-// Writes a run; what it wrote is returned as rows of numbers, by file.
+// Writes a run; returns its rows of numbers, by file.
 function makeRun(folder, options) {
   const { name, backend, rows, interval, rate, latency, stalls, seed } = options;
   fs.mkdirSync(folder, { recursive: true });
@@ -121,7 +121,7 @@ const MEMORY = {
   name: 'Test 4, memory', backend: 'memory', rows: 90, interval: 2, rate: 34000, latency: 900,
   amplification: 0.01, stalls: [], seed: 2,
 };
-// Another load, which can be compared with neither of them.
+// Another load, not comparable with either of them.
 const OTHER_LOAD = { ...MEMORY, name: 'Test 4, twice the workers', workers: 200, seed: 4 };
 // A day of rows, as the published runs have them.
 const DAY = {

@@ -1,9 +1,9 @@
-// Reading a page of kvorum bench as a person would: what is drawn, what is written, what is said.
+// Reading a page of kvorum bench as a person would: its drawings, its texts, its descriptions.
 'use strict';
 
 const { holds } = require('./expect');
 
-// Opens a page; whatever it complains about or asks of a network is kept.
+// Opens a page; keeps its errors and its requests to a network.
 async function open(browser, file, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, acceptDownloads: true, ...options });
   const page = await context.newPage();

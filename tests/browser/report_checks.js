@@ -10,7 +10,7 @@ const CHARTS = [
 ];
 const FORMAT = (value) => (value === null ? '\u2013' : String(value));
 
-// A line's points have to be the rows' values, in order, within what a tenth of a pixel can say.
+// A line's points have to be the rows' values, in order, to the precision of a tenth of a pixel.
 async function lineIs(page, chart, name, rows) {
   const { points, xStep, yStep, log } = await drawnLine(page, chart, name);
   equal(points.length, rows.length, `points of ${name} in ${chart}`);

@@ -7,7 +7,7 @@ const { spawnSync } = require('node:child_process');
 const { chromium } = require('playwright-core');
 const { makeRun, BITCASK, MEMORY, OTHER_LOAD, DAY } = require('./fixture');
 
-// Nothing of a browser's own may reach for a network.
+// The browser's own services must not use a network.
 const FLAGS = [
   '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync',

@@ -1,9 +1,9 @@
 """Cuts the power of a mounted ext4 file system.
 
-Asks the file system to shut down without flushing its journal: whatever was not synced is gone,
+Asks the file system to shut down without flushing its journal: data that was not synced is gone,
 and every later write fails, as if the plug had been pulled. The file system has to be unmounted
-and mounted again to see what is left. Usage: cut_power.py MOUNT_POINT. It prints a letter when it
-is ready, and cuts when its input ends, so that the moment is known to who asked for it.
+and mounted again to read the rest. Usage: cut_power.py MOUNT_POINT. It prints a letter when it
+is ready, and cuts when its input ends, so that the caller decides the moment.
 """
 import fcntl
 import os

@@ -1,5 +1,5 @@
-//! The pages of `kvorum bench` in headless Chromium: what they draw and write is what was
-//! measured.
+//! The pages of `kvorum bench` in headless Chromium: their charts and texts agree with the
+//! measurements.
 
 use std::process::Command;
 

@@ -42,8 +42,8 @@ pub(crate) fn doc(run: &Run<'_>) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// The directories below `crates` whose documentation has examples that can be run. Looking for some in
-/// all others takes cargo a minute.
+/// The directories below `crates` whose documentation has examples that can be run. To search all
+/// others for some takes cargo a minute.
 fn crates_with_examples(tree: &Tree) -> BTreeSet<&str> {
     let files = tree.with_extension("rs");
     files
@@ -52,7 +52,7 @@ fn crates_with_examples(tree: &Tree) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Blocks of documentation that do not say that they are text are programs.
+/// Blocks of documentation that are not marked as text are programs.
 fn has_example(source: &str) -> bool {
     let mut is_open = false;
     for line in source.lines().map(str::trim_start) {
@@ -85,7 +85,7 @@ pub(crate) fn crates(run: &Run<'_>) -> anyhow::Result<Tally> {
     count_tests(&mut command)
 }
 
-/// What cargo's test binaries end with.
+/// Counts from the last lines of cargo's test binaries.
 fn count_tests(command: &mut Command) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     let has_passed = read_lines(command, |line| {

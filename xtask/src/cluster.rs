@@ -1,8 +1,8 @@
-//! Clusters of real servers, each in a network namespace and on a disk of its own, under faults that
-//! only the kernel can make: packets that get lost, power that fails, processes that stand still.
+//! Clusters of real servers, each in a network namespace and on a disk of its own, under faults
+//! that only the kernel can make: lost packets, power failures, stopped processes.
 //!
-//! The simulation runs many thousands of times as many faults. What it cannot show is that real
-//! sockets, a real file system and a real clock behave as it takes for granted: this does.
+//! The simulation runs many thousands of times as many faults. These tests show that real sockets,
+//! a real file system and a real clock behave as the simulation assumes.
 
 mod bystanders;
 mod census;
@@ -41,10 +41,10 @@ use crate::stage::Stage;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// How often all of it is run in the large variant, each time with another seed.
+/// The number of rounds in the large variant, each with another seed.
 const ROUNDS_LONG: u64 = 20;
 
-/// Few partitions are quickly moved, and none of five nodes is without some.
+/// Few partitions are quickly moved, and each of five nodes has some.
 const SETTINGS: &[Setting] = &[
     ("ring_size", "16"),
     ("leveldb.maximum_memory", "64MB"),
@@ -53,7 +53,7 @@ const SETTINGS: &[Setting] = &[
     ("innostore.buffer_pool_size", "64MB"),
 ];
 
-/// What is run in the enclosure.
+/// The options of a run in the enclosure.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Enclosed {
     #[arg(long)]
@@ -64,7 +64,7 @@ pub(crate) struct Enclosed {
     long: bool,
 }
 
-/// The stage: all of it in an enclosure.
+/// The stage: all tests in an enclosure.
 pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(Stage::Cluster.prerequisites())?;
     let tally = enclosure::run(run)?;
@@ -77,7 +77,7 @@ pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// What runs in the enclosure; the last line that it prints are the counts.
+/// Runs in the enclosure; the last line that it prints has the counts.
 pub(crate) fn enclosed(workspace: &Workspace, options: &Enclosed) -> anyhow::Result<bool> {
     enclosure::end_with_input();
     network::lay_bridge()?;
@@ -106,7 +106,7 @@ pub(crate) fn enclosed(workspace: &Workspace, options: &Enclosed) -> anyhow::Res
             let [bitcask, trees @ ..] = BACKENDS;
             let is_even = seed.wrapping_add(nodes as u64 / 4) % 2 == 0;
             let tree = trees[usize::try_from(seed / 4 % trees.len() as u64).unwrap_or(0)];
-            // One of the two is encrypted; which one is independent of the engine.
+            // One of the two is encrypted, independently of the engine.
             let is_encrypted = (nodes > 3) == ((seed / 2) % 2 == 0);
             let trial = Trial {
                 seed,
@@ -125,7 +125,7 @@ pub(crate) fn enclosed(workspace: &Workspace, options: &Enclosed) -> anyhow::Res
     Ok(tally.failed == 0)
 }
 
-/// What one cluster goes through.
+/// The events for one cluster.
 struct Trial {
     seed: u64,
     nodes: usize,
@@ -135,8 +135,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// A cluster grows from one node, goes through changes that somebody wants, and through the plan's
-    /// faults.
+    /// A cluster grows from one node, goes through planned changes, and through the plan's faults.
     fn run(&self, workshop: &Workshop, runtime: &Handle) -> Tally {
         let mut report = Report::of(self);
         let mut settings = self.backend.with(SETTINGS);
@@ -171,7 +170,7 @@ impl Trial {
     }
 }
 
-/// A cluster, and what its clients know.
+/// A cluster, and its clients' knowledge.
 struct Cluster<'a> {
     fleet: Fleet,
     runtime: &'a Handle,
@@ -185,7 +184,7 @@ impl Cluster<'_> {
         report.check("one node grows under load", &result)
     }
 
-    /// What is no fault of anybody, and the loss of one node.
+    /// Planned changes, and the loss of one node.
     fn changes(&mut self, trial: &Trial, report: &mut Report) {
         let (fleet, runtime, known) = (&mut self.fleet, self.runtime, &mut self.known);
         let result = under_faults::one_node_down(fleet, runtime, known, self.seed);
@@ -194,14 +193,14 @@ impl Cluster<'_> {
             let result = rolling::restart(fleet, runtime, known, self.seed);
             report.check("nodes restart one after the other", &result);
         }
-        // Of three nodes none is left that could hold a third replica.
+        // Three nodes leave none that could hold a third replica.
         if trial.nodes > REPLICAS {
             let result = leaving::leave_and_return(fleet, runtime, known, self.seed);
             report.check("a node leaves, and comes back empty", &result);
         }
     }
 
-    /// Faults, and what is left after them.
+    /// Faults, and a survey of the data after them.
     fn suffers(&mut self, trial: &Trial, report: &mut Report) {
         let (fleet, runtime, known) = (&mut self.fleet, self.runtime, &mut self.known);
         let count = 2 * trial.plan.len();
@@ -215,7 +214,7 @@ impl Cluster<'_> {
         }
         let result = under_faults::convergence(fleet, runtime, known, REPLICAS);
         let is_sound = report.check("nothing acknowledged is lost, nothing comes back", &result);
-        // Of three nodes none is left that could hold two replicas.
+        // Three nodes leave none that could hold two replicas.
         if is_sound && trial.nodes > REPLICAS {
             let result = recovery::recovery(fleet, runtime, known, self.seed);
             report.check("a majority is lost for good", &result);
@@ -223,7 +222,7 @@ impl Cluster<'_> {
     }
 }
 
-/// What came of a trial, told as it comes.
+/// Results of a trial, printed as they arrive.
 struct Report {
     title: String,
     since: Instant,
@@ -250,7 +249,7 @@ impl Report {
     }
 }
 
-/// Where to look after a failure.
+/// Prints the places to look at after a failure.
 fn tell(fleet: &Fleet) {
     for machine in &fleet.machines {
         console::line(&format!("        log: {}", machine.log().display()));

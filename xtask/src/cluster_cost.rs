@@ -1,14 +1,14 @@
-//! `cargo xtask cluster-cost`: what a cluster costs beside a single node, and what clients feel when
-//! one of its nodes is down.
+//! `cargo xtask cluster-cost`: the cost of a cluster beside a single node, and the effect on
+//! clients when one of its nodes is down.
 //!
 //! Five servers on this machine answer the same load as one of them alone does. The CPU time of all
-//! servers is what they took of it between the first operation and the last; a closed loop gives the
-//! cost, open ones at half of the rate so found give the latencies, with all nodes and with one killed
-//! in turn. Clients ask the nodes that stay. One open loop says little: what upkeep of six processes on a
-//! few cores does in its seconds is in its p99, so that the median of several counts.
+//! servers is the sum of their use between the first operation and the last. A closed loop gives
+//! the cost, open ones at half of the rate so found give the latencies, with all nodes and with one
+//! killed in turn. Clients use the nodes that stay. One open loop is no measure: upkeep of six
+//! processes on a few cores in its seconds is in its p99, so the median of several counts.
 //!
-//! Each of the five is given its share of the machine's cores (`worker_threads`), as whoever puts several
-//! nodes on one machine is told to; the one that is alone has them all.
+//! Each of the five has its share of the machine's cores (`worker_threads`), as the documentation
+//! advises for several nodes on one machine; the single one has them all.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,27 +28,27 @@ use crate::workspace::Workspace;
 
 const NODES: usize = 5;
 
-/// Until the others have noticed that a node is down, and hints are what it costs.
+/// The time until the others have noticed that a node is down, and hints are its only cost.
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);
-/// Until a node that is back has what was kept for it. The machine may be busy.
+/// The time until a node that is back has its hints. The machine may be busy.
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(600);
 
-/// What `cargo xtask cluster-cost` can be told.
+/// Options of `cargo xtask cluster-cost`.
 #[derive(Debug, Args)]
 pub(crate) struct CostOptions {
     /// The engine.
     #[arg(long, default_value = "bitcask")]
     backend: String,
-    /// How long each load runs, in seconds.
+    /// Seconds that each load runs.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// Connections that ask at the same time, spread over the nodes.
+    /// Connections that send requests at the same time, spread over the nodes.
     #[arg(long, default_value_t = 256)]
     connections: u32,
     /// Open loops with all nodes, and as many with one down, in turn.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// A server that is built already, in place of one built as it is released.
+    /// A finished build of the server, in place of a release build.
     #[arg(long)]
     binary: Option<PathBuf>,
     /// Another setting of the servers, as KEY=VALUE; may be repeated.
@@ -61,17 +61,17 @@ struct Fleet<'a> {
     options: &'a CostOptions,
     binary: Binary,
     configs: PathBuf,
-    /// Where the load's results go.
+    /// The directory of the load's results.
     results: PathBuf,
     nodes: Neighbours,
 }
 
-/// What a load gave.
+/// The result of a load.
 struct Outcome {
     operations: f64,
     rate: f64,
     errors: u64,
-    /// Of gets and puts, in milliseconds.
+    /// The p99 of gets and puts, in milliseconds.
     p99_ms: [f64; 2],
     cpu_us_per_operation: f64,
 }
@@ -171,7 +171,7 @@ impl Fleet<'_> {
         Ok(outcome.p99_ms)
     }
 
-    /// Kills the last node, and waits until the others know.
+    /// Kills the last node, and waits until the others have noticed.
     fn kill_last(&mut self) -> anyhow::Result<()> {
         let server = self.nodes.servers.pop();
         server.context("no node to kill")?.kill();
@@ -179,7 +179,7 @@ impl Fleet<'_> {
         Ok(())
     }
 
-    /// Starts it again, and waits until it has what was kept for it.
+    /// Starts it again, and waits until it has its hints.
     fn start_last(&mut self) -> anyhow::Result<()> {
         let site = self.nodes.sites.last().context("no node to start")?;
         self.nodes.servers.push(site.start()?);
@@ -200,7 +200,7 @@ impl Fleet<'_> {
             let text = site.run(&["admin", "transfers", "--json"])?;
             let transfers: Value = serde_json::from_str(&text).context("reading transfers")?;
             let hinted = transfers["hinted"].as_array();
-            let hinted = hinted.with_context(|| format!("no hints are told of: {text}"))?;
+            let hinted = hinted.with_context(|| format!("no hints are reported: {text}"))?;
             Ok(hinted
                 .iter()
                 .filter_map(|it| it["objects"].as_u64())
@@ -228,7 +228,7 @@ impl Fleet<'_> {
         command
     }
 
-    /// What all servers have used since their starts.
+    /// CPU time of all servers since their starts.
     fn processor_time(&self) -> anyhow::Result<Duration> {
         let servers = self.nodes.servers.iter();
         servers.map(Server::processor_time).sum()

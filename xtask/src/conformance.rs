@@ -1,7 +1,7 @@
 //! Real clients, written by others for Riak, against our server.
 //!
-//! What they need is installed below the target directory, in versions that the tree pins; it is
-//! installed anew when what the tree pins has changed.
+//! Their dependencies are installed below the target directory, in versions that the tree pins;
+//! they are installed again when the pins have changed.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -27,11 +27,11 @@ const PYTHON_FOLDER: &str = "tests/conformance/python";
 /// The folder of the Node.js client's scenarios, from the root.
 const NODE_FOLDER: &str = "tests/conformance/node";
 
-/// What both clients' tests expect of a server: Riak's name for the node, since one test compares
-/// it, and Riak's several copies on one node, since one test counts them.
+/// The settings that both clients' tests expect of a server: Riak's name for the node, since one
+/// test compares it, and Riak's several copies on one node, since one test counts them.
 const SETTINGS: &[(&str, &str)] = &[("nodename", "riak@127.0.0.1"), ("colocated_replicas", "on")];
 
-/// The bucket types that the clients' tests find.
+/// The bucket types for the clients' tests.
 const BUCKET_TYPES: &[(&str, &str)] = &[
     (
         "counters",
@@ -62,7 +62,7 @@ const LISTED_KEYS: u32 = 30_000;
 /// Connections that add them.
 const LISTED_WRITERS: u32 = 32;
 
-/// The engines that every client has to be content with, and whether they have secondary indexes.
+/// The engines that every client has to work with, and true for those with secondary indexes.
 const ENGINES: [(&str, bool); 6] = [
     ("bitcask", false),
     ("leveldb", true),
@@ -93,7 +93,7 @@ pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {
     Ok(total)
 }
 
-/// The Python client on three servers, of which one dies under it; over either protocol.
+/// The Python client on three servers, one of which is killed meanwhile; over either protocol.
 fn on_cluster(run: &Run<'_>, python: &Path, folder: &Path) -> anyhow::Result<Tally> {
     let directory = run.workspace.clean_scratch("conformance/cluster")?;
     // For index queries.
@@ -140,14 +140,15 @@ pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
     })
 }
 
-/// On a server of each engine, side by side: clients' tests wait more than they do.
+/// On a server of each engine, side by side: clients' tests mostly wait.
 fn on_every_engine(
     run: &Run<'_>,
     command: impl Fn(&Site, bool) -> anyhow::Result<Command> + Sync,
 ) -> anyhow::Result<Tally> {
     let mut total = Tally::default();
     let mut started = Vec::new();
-    // One after the other: a port is taken by what starts, not by who finds that it is free.
+    // One after the other: a port is taken by the server's start, and not by the search for a free
+    // one.
     for (engine, has_indexes) in ENGINES {
         match start_on(run, engine) {
             Ok((site, server)) => started.push((engine, has_indexes, site, server)),
@@ -243,7 +244,7 @@ pub(crate) fn run_client(command: &mut Command, server: &str) -> anyhow::Result<
     Ok(tally)
 }
 
-/// Makes the virtual environment; the Python in it.
+/// Makes the virtual environment; returns the Python in it.
 fn install_python(run: &Run<'_>, folder: &Path) -> anyhow::Result<PathBuf> {
     let home = run.workspace.scratch("conformance/python")?;
     let python = home.join("bin/python");
@@ -273,8 +274,8 @@ fn install_python(run: &Run<'_>, folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(python)
 }
 
-/// Copies the scripts of a folder beside what they use, which is installed from the lock file
-/// below the target directory under `name`; where that is.
+/// Copies the scripts of a folder beside their dependencies, which are installed from the lock file
+/// below the target directory under `name`; returns the directory.
 pub(crate) fn install_npm(run: &Run<'_>, folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let home = run.workspace.scratch(name)?;
     let manifests = ["package.json", "package-lock.json"].map(|name| folder.join(name));
@@ -315,7 +316,7 @@ fn read_all(files: &[PathBuf]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The note is written last, so that an installation cut short is made anew.
+/// The note is written last, so that an interrupted installation is repeated.
 fn note_installed(home: &Path, wanted: &str) -> anyhow::Result<()> {
     fs::write(home.join("installed"), wanted).context("noting what is installed")
 }

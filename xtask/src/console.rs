@@ -1,5 +1,5 @@
-//! What the commands print: the one place that writes to standard output. It keeps the lines that name a
-//! failure, for the end of a long run.
+//! Output of the commands: the one place that writes to standard output. It keeps the lines that
+//! name a failure, for the end of a long run.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 /// Lines that named a failure, in their order.
 static FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Prints a line at once, so that a log cut short by CI holds everything up to there.
+/// Prints a line at once, so that an interrupted log of CI has all lines up to there.
 #[expect(clippy::print_stdout, reason = "this is what the user asked for")]
 pub(crate) fn line(text: &str) {
     if names_failure(text) {

@@ -1,4 +1,4 @@
-//! The command `cycles`: which modules of a crate reach each other, and by which paths.
+//! The command `cycles`: the modules of a crate that reach each other, and the paths between them.
 
 use anyhow::ensure;
 use clap::Args;
@@ -11,14 +11,14 @@ use crate::prerequisite::{self, GIT};
 use crate::tidy::tree::Tree;
 use crate::workspace::Workspace;
 
-/// What to show.
+/// Selection of crates.
 #[derive(Debug, Args)]
 pub(crate) struct CyclesOptions {
     /// Directories below `crates`, or `xtask`; all below `crates` if none is named.
     crates: Vec<String>,
 }
 
-/// Prints the knots of each crate, and how many crates have some.
+/// Prints the knots of each crate, and the number of crates with some.
 pub(crate) fn run(workspace: &Workspace, options: &CyclesOptions) -> anyhow::Result<bool> {
     prerequisite::require(&[GIT])?;
     let tree = Tree::of(workspace.root())?;
@@ -46,7 +46,7 @@ pub(crate) fn run(workspace: &Workspace, options: &CyclesOptions) -> anyhow::Res
     Ok(true)
 }
 
-/// Prints the knots of a crate; how many modules are in them.
+/// Prints the knots of a crate; returns the number of modules in them.
 fn show(each: &Crate) -> usize {
     let mut in_knots = 0;
     for target in &each.targets {

@@ -3,7 +3,7 @@
 use crate::command::{cargo, succeeds};
 use crate::workspace::Workspace;
 
-/// Renews generated messages, applies clippy's fixes, then formats; true if all ended well.
+/// Renews generated messages, applies clippy's fixes, then formats; true if all succeeded.
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<bool> {
     let renewed = succeeds(
         cargo(workspace.root())

@@ -1,4 +1,4 @@
-//! The command `lines`: how many lines of code each crate has.
+//! The command `lines`: the number of lines of code of each crate.
 //!
 //! It counts the files that `crates/*/src` compiles into libraries and programs, without tests,
 //! comments and blank lines. A blank line inside a text counts, and generated code that a file

@@ -1,12 +1,12 @@
 //! The project's own commands: `cargo xtask test`, `sim`, `tidy`, `lines`, `cycles`, `fix`,
 //! `profile-get` and `cluster-cost`.
 //!
-//! `test` is what CI runs and what a newcomer types: it brings along what it needs (under the
-//! target directory, nothing else is written) and ends with a line of counts. `tidy` holds the
-//! rules of the house that no other tool checks; `lines` and `cycles` count what it wants less of.
-//! `fix` is the only command that changes a file of the tree. `profile-get` measures what
-//! `docs/performance.md` says of a cached get, and `cluster-cost` what it says of several nodes.
-//! `sim` replays seeds of the simulation and runs campaigns of them.
+//! `test` is the command for CI and for newcomers: it installs its dependencies (under the target
+//! directory, nothing else is written) and ends with a line of counts. `tidy` checks the rules of
+//! the house that no other tool checks; `lines` and `cycles` count lines and cycles, of which fewer
+//! are better. `fix` is the only command that changes a file of the tree. `profile-get` measures
+//! the figures of `docs/performance.md` for a cached get, and `cluster-cost` those for several
+//! nodes. `sim` replays seeds of the simulation and runs campaigns of them.
 
 mod browser;
 mod cargo_stages;
@@ -60,7 +60,7 @@ enum Verb {
     Test(TestOptions),
     /// Run clusters on virtual time under faults: one seed, one run.
     Sim(simulation::SimOptions),
-    /// What the stage `cluster` runs in namespaces of its own.
+    /// Run tests in the namespaces of the stage `cluster`.
     #[command(hide = true)]
     Enclosed(cluster::Enclosed),
     /// Check the rules of the house: floors, cycles, seams, file openings, links.
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether everything passed.
+/// Runs a command; true if everything passed.
 fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let workspace = Workspace::find()?;
     match &arguments.verb {

@@ -13,22 +13,22 @@ use serde_json::Value;
 
 use crate::server::{Binary, Server, Site, free_address};
 
-/// Far more than it takes; the machine may be busy.
+/// Far more than necessary; the machine may be busy.
 const SETTLED_WITHIN: Duration = Duration::from_secs(300);
 
-/// The replicas of a key where there are nodes for them.
+/// The replicas of a key if there are nodes for them.
 const REPLICAS: usize = 3;
 
-/// Servers on this machine, each with a share of its cores unless it is alone.
+/// Servers on this machine, each with a share of its cores unless it is the only one.
 pub(crate) struct Neighbours {
     pub(crate) sites: Vec<Site>,
     pub(crate) servers: Vec<Server>,
-    /// Where the first one listens for the others.
+    /// The first one's address for the others.
     first: SocketAddr,
 }
 
 impl Neighbours {
-    /// So many servers below `directory`, running, each a cluster of its own.
+    /// Starts so many servers below `directory`, each a cluster of its own.
     pub(crate) fn start(
         binary: &Binary,
         directory: &Path,
@@ -67,7 +67,8 @@ impl Neighbours {
         self.await_settled()
     }
 
-    /// Waits until every node knows that nothing moves, sees every other one, and has all replicas.
+    /// Waits until every node reports that nothing moves, sees every other one, and has all
+    /// replicas.
     pub(crate) fn await_settled(&self) -> anyhow::Result<()> {
         let start = Instant::now();
         for site in &self.sites {

@@ -1,8 +1,8 @@
 //! Programs that the tests need and cargo cannot bring.
 //!
-//! Those of all stages of a run are looked for before anything is built. Missing ones are installed for root
-//! on Debian and its relatives; everybody else gets the one command that installs all of them. Nothing is
-//! ever skipped for a program that is missing.
+//! Those of all stages of a run are searched before anything is built. Missing ones are installed
+//! for root on Debian and its relatives; other users get the one command that installs all of them.
+//! No test is ever skipped for a missing program.
 
 use std::process::{Command, Stdio};
 
@@ -14,9 +14,9 @@ use crate::console;
 /// A program that has to be there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prerequisite {
-    /// What is run to see whether it is there.
+    /// The command that shows whether it exists.
     probe: &'static [&'static str],
-    /// What it is for.
+    /// Its purpose.
     purpose: &'static str,
     /// Debian's packages that bring it.
     packages: &'static [&'static str],

@@ -1,9 +1,9 @@
 //! The stage `printed`: command lines of the documents, run as a reader would run them.
 //!
-//! Each document has a directory of its own, in which its lines run one after the other with `kvorum` on
-//! the path, `bench/` beside it, and the server that the document starts, or else one without settings. A
-//! replacement finds the fixtures below `tree/`. A line that does not end well, or does not end, fails. `curl`
-//! fails here if the server answers with an error.
+//! Each document has a directory of its own, in which its lines run one after the other with
+//! `kvorum` on the path, `bench/` beside it, and the server that the document starts, or else one
+//! without settings. A replacement may use the fixtures below `tree/`. A line fails if its status
+//! is not zero, or if it does not end. `curl` fails here if the server answers with an error.
 
 mod document;
 mod quoted;
@@ -24,10 +24,10 @@ use crate::tidy::tree::Tree;
 use self::document::{Mark, Printed};
 use self::session::Session;
 
-/// What all lines may take together.
+/// The time limit for all lines together.
 const ALL_WITHIN: Duration = Duration::from_secs(180);
 
-/// Where documents are whose lines a reader runs.
+/// True for documents whose lines a reader runs.
 pub(crate) fn is_document(path: &str) -> bool {
     path == "README.md" || path.starts_with("docs/") && path.ends_with(".md")
 }
@@ -67,7 +67,7 @@ pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// A run of all lines that takes longer is left out before long, and then lines fail unseen.
+/// A run of all lines that takes longer would soon be left out, and lines would fail unnoticed.
 fn within(took: Duration) -> anyhow::Result<String> {
     let seconds = took.as_secs();
     ensure!(

@@ -1,5 +1,5 @@
-//! Tests of the server as a process: what a user and an operator see of it, and what is left after
-//! it was killed or the power failed.
+//! Tests of the server as a process: its behaviour for a user and an operator, and its data after a
+//! kill or a power cut.
 
 pub(crate) mod backend;
 mod backup;

@@ -1,9 +1,9 @@
-//! `cargo xtask profile-get`: where the server's time goes while it answers gets of cached objects.
+//! `cargo xtask profile-get`: the server's use of time while it answers gets of cached objects.
 //!
-//! The claim is that most of it is the kernel's network path. A server is started, filled with 10,000
-//! objects of 1,000 bytes and asked for them, or for the first of them, over 64 connections while `perf` samples it; each sample
-//! belongs to the part that the innermost frame of its stack says, and kernel time to the system call
-//! that it was spent for.
+//! The claim is that most of it is the kernel's network path. A server is started and filled with
+//! 10,000 objects of 1,000 bytes. Gets of them, or of the first of them, arrive over 64 connections
+//! while `perf` samples the server. The innermost frame of a sample's stack selects its part, and
+//! kernel time belongs to its system call.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,27 +22,27 @@ use crate::prerequisite::{self, PERF};
 use crate::server::{Binary, Server, Site};
 use crate::workspace::Workspace;
 
-/// Samples a second. Prime, so that it keeps step with nothing.
+/// Samples a second. Prime, so that it is in step with nothing.
 const SAMPLES_PER_SECOND: &str = "1999";
-/// The load begins so long before the samples, and ends so long behind them.
+/// The time between the beginning of the load and the samples, and between their ends.
 const MARGIN: Duration = Duration::from_secs(1);
 /// Functions of our own that are listed.
 const FUNCTIONS_SHOWN: usize = 20;
 
-/// What `cargo xtask profile-get` can be told.
+/// Options of `cargo xtask profile-get`.
 #[derive(Debug, Args)]
 pub(crate) struct ProfileOptions {
     /// The engine.
     #[arg(long, value_enum, default_value_t = Engine::Bitcask)]
     backend: Engine,
-    /// How long samples are taken, in seconds.
+    /// Seconds in which samples are taken.
     #[arg(long, default_value_t = 8)]
     seconds: u64,
-    /// How many of the 10,000 objects are asked for. What they and their places take decides how much
-    /// of it the processor's caches hold.
+    /// Number of the 10,000 objects that gets are for. Their size and that of their places decide
+    /// the share in the processor's caches.
     #[arg(long, default_value_t = 10_000)]
     objects: u32,
-    /// A server that is built already, in place of one built as it is released.
+    /// A finished build of the server, in place of a release build.
     #[arg(long)]
     binary: Option<PathBuf>,
     /// Another setting of the server, as KEY=VALUE; may be repeated.
@@ -65,7 +65,7 @@ impl Engine {
     }
 }
 
-/// Where a sample was taken.
+/// The part of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Network,
@@ -87,7 +87,7 @@ impl Part {
     }
 }
 
-/// Where samples were taken, and in which functions outside of the kernel.
+/// Samples by part, and by function outside of the kernel.
 #[derive(Debug, Default)]
 struct Profile {
     parts: BTreeMap<Part, u64>,
@@ -95,7 +95,7 @@ struct Profile {
     samples: u64,
 }
 
-/// Builds the server as it is released, runs it under load and prints the shares of its time.
+/// Makes a release build of the server, runs it under load and prints the shares of its time.
 pub(crate) fn run(workspace: &Workspace, options: &ProfileOptions) -> anyhow::Result<bool> {
     prerequisite::require(&[PERF])?;
     let binary = match &options.binary {
@@ -143,7 +143,7 @@ fn bench(site: &Site, binary: &Binary, configs: &Path, name: &str) -> Command {
     command
 }
 
-/// Samples the server under load; what the load generator printed.
+/// Samples the server under load; returns the load generator's output.
 fn under_load(
     site: &Site,
     server: &Server,

@@ -3,7 +3,7 @@
 use crate::server::Binary;
 use crate::workspace::Workspace;
 
-/// What every stage may ask for.
+/// The common arguments of stages.
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) workspace: &'a Workspace,

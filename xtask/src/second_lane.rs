@@ -1,5 +1,5 @@
-//! Stages that run beside the others, in a process of their own: those that wait for servers most of
-//! the time, while tests of crates and the simulation keep the processor busy.
+//! Stages that run beside the others, in a process of their own: they wait for servers most of the
+//! time, while tests of crates and the simulation keep the processor busy.
 
 use std::env;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::seed::SEED_VARIABLE;
 use crate::stage::Stage;
 use crate::tally::Tally;
 
-/// What stands before each line that these stages print.
+/// The prefix of each line that these stages print.
 const NAME: &str = "beside";
 
 /// Stages under way in another process.

@@ -1,4 +1,4 @@
-//! A server as a process: configured, started, asked for a sign of life, stopped or killed.
+//! A server as a process: configured, started, pinged, stopped or killed.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -16,11 +16,11 @@ use crate::command;
 use crate::console;
 use crate::workspace::Workspace;
 
-/// How long a server may take until it answers. Far above what it needs, since the machine may be
+/// The time limit for a server's first answer. Far more than necessary, since the machine may be
 /// busy with other things.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long a graceful stop, and a refusal to start, may take.
+/// The time limit for a graceful stop, and for a refusal to start.
 const END_WITHIN: Duration = Duration::from_secs(60);
 
 /// Below the range from which the system takes ports for outgoing connections.
@@ -30,7 +30,7 @@ const PORTS: std::ops::Range<u16> = 20_000..30_000;
 const PING: [u8; 5] = [0, 0, 0, 1, 1];
 const PONG: [u8; 5] = [0, 0, 0, 1, 2];
 
-/// The answer says in its headers how many vnodes are open.
+/// A header of the answer has the number of open vnodes.
 const HTTP_PING: &[u8] = b"GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 /// The server's binary.
@@ -39,7 +39,7 @@ pub(crate) struct Binary {
     path: PathBuf,
 }
 
-/// A configured place for a server: its directory, its ports, its settings.
+/// The configuration of a server: its directory, its ports, its settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     binary: Binary,
@@ -50,7 +50,7 @@ pub(crate) struct Site {
     surroundings: Surroundings,
 }
 
-/// What a server is started in.
+/// The environment of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Surroundings {
     /// A program, with its arguments, that becomes the server: it enters a namespace, say.
@@ -68,7 +68,7 @@ pub(crate) struct Server {
     pub(crate) ready_after: Duration,
 }
 
-/// How a server ended that was expected to refuse its start.
+/// The end of a server that was expected to refuse its start.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: ExitStatus,
@@ -76,7 +76,7 @@ pub(crate) struct Refusal {
 }
 
 impl Binary {
-    /// Where cargo puts it.
+    /// The binary in cargo's target directory.
     pub(crate) fn in_target(target: &Path, is_release: bool) -> Binary {
         let profile = if is_release { "release" } else { "debug" };
         Binary {
@@ -84,7 +84,7 @@ impl Binary {
         }
     }
 
-    /// Builds it as it is released.
+    /// Makes a release build.
     pub(crate) fn as_released(workspace: &Workspace) -> anyhow::Result<Binary> {
         console::headline("the server, as released");
         let mut build = command::cargo(workspace.root());
@@ -117,7 +117,7 @@ impl Site {
         Site::with_data(binary, directory, &directory.join("data"), settings)
     }
 
-    /// The same with the data directory somewhere else.
+    /// As before, with the data directory elsewhere.
     pub(crate) fn with_data(
         binary: &Binary,
         directory: &Path,
@@ -136,7 +136,7 @@ impl Site {
         Ok(site)
     }
 
-    /// The same at an address and in surroundings of its own.
+    /// As before, at an address and in surroundings of its own.
     pub(crate) fn elsewhere(
         binary: &Binary,
         directory: &Path,
@@ -154,7 +154,7 @@ impl Site {
         }
     }
 
-    /// Writes the configuration file anew; `settings` win over what every site has.
+    /// Rewrites the configuration file; `settings` take precedence over the common ones.
     pub(crate) fn configure(&self, settings: &[(&str, &str)]) -> anyhow::Result<()> {
         let mut text = format!(
             "listener.protobuf.internal = {}\n\
@@ -174,7 +174,7 @@ impl Site {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Where it runs.
+    /// Its directory.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -189,7 +189,7 @@ impl Site {
         &self.data
     }
 
-    /// What the server prints, over all its lives.
+    /// The server's output, over all its runs.
     pub(crate) fn log(&self) -> PathBuf {
         self.directory.join("server.log")
     }
@@ -201,7 +201,7 @@ impl Site {
         Ok(server)
     }
 
-    /// Starts a server and waits until something answers; vnodes may still be being opened.
+    /// Starts a server and waits for its first answer; vnodes may still be being opened.
     pub(crate) fn start_until_it_answers(&self) -> anyhow::Result<Server> {
         let mut server = self.launch()?;
         server.wait_until(Server::answers)?;
@@ -211,14 +211,15 @@ impl Site {
     /// Starts a server with its system calls of these names written to `trace`, and waits until it
     /// answers.
     pub(crate) fn start_traced(&self, trace: &Path, calls: &str) -> anyhow::Result<Server> {
-        // As a grandchild the tracer leaves the server ours, to be signalled and waited for.
+        // As a grandchild the tracer leaves the server as our child, to be signalled and waited
+        // for.
         let mut tracer = Command::new("strace");
         tracer.args(["-D", "-f", "-yy", "-s", "0", "-e"]);
         tracer.arg(format!("trace={calls}")).arg("-o").arg(trace);
         tracer.arg(&self.binary.path);
         let mut server = self.spawn(tracer)?;
         server.wait_until(Server::answers)?;
-        // Of what is answered over TCP, the trace is to have one ping and nothing else.
+        // Among the answers over TCP, the trace is to have one ping and nothing else.
         self.run(&["admin", "wait-for-service", "riak_kv"])?;
         Ok(server)
     }
@@ -253,7 +254,7 @@ impl Site {
         })
     }
 
-    /// Starts a server that has to refuse, and returns how it did.
+    /// Starts a server that has to refuse, and returns the refusal.
     pub(crate) fn refusal(&self) -> anyhow::Result<Refusal> {
         let log = self.directory.join("refusal.log");
         let output = fs::File::create(&log).context("creating the refusal's log")?;
@@ -282,7 +283,7 @@ impl Site {
         command
     }
 
-    /// Runs one of the binary's other verbs on this configuration; what it prints.
+    /// Runs one of the binary's other verbs on this configuration; returns its output.
     pub(crate) fn run(&self, verb: &[&str]) -> anyhow::Result<String> {
         let mut command = Command::new(&self.binary.path);
         command
@@ -295,7 +296,7 @@ impl Site {
 }
 
 impl Server {
-    /// Waits until all of it answers.
+    /// Waits until all vnodes answer.
     pub(crate) fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         self.wait_until(|server| server.answers() && server.serves())
     }
@@ -316,15 +317,15 @@ impl Server {
         );
     }
 
-    /// Whether a ping is answered.
+    /// True if a ping is answered.
     pub(crate) fn answers(&self) -> bool {
         let mut answer = [0; 5];
         let ping = ask(self.site.protobuf, &PING, |it| it.read_exact(&mut answer));
         ping.is_ok() && answer == PONG
     }
 
-    /// True when every vnode is open. `/health` cannot say so: on a full disk, or beside nodes that are down, it
-    /// reports a node with all vnodes open as not ready.
+    /// True when every vnode is open. `/health` cannot show that: on a full disk, or beside nodes
+    /// that are down, it reports a node with all vnodes open as not ready.
     pub(crate) fn serves(&self) -> bool {
         let mut answer = String::new();
         let pong = ask(self.site.http, HTTP_PING, |it| {
@@ -341,12 +342,12 @@ impl Server {
         self.child.id()
     }
 
-    /// What it has used in user and kernel mode since its start, in steps of 10 ms.
+    /// CPU time in user and kernel mode since its start, in steps of 10 ms.
     pub(crate) fn processor_time(&self) -> anyhow::Result<Duration> {
         processor_time(self.id())
     }
 
-    /// Stops the process where it stands, or lets it go on.
+    /// Pauses the process, or lets it go on.
     pub(crate) fn pause(&self, is_paused: bool) -> anyhow::Result<()> {
         let signal = if is_paused {
             Signal::STOP
@@ -363,10 +364,10 @@ impl Server {
             .context("the server's process number")
     }
 
-    /// Whether the process is there.
+    /// Checks that the process exists.
     ///
     /// # Errors
-    /// If it has ended by itself: its last words.
+    /// If it has ended by itself: the end of its output.
     pub(crate) fn require_alive(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait().context("looking after the server")? {
             None => Ok(()),
@@ -374,15 +375,15 @@ impl Server {
         }
     }
 
-    /// Ends it as the kernel would if it had to: no last word, no flush.
+    /// Kills it as the kernel would: no last message, no flush.
     pub(crate) fn kill(mut self) {
         end(&mut self.child);
     }
 
-    /// Asks it to stop and waits for its end.
+    /// Stops it and waits for its end.
     ///
     /// # Errors
-    /// If it takes too long or does not end well.
+    /// If it takes too long or fails.
     pub(crate) fn stop(mut self) -> anyhow::Result<Duration> {
         let start = Instant::now();
         kill_process(self.process()?, Signal::TERM).context("sending SIGTERM")?;
@@ -390,7 +391,7 @@ impl Server {
         Ok(start.elapsed())
     }
 
-    /// Waits for its end, which it was told to come to otherwise.
+    /// Waits for its end, which was requested in another way.
     ///
     /// # Errors
     /// As for [`Server::stop`].
@@ -409,7 +410,7 @@ impl Server {
         Ok(())
     }
 
-    /// The end of what it printed.
+    /// The end of its output.
     fn last_words(&self) -> String {
         let text = fs::read(self.site.log()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -455,7 +456,7 @@ fn processor_time(process: u32) -> anyhow::Result<Duration> {
     Ok(Duration::from_millis(10 * (user + kernel)))
 }
 
-/// Kills a child and waits for it. It may have ended before, which is as good.
+/// Kills a child and waits for it. It may have ended before.
 fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
@@ -472,7 +473,7 @@ fn wait_for(child: &mut Child, patience: Duration) -> anyhow::Result<Option<Exit
     Ok(None)
 }
 
-/// An address of this machine that nobody listens on now.
+/// An address of this machine without a listener.
 pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     for _ in 0..1000 {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, rand::random_range(PORTS)));

@@ -16,10 +16,10 @@ use crate::run::Run;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// What to run.
+/// The runs of the simulation.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimOptions {
-    /// The first seed; a fresh one where none is given.
+    /// The first seed; a fresh one if none is given.
     #[arg(long)]
     seed: Option<u64>,
     /// Seeds to run, one after the other.
@@ -40,7 +40,7 @@ pub(crate) struct SimOptions {
     /// Run a scenario by its number, or every one with `all`.
     #[arg(long)]
     scenario: Option<String>,
-    /// Add what the campaign came to to docs/lab/simulation-runs.md.
+    /// Add the results of the campaign to docs/lab/simulation-runs.md.
     #[arg(long)]
     log: bool,
     /// Plant every defect in turn, or the one that --defect names, and see that some seed finds it.
@@ -51,7 +51,7 @@ pub(crate) struct SimOptions {
     defect: Option<String>,
 }
 
-/// Runs what the options say; whether all went well.
+/// Runs the simulations of the options; true if all passed.
 pub(crate) fn run(workspace: &Workspace, options: &SimOptions) -> anyhow::Result<bool> {
     let mut command = simulator(workspace)?;
     command.args(["--runs", &options.runs.to_string()]);
@@ -89,7 +89,7 @@ pub(crate) fn run(workspace: &Workspace, options: &SimOptions) -> anyhow::Result
     succeeds(&mut command)
 }
 
-/// Where campaigns are kept.
+/// The page with the campaigns.
 const PAGE: &str = "docs/lab/simulation-runs.md";
 
 /// Runs a campaign and adds its section to the page.
@@ -143,7 +143,7 @@ pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
     let mut planted = simulator(run.workspace)?;
     planted.args(["--planted", "--threads", &cores()]);
     if !run.long {
-        // Long runs are for all of them: what was found once with a seed is found with it again.
+        // Long runs plant all of them: a defect once found with a seed is found with it again.
         planted.args(["--third", &(first % 3).to_string()]);
     }
     let mut tally = Tally::default();
@@ -171,8 +171,8 @@ fn cores() -> String {
         .to_string()
 }
 
-/// The simulator, built: with what the other stages have built of the libraries, hence for the whole
-/// workspace and not under a profile of its own.
+/// The simulator, built with the libraries of the other stages, hence for the whole workspace and
+/// not under a profile of its own.
 fn simulator(workspace: &Workspace) -> anyhow::Result<Command> {
     let mut build = cargo(workspace.root());
     build.args(["build", "--quiet", "--workspace", "--bin", "kvorum-sim"]);

@@ -1,4 +1,4 @@
-//! The stages of a test run: what fails fastest comes first.
+//! The stages of a test run: those that fail fastest come first.
 
 use clap::ValueEnum;
 
@@ -22,13 +22,13 @@ pub(crate) enum Stage {
     Doc,
     /// Clusters on virtual time under faults, with fresh seeds; planted defects are found.
     Simulation,
-    /// The server as a process: refusals, graceful stop, what it needs when idle.
+    /// The server as a process: refusals, graceful stop, resources when idle.
     Process,
     /// The command lines of README and docs, run as they are printed.
     Printed,
-    /// The server killed under load, again and again: nothing acknowledged is lost.
+    /// The server killed under load, again and again: no acknowledged write is lost.
     Kill,
-    /// The power cut under load: nothing acknowledged is lost.
+    /// The power cut under load: no acknowledged write is lost.
     PowerCut,
     /// Clusters of processes under faults of machines and of the network between them.
     Cluster,
@@ -48,7 +48,7 @@ impl Stage {
         Stage::value_variants()
     }
 
-    /// The name by which `--only` knows it.
+    /// Its name for `--only`.
     pub(crate) fn name(self) -> String {
         self.to_possible_value()
             .map(|value| value.get_name().to_owned())
@@ -72,7 +72,7 @@ impl Stage {
         }
     }
 
-    /// Whether the stage runs the server's binary.
+    /// True if the stage runs the server's binary.
     pub(crate) fn needs_server(self) -> bool {
         matches!(
             self,
@@ -88,7 +88,7 @@ impl Stage {
         )
     }
 
-    /// Whether the stage keeps the processor busy for minutes and runs no server.
+    /// True if the stage keeps the processor busy for minutes and runs no server.
     pub(crate) fn is_long(self) -> bool {
         matches!(self, Stage::Crates | Stage::Doc | Stage::Simulation)
     }

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 
 use crate::console;
 
-/// How many checks passed and failed.
+/// Numbers of passed and failed checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: usize,

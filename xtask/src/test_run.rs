@@ -17,7 +17,7 @@ use crate::{
     simulation, tidy, transcripts,
 };
 
-/// What to run.
+/// The stages and variants to run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TestOptions {
     /// Run the large variants: more rounds, a release build.
@@ -26,13 +26,13 @@ pub(crate) struct TestOptions {
     /// Run this stage alone; may be given several times.
     #[arg(long, value_enum)]
     pub(crate) only: Vec<Stage>,
-    /// Leave the power cut out, where mounting a file system is not permitted.
+    /// Leave the power cut out, for machines that do not permit mounting a file system.
     #[arg(long)]
     pub(crate) without_power_cut: bool,
-    /// Leave the clusters under faults out, where namespaces are not permitted.
+    /// Leave the clusters under faults out, for machines that do not permit namespaces.
     #[arg(long)]
     pub(crate) without_cluster: bool,
-    /// Run the server as it is released also without `--long`.
+    /// Run a release build of the server also without `--long`.
     #[arg(long)]
     pub(crate) release: bool,
 }
@@ -53,7 +53,7 @@ impl Outcome {
     }
 }
 
-/// Runs the stages that the options name; whether all of them passed.
+/// Runs the stages of the options; true if all of them passed.
 pub(crate) fn run(workspace: &Workspace, options: &TestOptions) -> anyhow::Result<bool> {
     let stages = chosen(options);
     let needed = stages.iter().flat_map(|stage| stage.prerequisites());
@@ -73,7 +73,7 @@ pub(crate) fn run(workspace: &Workspace, options: &TestOptions) -> anyhow::Resul
     let Lanes { first, beside } = Lanes::of(stages);
     let mut outcomes = Vec::new();
     let mut second = None;
-    // Once: cargo would wait for what another lane builds, to find that nothing is to be done.
+    // Once: cargo would wait for another lane's build, to find nothing to do.
     let mut is_built = false;
     for stage in first {
         if stage.is_long() && !beside.is_empty() && second.is_none() {
@@ -97,7 +97,7 @@ pub(crate) fn run(workspace: &Workspace, options: &TestOptions) -> anyhow::Resul
 /// The name of the stages of the second lane together.
 const BESIDE: &str = "beside";
 
-/// Which stages run one after the other, and which ones in a process beside them.
+/// The stages that run one after the other, and those in a process beside them.
 struct Lanes {
     first: Vec<Stage>,
     beside: Vec<Stage>,
@@ -142,7 +142,7 @@ fn outcome(stage: Stage, run: &Run<'_>, built: impl FnOnce() -> anyhow::Result<(
     Outcome::of(&name, tally, start)
 }
 
-/// What could not be counted has failed.
+/// Stages without a count have failed.
 fn counted(name: &str, result: anyhow::Result<Tally>) -> Tally {
     result.unwrap_or_else(|error| {
         console::line(&format!("FAILED  {name}: {error:#}"));
@@ -189,8 +189,8 @@ fn build(run: &Run<'_>, is_release: bool) -> anyhow::Result<()> {
     command.args(["build", "--quiet"]);
     match is_release {
         true => command.args(["--release", "--package", "kvorum-node"]),
-        // As the tests build it, so that libraries are not built again with fewer features: nothing plants a
-        // defect in it.
+        // In the tests' build, so that libraries are not built again with fewer features: nothing
+        // plants a defect in it.
         false => command.args([
             "--workspace",
             "--bin",

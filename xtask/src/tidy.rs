@@ -1,7 +1,7 @@
 //! The rules of the house that no other tool checks, each with a list of violations.
 //!
-//! A rule here can be judged by a machine without arguing: who may import whom, which crate may
-//! touch the clock, whether a link leads somewhere. Length and naming are taste and stay with
+//! A rule here can be judged by a machine without arguing: the allowed imports between crates, the
+//! crates with access to the clock, the targets of links. Length and naming are taste and stay with
 //! readers. Every rule is tested on a planted violation.
 
 mod dependencies;
@@ -10,6 +10,7 @@ pub(crate) mod lexer;
 mod links;
 mod manifests;
 mod module_cycles;
+mod openings;
 mod scenarios;
 mod seams;
 mod sources;
@@ -27,7 +28,7 @@ use crate::workspace::Workspace;
 use self::floors::CrateOnFloor;
 use self::tree::Tree;
 
-/// Checks every rule and prints what breaks it.
+/// Checks every rule and prints the violations.
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<Tally> {
     prerequisite::require(&[GIT])?;
     let tree = Tree::of(workspace.root())?;
@@ -57,6 +58,10 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<Tally> {
         (
             "every Rust file says what it is",
             sources::check_introduction(&tree),
+        ),
+        (
+            "doc comments begin with a noun or a verb",
+            openings::check(&tree),
         ),
         ("sources are ASCII", sources::check_ascii(&tree)),
         ("no file is larger than 256 KiB", sources::check_size(&tree)),

@@ -1,4 +1,4 @@
-//! Where the workspace is, which packages it has, and where its output goes.
+//! The place of the workspace, its packages, and the directory of its output.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Asks cargo. Reads manifests only: neither the network nor a lock file is needed.
+    /// Reads cargo's metadata: manifests only, without the network or a lock file.
     pub(crate) fn find() -> anyhow::Result<Workspace> {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         Workspace::of(&manifest)

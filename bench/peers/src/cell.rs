@@ -16,7 +16,7 @@ use crate::workload::{Source, Workload};
 /// For what the background still does after keys were written.
 const SETTLING: Duration = Duration::from_secs(5);
 
-/// How a cell is measured.
+/// The settings of a cell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The contender's name.
@@ -25,7 +25,7 @@ pub struct Plan {
     pub workload: String,
     /// The key space, where the workload has one.
     pub keys: u64,
-    /// How long, in seconds.
+    /// Its length, in seconds.
     pub seconds: u64,
     /// Threads in the closed loop; the open loop has as many as it needs.
     pub workers: usize,
@@ -33,18 +33,18 @@ pub struct Plan {
     pub rate: Option<f64>,
     /// For block caches, in bytes.
     pub cache_bytes: u64,
-    /// Which repetition this is.
+    /// The number of this repetition.
     pub run: u32,
     /// Puts wait for the device, whatever the workload says.
     pub is_synced: bool,
 }
 
-/// What a cell gave.
+/// The result of a cell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {
-    /// How it was measured.
+    /// The settings that it was measured with.
     pub plan: Plan,
-    /// What the load gave.
+    /// The result of the load.
     pub outcome: Outcome,
     /// Bytes that the process gave to the device while under load.
     pub written_bytes: u64,
@@ -90,7 +90,7 @@ pub fn measure(entry: Entry, workload: Workload, plan: &Plan, directory: &Path) 
     })
 }
 
-/// What the kernel counts as written by this process.
+/// Bytes that the kernel counts as written by this process.
 fn written_bytes() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/self/io")?;
     let line = text
@@ -117,7 +117,7 @@ fn resident_bytes() -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
-/// What files take, not what they span: sparse files count what is there.
+/// Bytes allocated to files: holes of sparse files do not count.
 fn bytes_below(directory: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut bytes = 0;

@@ -1,8 +1,8 @@
-//! What is measured: every store behind the same four calls.
+//! The contenders: every store behind the same four calls.
 //!
 //! Each contender is set up as its own documentation advises for this use, with caches of equal
 //! size, and where a store has no group commit of its own it gets ours ([`grouped`]): the question
-//! is what a program can get out of each, not who has the better defaults.
+//! is what a program can get out of each, not the better defaults.
 
 mod fjall;
 mod grouped;
@@ -63,7 +63,7 @@ pub trait Contender: Send + std::marker::Sync {
     fn close(&self) -> Result<()>;
 }
 
-/// How to open a contender.
+/// The settings that open a contender.
 pub struct Opening<'a> {
     /// An empty directory, or that of an earlier opening.
     pub directory: &'a Path,

@@ -1,8 +1,8 @@
 //! Load on one store: a closed loop for rates, an open loop for latencies.
 //!
 //! In the closed loop each worker does one operation after the other. In the open loop operations
-//! are due at fixed times, whoever is free takes the next, and latency counts from when it was due:
-//! a stall is charged to everything that had to wait for it. Its first second counts for nobody: threads,
+//! are due at fixed times, a free thread takes the next, and latency counts from when it was due:
+//! a stall is charged to everything that had to wait for it. Its first second is not counted: threads,
 //! caches and files begin in it, and a hundredth of a run of seconds is a beginning or a tail.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::workload::{Operation, Source, random, term_of};
 /// Of an open loop, before anything counts.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// How fast operations come.
+/// The rate of operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// As fast as the store answers.
@@ -31,7 +31,7 @@ pub enum Pace {
 /// Latencies of one kind of operation, in microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Latencies {
-    /// How many there were.
+    /// Their number.
     pub count: u64,
     /// Half were faster.
     pub p50: u64,
@@ -43,10 +43,10 @@ pub struct Latencies {
     pub max: u64,
 }
 
-/// What a stretch of load gave.
+/// The result of a stretch of load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// How long it was, in seconds.
+    /// Its length, in seconds.
     pub seconds: f64,
     /// Gets, and scans.
     pub gets: Latencies,

@@ -28,17 +28,17 @@ use workload::Workload;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Where the limit on memory is set; the first version of control groups counts page cache as well.
+/// The directory of the limit on memory; the first version of control groups counts page cache as well.
 const MEMORY_GROUP: &str = "/sys/fs/cgroup/memory/kvorum-peers";
 /// The open loop's rate, as a share of the slowest contender's in the closed loop.
 const OPEN_SHARE: f64 = 0.7;
 
 #[derive(Parser)]
 struct Arguments {
-    /// What is done; repeat for several, leave out for the six published ones.
+    /// The workload; repeat for several, leave out for the six published ones.
     #[arg(long)]
     workload: Vec<String>,
-    /// Who takes part besides the straw man; repeat for several, leave out for all.
+    /// A contender besides the straw man; repeat for several, leave out for all.
     #[arg(long)]
     contender: Vec<String>,
     /// Repetitions.
@@ -66,10 +66,10 @@ struct Arguments {
     /// control group.
     #[arg(long)]
     memory_max: Option<u64>,
-    /// Where the stores are made, and removed.
+    /// The directory in which stores are made, and removed.
     #[arg(long, default_value = "target/peers-data")]
     directory: PathBuf,
-    /// Where every cell is kept as JSON lines.
+    /// The file that keeps every cell as a line of JSON.
     #[arg(long)]
     out: Option<PathBuf>,
     /// Measures one cell and prints it; for the processes that this program starts.

@@ -1,4 +1,4 @@
-//! What is done to a store: the six published workloads, steady overwrite, and small values by kind of
+//! Workloads of a store: the six published workloads, steady overwrite, and small values by kind of
 //! operation.
 //!
 //! Keys, values and weights are those of `bench/configs`; key spaces are scaled to what the machine
@@ -16,7 +16,7 @@ use kvorum_erlang_terms::Term;
 
 use crate::contender::Sync;
 
-/// Which keys are touched.
+/// The choice of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Keys {
     /// Four of five on one fifth of a key space of this many.
@@ -34,7 +34,7 @@ enum Keys {
 pub struct Workload {
     /// Its name in arguments and tables.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     pub about: &'static str,
     keys: Keys,
     value: Value,
@@ -47,7 +47,7 @@ pub struct Workload {
     pub sync: Sync,
 }
 
-/// What a get asks for.
+/// The keys that a get asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Read {
     /// A key as the puts write them.
@@ -261,7 +261,7 @@ pub fn named(name: &str) -> Result<Workload> {
     })
 }
 
-/// What to do next.
+/// The next operation.
 pub enum Operation {
     /// Read this key; it was written if the flag says so.
     Get(Bytes, bool),
@@ -273,7 +273,7 @@ pub enum Operation {
     Put(Bytes, Bytes),
 }
 
-/// What all workers of a run share: value bytes, and for unique keys how many are written.
+/// The state that all workers of a run share: value bytes, and for unique keys how many are written.
 pub struct Source {
     workload: Workload,
     keys: u64,
@@ -337,7 +337,7 @@ impl Source {
         self.workload.is_indexed()
     }
 
-    /// How many keys to write before measuring.
+    /// The number of keys that are written before measuring.
     pub fn preload_count(&self) -> u64 {
         if self.workload.is_preloaded {
             self.keys

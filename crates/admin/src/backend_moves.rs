@@ -1,8 +1,9 @@
 //! `backend migrate`, `backend status`, `backend cancel`: data moves between the backends of a node while it serves.
 //!
-//! A property says in which backend a type or a bucket is, and each store moves what is elsewhere. So an order is a
-//! change of the property, which all nodes agree on, after a look at the room for the copies on this node; the other
-//! nodes look for themselves before they copy. A partition is moved by a pin, which this node alone keeps.
+//! A property names the backend of a type or a bucket, and each store moves the data that is elsewhere.
+//! So an order is a change of the property, which all nodes agree on, after a look at the room for the
+//! copies on this node. The other nodes check their own room before they copy. A partition is moved by
+//! a pin, which this node alone keeps.
 
 mod moves_view;
 mod place;

@@ -50,7 +50,7 @@ pub(crate) fn refused(refusal: &Refusal) -> AdminReply {
     AdminReply::refused(text).with_riak_text(riak)
 }
 
-/// Before what is wrong with properties.
+/// Opening of the message about invalid properties.
 const INVALID: &str = "Invalid bucket properties: ";
 
 /// Riak's word for a reason, in words.

@@ -1,7 +1,8 @@
 //! The admin interface's verbs about the cluster: members, staged changes, plans, the ring.
 //!
-//! Columns and texts are those that Riak's operators and their scripts know. `transfer_verbs` has what
-//! several nodes are asked for; `members_view`, `plan_view` and `transfers_view` are what is shown, pure.
+//! Columns and texts are those that Riak's operators and their scripts expect. `transfer_verbs` has the
+//! verbs that ask several nodes; `members_view`, `plan_view` and `transfers_view` are pure and make the
+//! output.
 
 mod cluster_admin;
 #[cfg(test)]
@@ -41,7 +42,7 @@ use self::members_view::{Names, PartitionRow, Seen};
 use self::plan_view::PlanCosts;
 use self::words::{name_of, status_word};
 
-/// Where a member listens whose operator names no port.
+/// The port of a member that is named without one.
 const PEER_PORT: u16 = 8099;
 /// Partitions whose stores are refused as missing or others, and the others with the reason why their loss
 /// is not accepted unless they are named.
@@ -137,8 +138,8 @@ impl ClusterAdmin {
         incomplete.map(|vnode| vnode.partition()).collect()
     }
 
-    /// Of one partition, or of all whose stores are missing or others. Those that could not be opened for
-    /// another reason may be whole: an operator has to name them.
+    /// Accepts the loss of one partition's store, or of all stores that are missing or others. A store
+    /// that could not be opened for another reason may be whole: an operator has to name it.
     fn accept_loss(&self, partition: &str) -> Replied {
         let size = self.state().ring().size();
         let (mut text, mut rows) = (String::new(), Vec::new());

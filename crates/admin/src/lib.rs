@@ -1,7 +1,7 @@
-//! The admin interface of a running node: verbs over a Unix socket, and what they show.
+//! The admin interface of a running node: verbs over a Unix socket, and their views.
 //!
 //! A node fills [`Parts`] and serves an [`AdminServer`]; the command line sends it an [`AdminRequest`].
-//! Views are pure: they make texts, in Kvorum's words and in Riak's, of what verbs found.
+//! Views are pure: they turn the results of verbs into texts, in Kvorum's words and in Riak's.
 
 mod aae_view;
 mod backend_moves;

@@ -16,7 +16,7 @@ pub enum MoveScope {
 }
 
 impl MoveScope {
-    /// The word for its kind, and what that is said of.
+    /// The word for its kind, and its name.
     pub(crate) fn words(&self) -> (&'static str, &str) {
         match self {
             Self::Type(name) => ("type", name),

@@ -1,4 +1,4 @@
-//! Which vnodes serve, in words: a node answers before all of its stores are open.
+//! The vnodes that serve, in words: a node answers before all of its stores are open.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) fn state_of(unopened: &Unopened) -> &'static str {
     }
 }
 
-/// Why it does not, if that is a failure.
+/// The reason why it does not, if that is a failure.
 pub(crate) fn error_of(unopened: &Unopened) -> Option<&str> {
     match unopened {
         Unopened::Opening { .. } => None,
@@ -41,7 +41,7 @@ pub(crate) fn describe(vnodes: &VnodeTable, text: &mut String) -> Value {
     json!({"open": open, "opening": opening, "failed": failed, "unopened": rows})
 }
 
-/// Waits until every vnode serves, and says so.
+/// Waits until every vnode serves, and logs it.
 pub async fn announce(vnodes: Arc<VnodeTable>, node: String) {
     let mut readiness = vnodes.watch_readiness();
     if readiness.until(Readiness::is_complete).await.is_ok() {

@@ -7,7 +7,7 @@ use crate::move_scope::MoveScope;
 /// The longest request or reply line, in bytes.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// What is asked of a running node.
+/// A request to a running node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminRequest {
     /// Report that the process runs.
@@ -22,13 +22,14 @@ pub enum AdminRequest {
     Status,
     /// The state of each vnode and its store.
     VnodeStatus,
-    /// The comparisons of replicas: of each partition when it was compared and complete, and what was repaired.
+    /// The comparisons of replicas: for each partition the times of the last one and of the last
+    /// complete one, and the number of repairs.
     AaeStatus,
     /// The trees of each vnode.
     TreeStatus,
     /// Compare replicas again.
     ExchangesEnable,
-    /// Compare replicas no more until the next start, and end what is under way.
+    /// Start no comparison of replicas until the next start, and end those under way.
     ExchangesDisable,
     /// Background work, and backups.
     Maintenance,
@@ -120,10 +121,10 @@ const BARE: [(&str, AdminRequest); 16] = [
 /// A reply, or one that refuses.
 pub(crate) type Replied = Result<AdminReply, AdminReply>;
 
-/// What it says.
+/// The answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdminReply {
-    /// False when the request was refused; the text says why.
+    /// False when the request was refused; the text has the reason.
     pub is_ok: bool,
     /// For people.
     pub text: String,
@@ -179,7 +180,7 @@ impl AdminRequest {
     /// Reads a line.
     ///
     /// # Errors
-    /// In words, if the line is no request of this version.
+    /// A message, if the line is no request of this version.
     pub fn decode(line: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let text = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
@@ -227,7 +228,7 @@ impl AdminRequest {
 }
 
 impl AdminReply {
-    /// A reply with what the request asks for.
+    /// A reply with the data that the request asks for.
     pub fn ok(text: impl Into<String>, data: Value) -> Self {
         Self {
             is_ok: true,

@@ -32,7 +32,7 @@ use crate::request::{AdminReply, AdminRequest, LINE_BYTES_MAX, Replied};
 use crate::status_view;
 use crate::vnode_view;
 
-/// What the admin interface looks at.
+/// The parts of the node that the admin interface reads.
 pub struct Parts {
     /// For tasks, and the time of day.
     pub runtime: Runtime,
@@ -44,7 +44,7 @@ pub struct Parts {
     pub facts: Arc<dyn NodeFacts>,
     /// The stores of this node.
     pub vnodes: Arc<VnodeTable>,
-    /// The cluster as this node knows it.
+    /// This node's part in the cluster.
     pub member: Arc<Member>,
     /// Background work.
     pub maintenance: Arc<Maintenance>,
@@ -65,8 +65,8 @@ impl AdminServer {
         Arc::new(Self { parts, cluster })
     }
 
-    /// Listens on `path`, replacing what an earlier run left there; the data directory's lock makes
-    /// sure that nobody uses it. Must be called within the runtime.
+    /// Listens on `path`, replacing the socket of an earlier run; the data directory's lock makes sure
+    /// that no process uses it. Must be called within the runtime.
     ///
     /// # Errors
     /// Those of the file system, with the path.
@@ -207,7 +207,7 @@ impl AdminServer {
         AdminReply::ok(text, Value::Object(values)).with_riak_text(riak)
     }
 
-    /// What is known of comparisons and trees.
+    /// The state of comparisons and trees.
     fn exchanges(&self) -> Value {
         let member = &self.cluster.member;
         let size = self.parts.coordinator.state().ring().size();

@@ -1,4 +1,4 @@
-//! `kvorum admin tls status`: whether the connections that stand are encrypted, and with what.
+//! `kvorum admin tls status`: the encryption of the present connections.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ struct Counts {
     plain: usize,
 }
 
-/// What is known of encryption on this node.
+/// The state of encryption on this node.
 pub(crate) fn show(member: &Member, now: WallTime) -> AdminReply {
     let (word, tls) = match member.peers().encryption() {
         Encryption::Off => ("off", None),

@@ -11,58 +11,58 @@ use crate::facts::{Facts, Value};
 use crate::render::{bytes_text, count_text};
 use crate::rules::{DERIVED, Rule, RuleTable, Verdict};
 
-/// How much faster a run has to be than another one to count as faster.
+/// Ratio of two runs' speeds from which one counts as faster.
 const FASTER_BY: f64 = 1.1;
 
-/// What is advised for one kind of data.
+/// The advice for one kind of data.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// The bucket type, or what stands for all.
+    /// The bucket type, or a name for all of them.
     pub subject: String,
     /// The engine to configure: the best of those that are built in, unless all have to be avoided.
     pub recommended: Option<String>,
-    /// Whether other subjects of the same nodes are in other engines: see [`crate::Mix`].
+    /// True if other subjects of the same nodes are in other engines: see [`crate::Mix`].
     pub is_one_of_several: bool,
-    /// What the property `backend` of this subject takes then; none for the default backend.
+    /// Value of the property `backend` of this subject in that case; none for the default backend.
     pub backend_property: Option<String>,
-    /// The best engine of all, where that is another one, not built in yet.
+    /// The best engine of all, if that is another one, not built in yet.
     pub better_later: Option<String>,
     /// All engines, the best first.
     pub engines: Vec<JudgedEngine>,
-    /// What was known.
+    /// The facts that it rests on.
     pub facts: Facts,
     /// Facts that are not known and on which rules depend.
     pub missing: Vec<String>,
 }
 
-/// An engine and what the rules say of it.
+/// An engine and the verdicts of the rules on it.
 #[derive(Clone, Debug, Serialize)]
 pub struct JudgedEngine {
     /// Its name.
     pub name: String,
-    /// Whether this version has it.
+    /// True if this version has it.
     pub built_in: bool,
     /// The reasons, the gravest first.
     pub reasons: Vec<Reason>,
 }
 
-/// Why an engine is judged as it is.
+/// The reason why an engine is judged as it is.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reason {
-    /// What is said.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Whether it counts here.
+    /// True if it counts here.
     pub counts: bool,
-    /// Why.
+    /// The reason.
     pub text: String,
-    /// Who says so.
+    /// The publication.
     pub source: String,
-    /// What is so here.
+    /// The state of affairs in this database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub here: Option<String>,
 }
 
-/// Judges all engines by what is known of a workload. Runs of the same test on several engines, if
+/// Judges all engines by the known facts of a workload. Runs of the same test on several engines, if
 /// there are any, count as reasons of their own.
 pub fn advise(
     engines: &EngineTable,
@@ -135,7 +135,7 @@ fn reason_of(rule: &Rule) -> Reason {
     }
 }
 
-/// The facts to be said so that a rule can be judged.
+/// The facts that a rule needs and that are not known.
 fn unknown_of(rule: &Rule, facts: &Facts) -> Vec<String> {
     let unknown = rule
         .when
@@ -153,7 +153,7 @@ fn unknown_of(rule: &Rule, facts: &Facts) -> Vec<String> {
     names.filter(|name| !is_known(name)).collect()
 }
 
-/// What runs on several engines say of one of them.
+/// Reasons from runs on several engines, about one of them.
 fn measured(engine: &str, runs: &[BenchResult]) -> Vec<Reason> {
     let of_engine = |run: &&BenchResult| run.backend.as_deref() == Some(engine);
     let others: Vec<_> = runs.iter().filter(|run| !of_engine(run)).collect();
@@ -185,13 +185,13 @@ fn measured(engine: &str, runs: &[BenchResult]) -> Vec<Reason> {
 }
 
 impl JudgedEngine {
-    /// Whether some reason rules it out.
+    /// True if some reason rules it out.
     pub fn is_to_be_avoided(&self) -> bool {
         let mut reasons = self.reasons.iter();
         reasons.any(|reason| reason.counts && reason.verdict == Verdict::Avoid)
     }
 
-    /// Higher is better: nothing outweighs what is to be avoided.
+    /// Higher is better: no reason outweighs `Avoid`.
     pub(crate) fn score(&self) -> i64 {
         let reasons = self.reasons.iter().filter(|reason| reason.counts);
         let worth = reasons.map(|reason| match reason.verdict {

@@ -1,4 +1,4 @@
-//! What a load test tells of a workload: its `run.json`.
+//! Facts of a workload from the `run.json` of a load test.
 
 use serde_json::Value as Json;
 
@@ -19,11 +19,11 @@ pub struct BenchResult {
     pub operations_per_second: f64,
     /// Time in which 99 % of the writes were done, in microseconds; the slowest kind of write counts.
     pub write_p99_us: Option<f64>,
-    /// What follows for the workload.
+    /// The facts about the workload.
     pub facts: Facts,
 }
 
-/// What an operation does, told by its name.
+/// The sort of an operation, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     Read,
@@ -75,7 +75,7 @@ impl BenchResult {
                 facts.set("value_bytes", Value::Number(bytes), &from);
             }
             if let Some(keys) = term("key_generator").and_then(keys) {
-                // The configuration is as given; a scaled run had as many keys as its scale says.
+                // The configuration is as given; a scaled run had the number of keys times its scale.
                 let scale = run.get("scale").and_then(Json::as_f64).unwrap_or(1.0);
                 facts.set("keys", Value::Number((keys * scale).round()), &from);
             }
@@ -130,7 +130,7 @@ impl Counts {
     }
 }
 
-/// The published drivers' names of operations all say what they do.
+/// The published drivers name each operation after its effect.
 fn sort_of(name: &str) -> Sort {
     let has = |word: &str| name.contains(word);
     if has("update") {
@@ -144,7 +144,7 @@ fn sort_of(name: &str) -> Sort {
     }
 }
 
-/// Whether an operation queries or writes index entries.
+/// True if an operation queries or writes index entries.
 fn uses_indexes(name: &str) -> bool {
     let name = name.replace("without2i", "");
     ["2i", "index", "query"]
@@ -162,7 +162,7 @@ fn value_bytes(term: &str) -> Option<f64> {
     } else if term.contains("uniform_") {
         Some(f64::midpoint(first, second?))
     } else if term.contains("exponential_") || term.contains("semi_compressible") {
-        // The least, and the mean of what comes on top; some are larger by a factor.
+        // The least, and the mean of the random rest; some are larger by a factor.
         let mean = first + second?;
         Some(match numbers.get(2..4) {
             Some([factor, probability]) => mean * (1.0 - probability + factor * probability),

@@ -1,4 +1,4 @@
-//! How much memory and disk a number of objects takes, and how many keys a gigabyte of memory holds.
+//! Memory and disk for a number of objects, and keys for a gigabyte of memory.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::render::{bytes_text, count_text};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// What is to be stored.
+/// The data to be stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CapacityQuestion {
     /// The engine's name.
@@ -29,10 +29,10 @@ pub struct CapacityQuestion {
     pub nodes: u64,
 }
 
-/// What it takes.
+/// The resources that it takes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CapacityAnswer {
-    /// What was asked.
+    /// The question.
     pub question: CapacityQuestion,
     /// Copies there can be: as many as nodes at most.
     pub copies: u64,
@@ -40,13 +40,13 @@ pub struct CapacityAnswer {
     pub keys_per_node: u64,
     /// Memory for each key on a node, in bytes.
     pub memory_bytes_per_key: f64,
-    /// Memory on each node, in bytes, what a node takes at rest included.
+    /// Memory on each node, in bytes, with that of an idle node.
     pub memory_bytes_per_node: u64,
-    /// Disk for each object on a node, in bytes, without room for what is dead.
+    /// Disk for each object on a node, in bytes, without room for garbage.
     pub disk_bytes_per_object: f64,
-    /// Disk on each node, in bytes: what is live.
+    /// Disk on each node for live data, in bytes.
     pub disk_live_bytes_per_node: u64,
-    /// Disk on each node, in bytes: what to provide.
+    /// Disk on each node to provide, in bytes.
     pub disk_bytes_per_node: u64,
     /// Keys for each GiB of a node's memory.
     pub keys_per_gib: u64,
@@ -55,7 +55,7 @@ pub struct CapacityAnswer {
     /// The same for bitcask in Riak, as documented; of bitcask alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub riak: Option<RiakComparison>,
-    /// Where the figures come from.
+    /// The sources of the figures.
     pub sources: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ pub fn capacity(
     let live = on_node(record + disk_per_object.index);
     let space_factor = value_of(costs.space_factor.as_ref(), 1.0);
     let provided = on_node(record * space_factor + disk_per_object.index);
-    // They are many, whatever was asked.
+    // A gigabyte holds many keys, so the figure for few does not apply.
     let keys_per_gib = whole(GIB / (costs.memory_per_key.value + in_memory));
     let is_bitcask = question.backend == "bitcask";
     Ok(CapacityAnswer {
@@ -316,7 +316,7 @@ mod tests {
         let tells = |answer: &CapacityAnswer, of: &str| answer.to_string().contains(of);
         assert!(tells(&few, "memory for each key: 33: ") && tells(&few, "(33 bytes a key)"));
         assert!(tells(&many, "memory for each key: 24.3: "));
-        // The other engines take what they take.
+        // The other engines have one figure at any number of keys.
         let in_memory = |keys| CapacityQuestion {
             backend: "memory".to_owned(),
             keys,

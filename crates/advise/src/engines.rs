@@ -13,9 +13,9 @@ pub struct EngineTable {
     pub engines: Vec<Engine>,
     /// Riak's figures, to set beside ours.
     pub riak: RiakFigures,
-    /// What is stored with every object.
+    /// Bytes that are stored with every object.
     pub object: ObjectFigures,
-    /// What a node takes besides its data.
+    /// A node's needs besides its data.
     pub node: NodeFigures,
 }
 
@@ -25,36 +25,36 @@ pub struct EngineTable {
 pub struct Engine {
     /// Its name, as in `storage_backend`.
     pub name: String,
-    /// Whether this version has it.
+    /// True if this version has it.
     pub built_in: bool,
-    /// What it is.
+    /// A description in one line.
     pub summary: String,
-    /// What an object costs in it, where it is built in.
+    /// The cost of an object, where it is built in.
     pub costs: Option<Costs>,
 }
 
-/// What an object costs in an engine, in bytes.
+/// The cost of an object in an engine, in bytes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Costs {
     /// Memory for each key.
     pub memory_per_key: Figure,
-    /// Memory for each key at most while a node has few, where that is more.
+    /// The most memory for each key while a node has few, if that is more.
     pub memory_per_key_few: Option<Figure>,
     /// Fewer keys on a node than this are few.
     pub few_keys: Option<Figure>,
-    /// Whether the whole entry is in memory as well.
+    /// True if the whole entry is in memory as well.
     #[serde(default)]
     pub memory_has_entry: bool,
     /// Disk for each entry besides its bytes; none for an engine that writes nothing.
     pub disk_per_entry: Option<Figure>,
-    /// What entries on disk are rounded up to.
+    /// The size to whose multiples entries on disk are rounded up.
     pub disk_align: Option<Figure>,
-    /// How much more than what is live is on disk.
+    /// Ratio of bytes on disk to live bytes.
     pub space_factor: Option<Figure>,
     /// Disk for each key in files beside the entries.
     pub index_per_key: Option<Figure>,
-    /// Whether these files have the key as well.
+    /// True if these files have the key as well.
     #[serde(default)]
     pub index_has_key: bool,
 }
@@ -69,7 +69,7 @@ impl Costs {
     }
 }
 
-/// Riak's bitcask, in bytes a key besides what the source says.
+/// Riak's bitcask, in bytes a key besides those of the source.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RiakFigures {
@@ -81,17 +81,17 @@ pub struct RiakFigures {
     pub memory_per_key_measured_max: Figure,
 }
 
-/// What is stored with every object, in bytes.
+/// Bytes that are stored with every object.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectFigures {
     /// Clock and metadata.
     pub head: Figure,
-    /// What joins type, bucket and key.
+    /// Bytes that join type, bucket and key.
     pub key_framing: Figure,
 }
 
-/// What a node takes besides its data, in bytes.
+/// A node's needs besides its data, in bytes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeFigures {
@@ -105,7 +105,7 @@ pub struct NodeFigures {
 pub struct Figure {
     /// The number.
     pub value: f64,
-    /// Where it comes from.
+    /// The source.
     pub source: String,
 }
 

@@ -1,20 +1,20 @@
-//! What cannot be used as input.
+//! Errors of input that cannot be used.
 
-/// A problem with what was given, or with the built-in tables.
+/// A problem with the input, or with the built-in tables.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdviseError {
     /// A built-in table is wrong: report a bug.
     #[error("built-in table {table}: {reason}")]
     Table {
-        /// Which one.
+        /// The table.
         table: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// No engine has this name.
     #[error("no backend is called {name}; known are {known}")]
     UnknownEngine {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
         /// Those that there are.
         known: String,
@@ -28,7 +28,7 @@ pub enum AdviseError {
     /// No fact has this name.
     #[error("no fact is called {name}; known are {known}")]
     UnknownFact {
-        /// What was said.
+        /// The name that was given.
         name: String,
         /// Those that there are.
         known: String,
@@ -38,17 +38,17 @@ pub enum AdviseError {
     BadValue {
         /// The fact.
         name: String,
-        /// What was said.
+        /// The value that was given.
         value: String,
-        /// What can be said.
+        /// The values that are accepted.
         expected: &'static str,
     },
-    /// A file is not what it was taken for.
+    /// A file is not of the expected form.
     #[error("not {expected}: {reason}")]
     BadInput {
-        /// What it was taken for.
+        /// The form that was expected.
         expected: &'static str,
-        /// Why it is not.
+        /// The reason why it is not.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What is known of a workload: facts by name, each said, measured, or worked out of others.
+//! Facts of a workload by name, each given, measured, or derived from others.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub enum Value {
     Number(f64),
 }
 
-/// What kind of value a fact has.
+/// The kind of a fact's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -25,17 +25,17 @@ pub enum Kind {
     Flag,
     /// A count or a share.
     Number,
-    /// A number of bytes, which may be said with KB, MB, GB or TB.
+    /// A number of bytes, which may be given in KB, MB, GB or TB.
     Bytes,
 }
 
-/// A fact that can be said: its name, and the question that asks for it.
+/// A fact that can be given: its name, and the question that asks for it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FactDeclaration {
     /// Its name.
     pub name: String,
-    /// What kind of value it has.
+    /// The kind of its value.
     pub kind: Kind,
     /// The question.
     pub question: String,
@@ -46,11 +46,11 @@ pub struct FactDeclaration {
 pub struct Known {
     /// The value.
     pub value: Value,
-    /// How it is known.
+    /// Its source.
     pub from: String,
 }
 
-/// What is known, by the facts' names.
+/// The known facts by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Facts {
     known: BTreeMap<String, Known>,
@@ -63,12 +63,12 @@ impl Facts {
         self.known.insert(name.to_owned(), Known { value, from });
     }
 
-    /// Takes over everything that `other` knows.
+    /// Takes over every fact of `other`.
     pub fn extend(&mut self, other: &Self) {
         self.known.extend(other.known.clone());
     }
 
-    /// What is known of a fact.
+    /// The value of a fact and its source.
     pub fn get(&self, name: &str) -> Option<&Known> {
         self.known.get(name)
     }
@@ -91,8 +91,8 @@ impl Facts {
         self.known.iter().map(|(name, known)| (&name[..], known))
     }
 
-    /// Works out what follows from the rest: how much of a node's memory keys, and whole objects,
-    /// would take.
+    /// Derives facts from the others: the part of a node's memory that keys, and whole objects, would
+    /// take.
     #[must_use]
     pub fn with_derived(&self, table: &EngineTable) -> Self {
         let mut facts = self.clone();
@@ -130,7 +130,7 @@ impl Facts {
     }
 }
 
-/// Reads a value as a person says it.
+/// Reads a value as a person writes it.
 ///
 /// # Errors
 /// [`AdviseError::BadValue`].

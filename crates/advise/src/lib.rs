@@ -1,10 +1,10 @@
 //! Advice from declared figures and rules: how much memory and disk data takes, and which backend
 //! suits it.
 //!
-//! What is known stands in two tables, `engines.toml` (what an object costs in each engine, with the
-//! source of each figure) and `rules.toml` (the published guidance, each rule with its source and
-//! what is so here). The code applies them and knows nothing of any engine. It reads no files and
-//! asks nobody; that is for the caller.
+//! The figures stand in two tables: `engines.toml` has the cost of an object in each engine, with the
+//! source of each figure; `rules.toml` has the published guidance, each rule with its source and with
+//! the state of affairs here. The code applies them and names no engine. It does no I/O; the caller
+//! does.
 
 mod advice;
 mod bench_result;

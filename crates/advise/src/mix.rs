@@ -1,4 +1,4 @@
-//! Several backends on one node: what is configured where bucket types are best in different ones.
+//! Several backends on one node: the configuration where bucket types are best in different ones.
 //!
 //! A node of several backends costs files and memory for each of them. The advice therefore names the one
 //! backend that would do for all as well, if there is one.
@@ -25,11 +25,11 @@ pub struct Mix {
     pub properties: Vec<(String, String)>,
 }
 
-/// The bucket type that is there from the start, whose backend is the default one.
+/// The bucket type that exists from the start; its backend is the default one.
 const DEFAULT_TYPE: &str = "bucket type default";
 
-/// What suits all subjects best, each in its own backend; nothing where one backend is the best for all that have
-/// any. The recommendations say so from here on.
+/// The mix that suits all subjects best, each in its own backend; none if one backend is the best for
+/// all subjects with a best one. The recommendations are changed accordingly.
 pub fn mix(advices: &mut [Advice]) -> Option<Mix> {
     let backends: BTreeSet<String> = advices
         .iter()
@@ -66,7 +66,8 @@ pub fn mix(advices: &mut [Advice]) -> Option<Mix> {
     })
 }
 
-/// That of the default type; else the one that does for all, or the first subject's.
+/// The backend of the default type; else the best for all where a subject has it, or the first
+/// subject's.
 fn default_of(advices: &[Advice], instead: Option<&str>) -> Option<String> {
     let recommended = || advices.iter().filter(|it| it.recommended.is_some());
     let of_default_type = recommended().find(|it| it.subject == DEFAULT_TYPE);

@@ -1,4 +1,4 @@
-//! What a running node has measured, from `/stats` (ours or a Riak's) or `/metrics`.
+//! Facts that a running node has measured, from `/stats` (ours or a Riak's) or `/metrics`.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::facts::{Facts, Value};
 const EXPECTED: &str = "statistics as /stats or /metrics gives them";
 const METRIC_PREFIX: &str = "kvorum_";
 
-/// Reads either form and tells what follows for the workload.
+/// Reads either form and returns the facts about the workload.
 ///
 /// # Errors
 /// [`AdviseError::BadInput`].
@@ -79,7 +79,7 @@ fn facts_of(numbers: &BTreeMap<String, f64>) -> Facts {
         let lists_keys = listings > (reads + writes) / 1000.0;
         facts.set("lists_keys", Value::Flag(lists_keys), from);
     }
-    // Of either form: the mean, or sum and count.
+    // The mean is given in `/stats`; `/metrics` has sum and count.
     let mean = get("node_get_fsm_objsize_mean").or_else(|| {
         let count = get("node_get_fsm_objsize_bytes_count").filter(|count| *count > 0.0)?;
         Some(get("node_get_fsm_objsize_bytes_sum")? / count)

@@ -25,7 +25,7 @@ pub(crate) const DERIVED: [(&str, &[&str]); 3] = [
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleTable {
-    /// The facts that can be said, in the order in which they are asked for.
+    /// The facts that can be given, in the order in which they are asked for.
     #[serde(rename = "fact")]
     pub facts: Vec<FactDeclaration>,
     /// The rules.
@@ -39,18 +39,18 @@ pub struct RuleTable {
 pub struct Rule {
     /// The engine that it is about.
     pub backend: String,
-    /// What it says of it.
+    /// The verdict on the engine.
     pub verdict: Verdict,
-    /// What has to hold, all of it.
+    /// The conditions, all of which have to hold.
     pub when: Vec<Condition>,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Who published it.
+    /// The publisher.
     pub source: String,
-    /// Whether it holds for our engine of this name.
+    /// True if it holds for our engine of this name.
     #[serde(default = "yes")]
     pub holds_here: bool,
-    /// What is so here, with its figure where it was measured.
+    /// The state of affairs here, with its figure where it was measured.
     pub here: Option<String>,
 }
 
@@ -58,7 +58,7 @@ fn yes() -> bool {
     true
 }
 
-/// What a rule says of an engine.
+/// The verdict of a rule on an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -127,7 +127,7 @@ impl RuleTable {
 }
 
 impl Rule {
-    /// Whether the rule speaks: no if one condition fails, nothing if it depends on what is not known.
+    /// True if the rule applies, false if one condition fails, `None` if it depends on unknown facts.
     pub(crate) fn speaks(&self, facts: &Facts) -> Option<bool> {
         let answers: Vec<_> = self
             .when

@@ -27,20 +27,20 @@ use crate::snapshot_file::SnapshotFiles;
 
 /// The log in its directory.
 pub(crate) const LOG_NAME: &str = "log";
-/// The mark of the log's durable end beside it. It sorts before the log, so that a copy of the directory made
-/// in the order of names has a mark that is not ahead of its log.
+/// The mark of the log's durable end beside it. It sorts before the log, so that in a copy of the
+/// directory made in the order of names the mark is not ahead of the log.
 pub(crate) const MARK_NAME: &str = "end";
-/// How long a new log may take to be begun on its disk.
+/// Time within which a new log has to be begun on its disk.
 const FOUNDING_WAIT: Duration = Duration::from_secs(10);
-/// Before a proposal is tried again when nobody leads.
+/// Pause before a proposal is tried again when there is no leader.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// How the log is kept.
+/// Settings of the log.
 #[derive(Clone, Copy, Debug)]
 pub struct AgreementSettings {
-    /// The leader says this often that it leads.
+    /// The leader announces itself this often.
     pub heartbeat: Duration,
-    /// A new leader is sought after at least this long without a word, and at most twice that.
+    /// A new leader is sought after at least this long without a message, and at most twice that.
     pub patience: Duration,
     /// Commands between two snapshots of the machine.
     pub commands_between_snapshots: u64,
@@ -59,7 +59,7 @@ impl Default for AgreementSettings {
     }
 }
 
-/// How a node comes to its log.
+/// The origin of a node's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Founding {
     /// It has one from before.
@@ -70,11 +70,11 @@ pub enum Founding {
     Joining,
 }
 
-/// What a log is made of.
+/// The parts of a log.
 pub struct Parts {
     /// The node's runtime.
     pub runtime: Runtime,
-    /// Where it is kept.
+    /// The disk of its files.
     pub disk: Arc<dyn Disk>,
     /// A directory of its own.
     pub directory: PathBuf,
@@ -85,26 +85,26 @@ pub struct Parts {
     pub node: NodeId,
     /// The way to the others.
     pub peers: Peers,
-    /// What it drives, in its first state.
+    /// The machine that it drives, in its first state.
     pub machine: Arc<dyn Machine>,
 }
 
-/// What operators see of the log.
+/// The state of the log for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgreementStatus {
-    /// Who leads, as far as this node knows.
+    /// The leader, as far as this node has heard.
     pub leader: Option<NodeId>,
-    /// How often a leader was sought.
+    /// Number of searches for a leader so far.
     pub term: u64,
     /// The last command that the machine here has applied.
     pub applied: Option<u64>,
-    /// Who votes.
+    /// The voters.
     pub voters: BTreeSet<NodeId>,
-    /// Who is sent the log without a vote.
+    /// Nodes that receive the log and do not vote.
     pub listeners: BTreeSet<NodeId>,
     /// A generation of the snapshot that could not be read when the log was opened.
     pub unreadable_snapshot: Option<PathBuf>,
-    /// Why its files cannot be written at present; it waits until they can.
+    /// The reason why its files cannot be written at present; it waits until they can.
     pub hindrance: Option<String>,
 }
 
@@ -120,13 +120,13 @@ pub struct Agreement {
     unreadable_snapshot: Option<PathBuf>,
     pub(crate) persistence: Persistence,
     store: LogStore,
-    /// When a leader was last followed here.
+    /// The last time that this node followed a leader.
     pub(crate) heard: Arc<Mutex<Option<Moment>>>,
 }
 
 impl Agreement {
-    /// Opens or begins a log. The machine is in its last agreed state as far as this node knows it
-    /// when this returns.
+    /// Opens or begins a log. The machine is in its last agreed state, as far as the log of this node
+    /// has it, when this returns.
     pub async fn open(
         parts: Parts,
         founding: Founding,
@@ -203,7 +203,7 @@ impl Agreement {
         Ok(agreement)
     }
 
-    /// The only voter need not wait whether somebody else leads.
+    /// Makes a single voter lead at once: there is no other leader to wait for.
     async fn lead_if_alone(&self) {
         if self.status().voters == BTreeSet::from([self.node]) {
             // Should it fail, the log's own patience does the same a little later.
@@ -258,7 +258,7 @@ impl Agreement {
             })
     }
 
-    /// Answers another node. Nothing is answered to what is no question of this service.
+    /// Answers another node. A message that is no question of this service gets an empty answer.
     pub async fn answer(&self, message: Message) -> Message {
         let Some(call) = asking::parse(&message) else {
             return Message::default();
@@ -280,8 +280,8 @@ impl Agreement {
         }
     }
 
-    /// On the leader: takes one step towards having the log where the cluster's members are, and says
-    /// whether it did. Elsewhere: nothing.
+    /// Takes one step, on the leader, towards having the log where the cluster's members are. Returns
+    /// true if it did; false elsewhere.
     pub async fn follow_members(
         &self,
         members: &BTreeSet<NodeId>,
@@ -333,7 +333,7 @@ impl Agreement {
         }
     }
 
-    /// What operators see.
+    /// The state of the log for operators.
     pub fn status(&self) -> AgreementStatus {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();

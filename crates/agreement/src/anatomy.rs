@@ -8,9 +8,9 @@ use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
 use crate::{end_mark, log_file, snapshot_file};
 
-/// What the log begins with.
+/// The first bytes of the log.
 pub const LOG_MAGIC: &[u8; 8] = log_file::MAGIC;
-/// What a snapshot begins with.
+/// The first line of a snapshot.
 pub const SNAPSHOT_TITLE: &str = snapshot_file::TITLE;
 
 /// The first bytes of the mark of a log's durable end.
@@ -73,7 +73,7 @@ fn dissect_log(bytes: &[u8]) -> Vec<Piece> {
     pieces
 }
 
-/// Where the record at `at` ends, by its length.
+/// End of the record at `at`, by its length.
 fn record_end(bytes: &[u8], at: usize) -> Option<usize> {
     let length = bytes.get(at..)?.first_chunk::<4>()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;

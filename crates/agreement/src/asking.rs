@@ -1,4 +1,4 @@
-//! What nodes ask one another about the log, over the control lane.
+//! Requests about the log between nodes, over the control lane.
 //!
 //! A request's head is the service's byte and a [`Call`] as JSON; its answer is JSON as well. Snapshots
 //! travel in pieces of the library's choosing.
@@ -27,7 +27,7 @@ use crate::raft_types::{MemberId, Types};
 /// The first byte of every request to this service.
 pub(crate) const SERVICE: u8 = b'A';
 
-/// What one node asks another.
+/// A request of one node to another.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Call {
     Append(AppendEntriesRequest<Types>),
@@ -35,7 +35,8 @@ pub(crate) enum Call {
     Snapshot(InstallSnapshotRequest<Types>),
     /// To the leader: put this command into the log.
     Propose(String),
-    /// To the leader: up to where has one to have applied to know all that is agreed now?
+    /// Asks the leader for the index of the present end of what is agreed: a node that has applied up
+    /// to it has everything.
     Read,
 }
 
@@ -50,12 +51,12 @@ pub(crate) enum Proposed {
     Failed(String),
 }
 
-/// The leader's answer to who wants to know all that is agreed.
+/// The leader's answer to a node that has to catch up with the log.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ReadPoint {
     /// A majority has just confirmed that it leads; all up to here is agreed.
     At { index: Option<u64> },
-    /// This node leads no longer, or no majority says that it does.
+    /// This node leads no longer, or no majority confirms that it does.
     NotLeading { leader: Option<MemberId> },
     /// It failed.
     Failed(String),
@@ -73,7 +74,7 @@ pub(crate) fn parse(message: &Message) -> Option<Call> {
 }
 
 pub(crate) fn answer<T: Serialize>(answer: &T) -> Message {
-    // What cannot be written down is an empty answer, which nobody can read.
+    // An answer that cannot be encoded becomes an empty one, which fails at its reader.
     Message::of_head(serde_json::to_vec(answer).map_or_else(|_| Bytes::new(), Bytes::from))
 }
 
@@ -93,7 +94,7 @@ pub(crate) async fn ask<T: DeserializeOwned>(
     serde_json::from_slice(&answer.head).map_err(|error| Unanswered::Garbled(error.to_string()))
 }
 
-/// Why a question has no answer.
+/// The reason why a question has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unanswered {
     #[error(transparent)]

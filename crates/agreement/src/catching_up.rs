@@ -1,8 +1,9 @@
-//! Coming to know all that is agreed, for whoever must not look at a state that is behind.
+//! Catching up with everything that is agreed, for callers that must not read an older state.
 //!
-//! The leader has a majority confirm that it leads, and says how far the log goes; then the machine here
-//! applies up to there. Nothing is written, which is why it is no proposal. Who cannot wait for a leader
-//! is told when one was last followed here: what the machine shows is as old as that.
+//! The leader has a majority confirm that it leads, and replies with the end of the log; then the
+//! machine here applies up to there. No proposal is needed, since nothing is written. A caller that
+//! cannot wait for a leader receives the age of the last contact with one: the machine's state is as
+//! old as that.
 
 use std::time::Duration;
 
@@ -83,8 +84,8 @@ impl Agreement {
         }
     }
 
-    /// How long ago this node last knew what a majority knew: as a follower of a leader, or as one whom
-    /// a majority followed. `None` if it did not since its start.
+    /// Time since this node last had the state of a majority: as a follower of a leader, or as a leader
+    /// that a majority followed. `None` if it had not since its start.
     pub fn behind_at_most(&self) -> Option<Duration> {
         let followed = *self.heard.lock();
         let followed = followed.map(|heard| self.runtime.now().since(heard));

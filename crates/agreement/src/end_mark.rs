@@ -1,13 +1,14 @@
 //! Marks of the log's durable end, so that a log that was cut short is not taken for a torn one.
 //!
 //! A crash may tear the record that was being written, and nothing before it. The file alone cannot
-//! distinguish that torn record from an older one whose end was lost, so a mark names the log's durable end.
-//! It is written after the sync of the log and before the record is acknowledged. So a mark is never ahead of
-//! the log, whatever a power cut leaves, and a log that ends before its mark has lost something.
+//! distinguish that torn record from an older one whose end was lost, so a mark names the log's durable
+//! end. It is written after the sync of the log and before the record is acknowledged. So a mark is
+//! never ahead of the log after any power cut, and a log that ends before its mark has lost something.
 //!
-//! Two files hold the mark. One is beside the log, so that backups and copies include it. The other is in the
-//! data directory, where it also reveals that the log's whole directory is gone or is an older copy. A mark
-//! is a lower bound: a mark that cannot be written (the disk is full) is reported, and the log goes on.
+//! Two files hold the mark. One is beside the log, so that backups and copies include it. The other is
+//! in the data directory, where it also reveals that the log's whole directory is gone or is an older
+//! copy. A mark is a lower bound: a mark that cannot be written (the disk is full) is reported, and the
+//! log goes on.
 //!
 //! ```text
 //! file of a mark, 4160 bytes: a slot at byte 0 and one at byte 4096, zeros between; written in turn

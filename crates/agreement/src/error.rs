@@ -1,29 +1,29 @@
-//! Why something could not be agreed or opened, by what the reader can do.
+//! The reasons why something could not be agreed or opened, by what the reader can do.
 
 use std::path::{Path, PathBuf};
 
 use kvorum_disk::DiskError;
 use kvorum_ring::NodeId;
 
-/// Why a proposal has no outcome.
+/// The reason why a proposal has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AgreementError {
     /// No majority of the voters can be reached: try again once it can. The command may or may not
     /// take effect later.
     #[error("no majority of the cluster's voters can be reached: {detail}")]
     NoMajority {
-        /// What was tried.
+        /// The attempt.
         detail: String,
     },
     /// The log cannot be kept any more: mend the disk, then restart.
     #[error("the agreed log stopped: {detail}")]
     Stopped {
-        /// Why.
+        /// The reason.
         detail: String,
     },
 }
 
-/// Why a log cannot be opened.
+/// The reason why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The log is missing, and there was one. Restore the directory.
@@ -32,7 +32,7 @@ pub enum OpenError {
         directory.join("log").display(), restore(directory)
     )]
     Missing {
-        /// Where it was looked for.
+        /// Its directory.
         directory: PathBuf,
     },
     /// The log ends before the durable end in its mark. Restore the directory.
@@ -131,14 +131,14 @@ pub enum OpenError {
         /// The file that is in the way.
         file: PathBuf,
     },
-    /// What is stored is not what was written. Restore the file, or let the node join anew.
+    /// The stored bytes are not those that were written. Restore the file, or let the node join anew.
     #[error("{} is damaged at byte {offset}: {what}; {}", file.display(), restore(parent(file)))]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// Where.
+        /// The position of the damage, in bytes.
         offset: u64,
-        /// What shows it.
+        /// The evidence.
         what: String,
     },
     /// A later version wrote it. Run that version.
@@ -157,7 +157,7 @@ pub enum OpenError {
     /// The library refused to start. A bug to report.
     #[error("start the agreed log: {detail}")]
     Start {
-        /// What it said.
+        /// The library's message.
         detail: String,
     },
 }

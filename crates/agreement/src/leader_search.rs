@@ -1,8 +1,8 @@
-//! Finding who leads, when those do not know it who should.
+//! Finding the leader, for a node that the leader cannot reach.
 //!
-//! Whoever leads says so to the others, where it knows them to be. A node that came back under another
-//! address is not told, and the leader that it knew may be gone: so it asks the voters, one after the
-//! other, until one leads or has heard of another leader.
+//! A leader announces itself to the other nodes at the addresses that it has. A node that came back
+//! under another address does not receive that, and its last leader may be gone. So it asks the voters,
+//! one after the other, until one leads or names another leader.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,21 +14,22 @@ use crate::agreement::Agreement;
 use crate::asking::ReadPoint;
 use crate::raft_types::{MemberId, Metrics};
 
-/// How long one leader is waited for: it asks the voters once, and there may be another one by then.
+/// Time to wait for the answer of one leader. It asks the voters once, and there may be another leader
+/// by then.
 pub(crate) const LEADER_WAIT: Duration = Duration::from_secs(1);
 
 /// One search; see the module's description.
 #[derive(Default)]
 pub(crate) struct LeaderSearch {
-    /// Who was asked in vain last.
+    /// The node that was asked in vain last.
     silent: Option<MemberId>,
     /// Voters asked so far.
     turn: usize,
 }
 
 impl LeaderSearch {
-    /// Whom to ask next, after `asked` (this node, if none) has said that it does not lead but that
-    /// `known` does, if anybody. `None` is this node.
+    /// The node to ask next. `asked` (this node, if none) has answered that it does not lead; `known`
+    /// is the leader it named, if any. `None` is this node.
     pub(crate) async fn next(
         &mut self,
         agreement: &Agreement,
@@ -38,7 +39,7 @@ impl LeaderSearch {
     ) -> Option<MemberId> {
         if asked.is_some() && known.is_none() {
             self.silent = asked;
-            // This node may have heard of another one.
+            // This node may have learned of another one.
             return None;
         }
         match self.news(known) {
@@ -51,7 +52,7 @@ impl LeaderSearch {
         leader.filter(|_| leader != self.silent)
     }
 
-    /// Asks one more voter who leads, until this node hears of somebody.
+    /// Asks one more voter for the leader, until this node learns of one.
     async fn ask_around(&mut self, agreement: &Agreement, deadline: Moment) -> Option<MemberId> {
         let metrics = agreement.raft.metrics().borrow().clone();
         let voters = metrics.membership_config.membership().voter_ids();

@@ -2,17 +2,18 @@
 //!
 //! Cluster name, members, ring and bucket types change rarely and have to be the same everywhere: each
 //! change is a command in a log that a majority of a few voters has to store, and every node applies
-//! the same commands to a [`Machine`] of its own. Reads look at the machine and ask nobody, but for those
-//! that must not be behind ([`Agreement::catch_up`]). Without a majority nothing changes, and the agreed
-//! state is still served.
+//! the same commands to a [`Machine`] of its own. Reads look at the machine and ask no other node,
+//! except for those that must not be behind ([`Agreement::catch_up`]). Without a majority nothing
+//! changes, and the agreed state is still served.
 //!
-//! Raft itself is a library's ([`openraft`]); ours is what it stands on: the log on disk (`log_file`), the
-//! marks of its durable end (`end_mark`), the machine's snapshots, the way to other nodes (the control lane
-//! of `kvorum-peer`), and the runtime seam, so that a simulation owns its time, its randomness and its tasks.
+//! Raft itself is a library's ([`openraft`]); its base is ours: the log on disk (`log_file`), the marks
+//! of its durable end (`end_mark`), the machine's snapshots, the way to other nodes (the control lane
+//! of `kvorum-peer`), and the runtime seam, so that a simulation owns its time, its randomness and its
+//! tasks.
 //!
 //! A single node runs the same log, as its only voter.
 //!
-//! What this crate must not know: what commands mean.
+//! Outside this crate: the meaning of commands.
 
 mod agreement;
 pub mod anatomy;

@@ -1,4 +1,4 @@
-//! The library's own suite of what it expects of a log and a machine.
+//! The library's own test suite for a log and a machine.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! The log on disk: one file of records, each synced before the next is written.
 //!
-//! So a crash can tear the last record only, and whatever else does not check out is damage. What a torn
-//! record leaves may be anything, zeros and its own end among them; it is the last one if nothing that
-//! checks out comes behind it, and if the mark of the log's durable end (`end_mark`) is not behind it.
-//! A file that has failed to take a record is not written to again: all is
-//! written to a new one, since nobody knows what the old one holds. The log
-//! is small (a cluster changes rarely, and snapshots end what it has to keep), so all of it is in
-//! memory as well, and the file is written anew when most of it is history.
+//! So a crash can tear the last record only, and any other record that does not check out is damage.
+//! The remains of a torn record may be any bytes, zeros and its own end among them. It is the last one
+//! if no valid record follows it, and if the mark of the log's durable end (`end_mark`) is not behind
+//! it. A file that has failed to take a record is not written to again: its content is uncertain, so
+//! everything is written to a new file. The log is small, since a cluster changes rarely and snapshots
+//! replace old entries: so all of it is in memory as well, and the file is written anew when most of it
+//! is history.
 //!
 //! ```text
 //! header, 56 bytes
@@ -53,17 +53,17 @@ const FORMAT_WITHOUT_END: u32 = 1;
 const HEADER_BYTES: usize = 56;
 const HEADER_BYTES_WITHOUT_END: usize = 16;
 pub(crate) const PREFIX_BYTES: usize = 8;
-/// A bound on what is read at opening; far more than a log between two snapshots.
+/// A bound on the bytes read at opening; far more than a log between two snapshots.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 30;
 /// Below this the file is not worth writing anew.
 const REWRITE_BYTES_MIN: u64 = 256 * 1024;
-/// Written anew when it is this many times what has to be kept.
+/// Written anew when it is this many times the size that has to be kept.
 const REWRITE_FACTOR: u64 = 4;
 
-/// What the file says, record by record.
+/// One record of the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum LogRecord {
-    /// Whom this node has voted for.
+    /// The vote of this node.
     Vote(Vote),
     /// Entries follow those before.
     Append(Vec<Entry>),
@@ -75,7 +75,7 @@ pub(crate) enum LogRecord {
     Committed(Option<LogId>),
 }
 
-/// What all records together say.
+/// The sum of all records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogContents {
     pub(crate) vote: Option<Vote>,
@@ -108,7 +108,7 @@ impl LogContents {
         last.map(|entry| entry.log_id).or(self.purged)
     }
 
-    /// The records that say the same in the shortest way.
+    /// The shortest records with the same content.
     fn records(&self) -> Vec<LogRecord> {
         let mut records = Vec::new();
         records.extend(self.vote.map(LogRecord::Vote));
@@ -172,9 +172,9 @@ pub(crate) struct LogFile {
     end: u64,
     /// Length that was synced, in bytes.
     durable: u64,
-    /// What the file was when it was last written anew.
+    /// Length of the file when it was last written anew.
     kept: u64,
-    /// A write has failed: nobody knows what is behind the end.
+    /// A write has failed: the bytes behind the end are uncertain.
     is_suspect: bool,
 }
 
@@ -321,8 +321,8 @@ impl LogFile {
         }
         contents.apply(record);
         if self.end > REWRITE_BYTES_MIN && self.end > self.kept * REWRITE_FACTOR {
-            // The record is durable, in the old file or in the new one. What failed is tried again
-            // with the next.
+            // The record is durable, in the old file or in the new one. A failed rewrite is tried again
+            // with the next record.
             let _rewritten_or_suspect = self.rewrite(contents);
         }
         if is_marked {
@@ -391,7 +391,7 @@ fn check_second_mark(
     }
 }
 
-/// The end that the log of a node has to reach. Skips marks that say nothing of this log.
+/// The end that the log of a node has to reach. Skips marks of other logs.
 pub(crate) fn durable_end(
     log: &Path,
     node: NodeId,
@@ -481,7 +481,7 @@ pub(crate) fn decode(
         contents.apply(record);
         at += PREFIX_BYTES + content.len();
     }
-    // What the last record of a crash has left has nothing behind it.
+    // A record that a crash has torn has no record behind it.
     let behind = (at + 1..bytes.len()).find(|behind| whole_record(&bytes[*behind..]).is_some());
     match behind {
         None => Ok((contents, at)),
@@ -690,7 +690,7 @@ mod tests {
             match decoded {
                 Err(_) => {}
                 Ok((contents, _)) if at >= start => assert!(same(&contents, &before)),
-                // A length that now reaches beyond the end looks torn: what came before is kept.
+                // A length that now reaches beyond the end looks torn: the records before it are kept.
                 Ok((_, end)) => assert!(end <= at, "byte {at} went unnoticed"),
             }
         }

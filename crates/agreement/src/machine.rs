@@ -13,8 +13,8 @@ use crate::raft_types::{
 };
 use crate::snapshot_file::{SnapshotFiles, Stored};
 
-/// What the log's commands drive. The same commands in the same order have to give the same state and
-/// the same outcomes on every node.
+/// The machine that the log's commands drive. The same commands in the same order have to give the same
+/// state and the same outcomes on every node.
 pub trait Machine: Send + Sync {
     /// Applies an agreed command and returns its outcome.
     fn apply(&self, command: &str) -> String;
@@ -25,7 +25,7 @@ pub trait Machine: Send + Sync {
     /// Replaces the whole state by one that [`Machine::state`] gave, on this or another node.
     ///
     /// # Errors
-    /// What is wrong with it; the state is as before.
+    /// The error in it; the state is as before.
     fn restore(&self, state: &[u8]) -> Result<(), String>;
 }
 

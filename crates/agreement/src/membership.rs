@@ -1,7 +1,8 @@
-//! Who votes: a few nodes, the rest listens. Pure.
+//! Choice of the voters: a few nodes vote, the rest listens. Pure.
 //!
-//! The cluster's members are part of what is agreed; which of them vote follows from that. Voters stay
-//! as long as they are fit: every change of voters is a moment in which the log depends on more nodes.
+//! The cluster's members are part of the agreed state; the voters among them follow from that. Voters
+//! stay as long as they are fit: every change of voters is a moment in which the log depends on more
+//! nodes.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +51,7 @@ fn wanted_voters(
 ) -> BTreeSet<NodeId> {
     let fit: BTreeSet<NodeId> = members.difference(unfit).copied().collect();
     if fit.is_empty() {
-        // Nobody to hand over to.
+        // No node is fit to take over.
         return voters.clone();
     }
     let count = match fit.len().min(voters_max.max(1)) {

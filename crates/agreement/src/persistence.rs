@@ -1,8 +1,8 @@
 //! Writes of the log and of snapshots, tried again until the device takes them.
 //!
-//! The library ends a log for good when one write fails: a disk that was full for a moment would leave a
-//! node without a say, and without news, until somebody restarts it. So the log waits instead. For the
-//! others it is a node that does not answer; it goes on where it was.
+//! The library ends a log for good when one write fails: a disk that was full for a moment would leave
+//! a node without a vote, and without updates, until an operator restarts it. So the log waits instead.
+//! To the others it is a node that does not answer; it goes on where it was.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ pub(crate) struct Persistence {
 struct Shared {
     is_stopping: AtomicBool,
     stopping: Notify,
-    /// Why the last write failed, until one succeeds.
+    /// The reason why the last write failed, until one succeeds.
     hindrance: Mutex<Option<String>>,
 }
 
@@ -38,12 +38,12 @@ impl Persistence {
         }
     }
 
-    /// Why nothing can be written at present.
+    /// The reason why nothing can be written at present.
     pub(crate) fn hindrance(&self) -> Option<String> {
         self.shared.hindrance.lock().clone()
     }
 
-    /// What cannot be written is given up from here on.
+    /// Gives up writes that fail from here on.
     pub(crate) fn stop(&self) {
         self.shared.is_stopping.store(true, Ordering::Release);
         self.shared.stopping.notify_waiters();

@@ -1,4 +1,4 @@
-//! Waits for what the library says of its progress.
+//! Waits for progress of the library.
 //!
 //! The library's own waits are woken in an order that tokio draws, by randomness that no seed reaches:
 //! when several end at once, a simulation would not go the same way twice. Here one task is woken, and
@@ -12,14 +12,14 @@ use kvorum_runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::sync::watch::Receiver;
 
-/// Progress, and who waits for it. Cheap to clone.
+/// Progress, and the tasks that wait for it. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Progress<T> {
     latest: Receiver<T>,
     changed: Arc<Notify>,
 }
 
-/// Why a wait ended without what it was for.
+/// The reason why a wait ended without its goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WaitEnd {
     #[error("the time is over")]
@@ -29,7 +29,7 @@ pub(crate) enum WaitEnd {
 }
 
 impl<T: Send + Sync + 'static> Progress<T> {
-    /// Follows what is told from now on.
+    /// Follows all changes from now on.
     pub(crate) fn follow(runtime: &Runtime, latest: Receiver<T>) -> Self {
         let changed = Arc::new(Notify::new());
         let (mut followed, notify) = (latest.clone(), changed.clone());
@@ -56,7 +56,7 @@ impl<T: Send + Sync + 'static> Progress<T> {
                 if holds(&self.latest.borrow()) {
                     return Ok(());
                 }
-                // An error says that nothing will be told any more.
+                // An error means that no further change will come.
                 if self.latest.has_changed().is_err() {
                     return Err(WaitEnd::Stopped);
                 }

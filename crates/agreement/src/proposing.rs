@@ -66,7 +66,7 @@ impl Agreement {
         }
     }
 
-    /// Asks the leader, until this node hears of another one: who led may have gone silent.
+    /// Asks the leader, until this node learns of another one: the old leader may not answer any more.
     async fn propose_to(&self, leader: MemberId, command: String, deadline: Moment) -> Proposed {
         let wait = deadline.since(self.runtime.now());
         let call = Call::Propose(command);

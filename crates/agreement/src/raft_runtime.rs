@@ -54,12 +54,11 @@ type LibrarySleep = <TokioRuntime as AsyncRuntime>::Sleep;
 /// another's log.
 const TURNS: u32 = 64;
 
-/// A timer that, where time stands still while tasks run, goes off after all else that happens at the same
-/// moment.
+/// A timer. In simulated time it goes off after all other events of the same moment.
 ///
-/// The library waits for a timer or a message, whichever comes first, and where both are there tokio draws
-/// one of them, by randomness that no seed reaches. So that a simulation goes the same way twice, the
-/// message has to be first.
+/// The library waits for a timer or a message. When both are there tokio draws one of them, by
+/// randomness that no seed reaches. So that a simulation goes the same way twice, the message has to be
+/// first.
 pub(crate) struct SeamSleep {
     sleep: Pin<Box<LibrarySleep>>,
     is_over: bool,

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::raft_runtime::SeamRuntime;
 
-/// A node as Raft knows it: its identity, with what the library asks of one. Written as text, since it
-/// is the key of maps in JSON.
+/// A node in Raft: its identity, with the traits that the library requires of one. Written as text,
+/// since it is the key of maps in JSON.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -58,11 +58,11 @@ impl fmt::Display for MemberId {
     }
 }
 
-/// A command, encoded by whoever knows its meaning.
+/// A command, encoded by its proposer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Proposal(pub(crate) String);
 
-/// What the machine answered.
+/// The machine's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Outcome(pub(crate) String);
 

@@ -31,20 +31,20 @@ const PREVIOUS: &str = "snapshot.previous";
 pub(crate) const TITLE: &str = "kvorum agreed snapshot, format ";
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// A snapshot: what it covers, and the machine's state.
+/// A snapshot: its last entry, and the machine's state.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) meta: SnapshotMeta,
     pub(crate) state: Vec<u8>,
 }
 
-/// Where snapshots are kept.
+/// The files of the snapshots.
 #[derive(Clone)]
 pub(crate) struct SnapshotFiles {
     disk: Arc<dyn Disk>,
     newest: PathBuf,
     previous: PathBuf,
-    /// What the newest one covers. Held while one is written.
+    /// The end of the newest one. Held while one is written.
     covered: Arc<Mutex<Option<LogId>>>,
 }
 
@@ -79,8 +79,8 @@ impl SnapshotFiles {
         Ok(())
     }
 
-    /// The newest snapshot that can be read; `None` when there never was one. The path that comes
-    /// with it is that of one that could not.
+    /// The newest snapshot that can be read; `None` when there never was one. The path is that of an
+    /// unreadable one.
     pub(crate) fn load(&self) -> Result<(Option<Stored>, Option<PathBuf>), OpenError> {
         let (newest, previous) = load_both(&*self.disk, &self.newest, &self.previous)?;
         let found = [&newest, &previous].into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! Comparisons of what replicas said.
+//! Comparisons of replicas' answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use kvorum_encoding::StorageKey;
 use kvorum_planted_defects::is_planted;
 use kvorum_tictac::differing;
 
-use crate::seen::Seen;
+use crate::entry_summary::EntrySummary;
 
 /// The places in which levels of trees are not all the same, ascending.
 pub(crate) fn differing_of_all<'a>(mut levels: impl Iterator<Item = &'a [u32]>) -> BTreeSet<u32> {
@@ -17,15 +17,15 @@ pub(crate) fn differing_of_all<'a>(mut levels: impl Iterator<Item = &'a [u32]>) 
     places.filter_map(|it| u32::try_from(it).ok()).collect()
 }
 
-/// Of each key what each replica that takes part has, in the order of the replicas.
+/// Versions of each key on each replica that takes part, in the order of the replicas.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KeyTable(BTreeMap<StorageKey, Vec<Option<Seen>>>);
+pub(crate) struct KeyTable(BTreeMap<StorageKey, Vec<Option<EntrySummary>>>);
 
 impl KeyTable {
     /// The keys of all replicas up to `to`. A key that has expired at one of them is left out: it counts
     /// as absent at all.
-    pub(crate) fn new(lists: &[Vec<Seen>], to: Option<&StorageKey>, now: u64) -> Self {
-        let mut table: BTreeMap<StorageKey, Vec<Option<Seen>>> = BTreeMap::new();
+    pub(crate) fn new(lists: &[Vec<EntrySummary>], to: Option<&StorageKey>, now: u64) -> Self {
+        let mut table: BTreeMap<StorageKey, Vec<Option<EntrySummary>>> = BTreeMap::new();
         for (replica, list) in lists.iter().enumerate() {
             for seen in list.iter().filter(|it| to.is_none_or(|to| it.key <= *to)) {
                 let row = table
@@ -34,7 +34,7 @@ impl KeyTable {
                 row[replica] = Some(seen.clone());
             }
         }
-        let is_over = |seen: &Seen| seen.expiry.is_some_and(|it| it <= now);
+        let is_over = |seen: &EntrySummary| seen.expiry.is_some_and(|it| it <= now);
         if !is_planted!(ExpiredEntryRepaired) {
             table.retain(|_, row| !row.iter().flatten().any(is_over));
         }
@@ -43,7 +43,7 @@ impl KeyTable {
 
     /// The rows of keys that replicas differ in.
     pub(crate) fn differing(self) -> Self {
-        let differs = |row: &[Option<Seen>]| row.windows(2).any(|it| !is_same(&it[0], &it[1]));
+        let differs = |row: &[Option<EntrySummary>]| row.windows(2).any(|it| !is_same(&it[0], &it[1]));
         let rows = self.0.into_iter();
         Self(rows.filter(|(_, row)| differs(row)).collect())
     }
@@ -57,15 +57,15 @@ impl KeyTable {
     }
 
     /// Everything that was seen of these keys.
-    pub(crate) fn seen(&self) -> impl Iterator<Item = &Seen> {
+    pub(crate) fn seen(&self) -> impl Iterator<Item = &EntrySummary> {
         self.0.values().flatten().flatten()
     }
 
-    /// Splits the keys that differ now, and differed a pause ago, into those whose difference is settled
-    /// and those that are being written.
+    /// Splits the keys that differ now and differed a pause ago, by whether the difference is settled
+    /// or the key is still being written.
     ///
-    /// A difference is settled when one replica has had the same of the key all the while and another has
-    /// had something else at both times: what is on its way for that long is late.
+    /// A difference is settled when one replica has had the same version of the key all the while and
+    /// another has had other versions at both times: a write that is on its way for that long is late.
     pub(crate) fn settled_since(self, before: &Self) -> (Self, Self) {
         let rows = self.0.into_iter();
         let (settled, moving): (BTreeMap<_, _>, BTreeMap<_, _>) = rows.partition(|(key, now)| {
@@ -80,7 +80,7 @@ impl KeyTable {
     }
 }
 
-fn is_settled(then: &[Option<Seen>], now: &[Option<Seen>]) -> bool {
+fn is_settled(then: &[Option<EntrySummary>], now: &[Option<EntrySummary>]) -> bool {
     let both = || then.iter().zip(now);
     let stayed = both().filter(|(then, now)| is_same(then, now));
     stayed
@@ -88,7 +88,7 @@ fn is_settled(then: &[Option<Seen>], now: &[Option<Seen>]) -> bool {
         .any(|(kept, _)| both().any(|(then, now)| !is_same(then, kept) && !is_same(now, kept)))
 }
 
-fn is_same(one: &Option<Seen>, other: &Option<Seen>) -> bool {
-    let version = |seen: &Option<Seen>| seen.as_ref().map(|it| it.version);
+fn is_same(one: &Option<EntrySummary>, other: &Option<EntrySummary>) -> bool {
+    let version = |seen: &Option<EntrySummary>| seen.as_ref().map(|it| it.version);
     version(one) == version(other)
 }

@@ -1,8 +1,8 @@
-//! The exchange machine: what do the replicas of a preference list have that others of it lack.
+//! The exchange machine: it finds the entries that some replicas of a preference list lack.
 //!
 //! Roots are compared first, then the branches that differ, then keys and versions of the leaves that
-//! differ. Each comparison that finds something is made again after a pause, and what differs at both
-//! times goes on: writes that are on their way are no differences. Where there is nothing to mend, an
+//! differ. Each comparison that finds something is made again after a pause, and only differences of
+//! both times count: writes on their way are no differences. Where there is nothing to mend, an
 //! exchange is one question to each replica.
 //!
 //! ```text
@@ -13,10 +13,10 @@
 //!                                                                  End                       End
 //! ```
 //!
-//! Leaves in which trees differ and keys do not are put right by what is stored.
+//! Leaves of which only the trees differ are counted again from the store.
 //!
-//! A replica whose tree is being built, or that fails, is left out of what follows, and the exchange is
-//! not complete.
+//! A replica whose tree is being built, or that fails, is left out of the following steps, and the
+//! exchange is not complete.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -31,9 +31,9 @@ use crate::exchange_event::{
 };
 use crate::outcome::{EndedBy, Outcome};
 use crate::range_hint::RangeHint;
-use crate::seen::Seen;
+use crate::entry_summary::EntrySummary;
 
-/// What one exchange may cost.
+/// Limits on the cost of one exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct ExchangeLimits {
     /// Branches that are looked into. Each is 1 KB a replica.
@@ -57,14 +57,14 @@ impl Default for ExchangeLimits {
     }
 }
 
-/// What is to be compared.
+/// The scope of a comparison.
 #[derive(Clone, Debug)]
 pub struct ExchangeRequest {
     /// The number of replicas in the preference list.
     pub replicas: usize,
-    /// What it may cost.
+    /// Its limits.
     pub limits: ExchangeLimits,
-    /// Where to look; differences elsewhere are left to the next one.
+    /// The range to compare; differences elsewhere are left to the next one.
     pub hint: Option<RangeHint>,
     /// Keys up to this one were listed by the exchange before, which was cut there.
     pub after: Option<StorageKey>,
@@ -87,7 +87,7 @@ enum Step {
 enum Answer {
     Root(TreeSize, u8, Vec<u32>),
     Branches(Vec<Vec<u32>>),
-    Keys(Vec<Seen>, bool),
+    Keys(Vec<EntrySummary>, bool),
 }
 
 /// One exchange in progress.
@@ -98,7 +98,7 @@ pub struct Exchange {
     /// The comparison is made again.
     is_second: bool,
     is_paused: bool,
-    /// Of each replica that takes part what it said in this step; `None` while it is waited for.
+    /// Answers of this step by replica; `None` while a replica that takes part is waited for.
     answers: Vec<Option<Answer>>,
     takes_part: Vec<bool>,
     size: TreeSize,
@@ -138,7 +138,7 @@ impl Exchange {
         exchange
     }
 
-    /// Takes one event in and appends what follows from it. What is not waited for is ignored.
+    /// Takes one event in and appends its effects. An event that no step waits for is ignored.
     pub fn step(&mut self, event: ExchangeEvent, effects: &mut Vec<ExchangeEffect>) {
         if self.step == Step::Ended {
             return;
@@ -183,7 +183,7 @@ impl Exchange {
         numbered.filter(|(_, takes)| **takes).map(|(at, _)| at)
     }
 
-    /// Asks every replica that takes part what this step asks for.
+    /// Asks the question of this step of every replica that takes part.
     fn ask(&mut self, effects: &mut Vec<ExchangeEffect>) {
         self.answers = self.takes_part.iter().map(|_| None).collect();
         for replica in self.participants() {
@@ -213,7 +213,7 @@ impl Exchange {
         }
     }
 
-    /// Takes one answer in; one of a replica that could not tell leaves it out.
+    /// Takes one answer in; a replica that failed to answer is left out.
     fn take(
         &mut self,
         step: Step,
@@ -252,8 +252,8 @@ impl Exchange {
         }
     }
 
-    /// Trees of two versions of the hash differ everywhere and say nothing about each other: the version
-    /// that most have is compared.
+    /// Trees of two versions of the hash differ everywhere and cannot be compared: the version that
+    /// most have is used.
     fn leave_out_other_versions(&mut self) {
         let version = |answer: &Option<Answer>| match answer {
             Some(Answer::Root(_, version, _)) => Some(*version),
@@ -316,7 +316,7 @@ impl Exchange {
         self.outcome.leaves = count(self.asked.len());
     }
 
-    /// What differs in both comparisons of a step; `None` when the exchange ends or pauses first.
+    /// Differences in both comparisons of a step; `None` when the exchange ends or pauses first.
     fn confirmed(
         &mut self,
         differ: BTreeSet<u32>,
@@ -347,7 +347,7 @@ impl Exchange {
         Some(both.into_iter().collect())
     }
 
-    /// Goes on with what was found, or with a part of it that is another one in each turn.
+    /// Goes on with the differences found, or with a part of them that is another one in each turn.
     fn next_step(&mut self, step: Step, found: Vec<u32>, effects: &mut Vec<ExchangeEffect>) {
         let limits = &self.request.limits;
         let max = match step {
@@ -388,9 +388,9 @@ impl Exchange {
         self.outcome.resume_after = former.into_iter().chain(to.cloned()).min();
     }
 
-    /// What the replicas listed, and the key up to which all lists reach if one was cut.
-    fn take_lists(&mut self) -> (Vec<Vec<Seen>>, Option<StorageKey>) {
-        let (mut lists, mut to): (Vec<Vec<Seen>>, Option<StorageKey>) = (Vec::new(), None);
+    /// The lists of the replicas, and the key up to which all lists reach if one was cut.
+    fn take_lists(&mut self) -> (Vec<Vec<EntrySummary>>, Option<StorageKey>) {
+        let (mut lists, mut to): (Vec<Vec<EntrySummary>>, Option<StorageKey>) = (Vec::new(), None);
         for answer in self.answers.iter_mut().filter_map(Option::take) {
             let Answer::Keys(seen, is_cut) = answer else {
                 continue;
@@ -429,7 +429,7 @@ impl Exchange {
         request.hint.is_none() && request.after.is_none() && !is_cut
     }
 
-    /// Puts the leaves right that have no key that differs.
+    /// Corrects the leaves without a differing key.
     fn recount(&mut self, differ: &KeyTable, effects: &mut Vec<ExchangeEffect>) {
         let with_differences = differ.seen().map(|it| self.size.leaf_of(it.segment));
         let with_differences: BTreeSet<u32> = with_differences.collect();
@@ -527,12 +527,12 @@ fn of_root(answer: RootAnswer) -> Option<Answer> {
     }
 }
 
-/// A tree that is being built lacks entries: what it agrees with may differ.
+/// A tree that is being built lacks entries: where it agrees, entries may differ.
 fn is_usable(is_building: bool) -> bool {
     !is_building || is_planted!(TreeTrustedWhileBuilt)
 }
 
-/// So many of what was found, ascending, another part in each turn.
+/// At most `max` of the differences found, ascending, another part in each turn.
 fn part_of(mut found: Vec<u32>, max: usize, turn: usize) -> Vec<u32> {
     let max = max.max(1);
     if found.len() <= max {

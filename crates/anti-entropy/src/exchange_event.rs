@@ -1,4 +1,4 @@
-//! What comes into an exchange and what it asks for.
+//! Inputs and outputs of an exchange.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use kvorum_tictac::TreeSize;
 
 use crate::outcome::Outcome;
 use crate::range_hint::RangeHint;
-use crate::seen::Seen;
+use crate::entry_summary::EntrySummary;
 
-/// What a replica says of its tree.
+/// A replica's answer about its tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RootAnswer {
     /// The root of its tree.
@@ -23,11 +23,11 @@ pub enum RootAnswer {
         /// The tree is being built: it lacks entries that are stored.
         is_building: bool,
     },
-    /// It could not tell.
+    /// It failed to answer.
     Failed,
 }
 
-/// What a replica says of branches of its tree.
+/// A replica's answer about branches of its tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BranchesAnswer {
     /// The leaves of each branch.
@@ -37,46 +37,46 @@ pub enum BranchesAnswer {
         /// The tree is being built by now.
         is_building: bool,
     },
-    /// It could not tell, or its tree has become smaller than what was asked for.
+    /// It failed to answer, or its tree has become smaller than the requested size.
     Failed,
 }
 
-/// What a replica has in some leaves.
+/// A replica's entries in some leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeysAnswer {
     /// Its entries, by ascending key.
     Keys {
         /// The entries, tombstones among them. Expired ones may be left out.
-        seen: Vec<Seen>,
+        seen: Vec<EntrySummary>,
         /// There are more behind the last one.
         is_cut: bool,
     },
-    /// It could not tell.
+    /// It failed to answer.
     Failed,
 }
 
-/// What happened to an exchange. Each question has one answer; a late one counts as failed.
+/// An input to an exchange. Each question has one answer; a late one counts as failed.
 #[derive(Clone, Debug)]
 pub enum ExchangeEvent {
     /// A replica answered [`ExchangeEffect::AskRoot`].
     Root {
         /// Its place in the preference list.
         replica: usize,
-        /// What it said.
+        /// The answer.
         answer: RootAnswer,
     },
     /// A replica answered [`ExchangeEffect::AskBranches`].
     Branches {
         /// Its place in the preference list.
         replica: usize,
-        /// What it said.
+        /// The answer.
         answer: BranchesAnswer,
     },
     /// A replica answered [`ExchangeEffect::AskKeys`].
     Keys {
         /// Its place in the preference list.
         replica: usize,
-        /// What it said.
+        /// The answer.
         answer: KeysAnswer,
     },
     /// The pause is over.
@@ -92,7 +92,7 @@ pub enum ExchangeEvent {
     Stop,
 }
 
-/// What the driver is to do.
+/// An order to the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExchangeEffect {
     /// Ask a replica for the root of its tree.
@@ -121,10 +121,10 @@ pub enum ExchangeEffect {
         hint: Option<RangeHint>,
         /// Only entries behind this key.
         after: Option<StorageKey>,
-        /// So many at most.
+        /// The largest number of entries.
         keys_max: usize,
     },
-    /// Wait, so that writes under way arrive, and say [`ExchangeEvent::PauseOver`].
+    /// Wait, so that writes under way arrive, and answer with [`ExchangeEvent::PauseOver`].
     Pause,
     /// Have all replicas compared on this key, and mend those that are behind, when [`crate::Pace`] lets
     /// it through.
@@ -132,8 +132,8 @@ pub enum ExchangeEffect {
         /// The key.
         key: StorageKey,
     },
-    /// Have a replica put leaves of its tree right by what is stored: trees differ there, and keys and
-    /// versions do not. Nobody is told when it has ended.
+    /// Have a replica count leaves of its tree again from its store: trees differ there, and keys and
+    /// versions do not. The exchange does not wait for its end.
     Recount {
         /// Its place in the preference list.
         replica: usize,

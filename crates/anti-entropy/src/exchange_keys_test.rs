@@ -1,5 +1,5 @@
-//! The last steps of an exchange, answered by hand: what lists that are cut, failed repairs and parts of leaves
-//! mean for what follows.
+//! The last steps of an exchange, answered by hand: the effects of lists that are cut, failed repairs
+//! and parts of leaves on the next ones.
 
 use kvorum_encoding::StorageKey;
 use kvorum_tictac::{HASH_VERSION, LEAVES_A_BRANCH, TreeSize};
@@ -9,7 +9,7 @@ use crate::exchange_event::{
     BranchesAnswer, ExchangeEffect, ExchangeEvent, KeysAnswer, RootAnswer,
 };
 use crate::outcome::{EndedBy, Outcome};
-use crate::seen::Seen;
+use crate::entry_summary::EntrySummary;
 use crate::test_world::{key, segment};
 
 const SIZE: TreeSize = TreeSize::XxSmall;
@@ -26,8 +26,8 @@ fn request() -> ExchangeRequest {
 }
 
 /// Entries of these numbers, each in the version beside it.
-fn listed(entries: &[(u64, u64)]) -> Vec<Seen> {
-    let seen = |(number, version): &(u64, u64)| Seen {
+fn listed(entries: &[(u64, u64)]) -> Vec<EntrySummary> {
+    let seen = |(number, version): &(u64, u64)| EntrySummary {
         key: key(*number),
         segment: segment(&key(*number)),
         version: *version,
@@ -87,7 +87,7 @@ impl AtKeys {
         self.exchange.step(event, &mut self.effects);
     }
 
-    /// Both replicas list what they have; each list is cut or not.
+    /// Both replicas list their entries; each list is cut or not.
     fn list(&mut self, lists: [(&[(u64, u64)], bool); 2]) {
         for (replica, (entries, is_cut)) in lists.into_iter().enumerate() {
             let seen = listed(entries);
@@ -137,7 +137,7 @@ fn an_exchange_with_a_repair_that_failed_is_not_complete() {
     }
 }
 
-/// What lies behind the end of a list that was cut may be there all the same.
+/// Keys behind the end of a list that was cut may be there all the same.
 #[test]
 fn keys_behind_the_end_of_a_cut_list_are_no_differences() {
     let mut exchange = AtKeys::new(request());
@@ -167,7 +167,7 @@ fn what_was_cut_at_two_keys_is_resumed_behind_the_smaller_one() {
     }
 }
 
-/// Keys before it were not listed: that the others are the same says nothing of the leaf.
+/// Keys before it were not listed: equal entries of the others do not make the leaf right.
 #[test]
 fn leaves_are_not_put_right_by_an_exchange_that_goes_on_behind_a_key() {
     for (after, ended_by) in [

@@ -11,8 +11,8 @@ use crate::exchange_event::ExchangeEffect;
 use crate::outcome::{EndedBy, Outcome};
 use crate::test_world::{Draw, Entry, World, key};
 
-/// A put at one replica: the replica, the key, its order, and whether its bytes are other ones than those
-/// that the same order has elsewhere.
+/// A put at one replica: the replica, the key, its order, and true if its bytes are other ones than
+/// those that the same order has elsewhere.
 type Put = (usize, u64, u64, bool);
 
 fn puts() -> impl Strategy<Value = Vec<Put>> {
@@ -50,7 +50,7 @@ fn world_of(replicas: usize, sizes: &[TreeSize], everywhere: u64, puts: &[Put]) 
     world
 }
 
-/// The keys that replicas have different entries of, or that some lack.
+/// The keys of which replicas have different entries, or of which some lack the entry.
 fn differing(world: &World) -> BTreeSet<StorageKey> {
     let all = world.replicas.iter().flat_map(|it| it.entries.keys());
     let differs = |key: &&StorageKey| {

@@ -294,7 +294,7 @@ fn answers_out_of_place_are_ignored() {
     assert_eq!(outcome.keys_repaired, 1);
 }
 
-/// A tree that is emptied, to be built anew, agrees with replicas that lack what it is over.
+/// A tree that is emptied, to be built anew, agrees with replicas that lack its entries.
 #[test]
 fn a_tree_that_is_being_built_by_the_second_step_is_left_out() {
     let mut world = world(300);
@@ -332,8 +332,8 @@ fn keeps_out_a_tree_that_is_being_built() -> bool {
     outcome.keys_read == 0 && outcome.took_part == [true, false, true] && !outcome.is_complete
 }
 
-/// A bounded exchange finds some of what was lost in one bucket, and says where to look on: there is what
-/// was lost since then, the newest of it too.
+/// A bounded exchange finds some of the entries lost in one bucket, and gives a hint: it covers the
+/// entries lost since then, with the newest of them.
 fn hints_lead_to_the_newest() -> bool {
     (0..4).all(one_hint_leads_to_the_newest)
 }
@@ -365,7 +365,7 @@ fn one_hint_leads_to_the_newest(turn: usize) -> bool {
     of_range.all(|(key, _)| world.replicas[2].entries.contains_key(key))
 }
 
-/// What has expired anywhere is given to nobody.
+/// An entry that has expired anywhere goes to no replica.
 fn leaves_expired_entries_alone() -> bool {
     let mut world = world(100);
     let entry = Entry {

@@ -3,24 +3,24 @@
 //! Everything here is pure: events and times come in, effects and verdicts come out. No clock, socket,
 //! thread or random number is inside.
 //!
-//! - [`Exchange`] compares the replicas of one preference list: the roots of their trees, the branches that
-//!   differ, then keys and versions of the leaves that differ. What it finds, the machine that read repair
-//!   uses mends.
-//! - [`Schedule`] says which exchange comes next, and knows when each partition was last compared, and when
-//!   it was last complete.
+//! - [`Exchange`] compares the replicas of one preference list: the roots of their trees, the branches
+//!   that differ, then keys and versions of the leaves that differ. The machine of read repair mends
+//!   its findings.
+//! - [`Schedule`] decides the next exchange, and keeps the times of each partition's last comparison
+//!   and of its last complete one.
 //! - [`Pace`] bounds the repairs a second.
 //!
-//! The crate knows neither objects nor stores: a version is a number that differs where clocks or bytes
+//! Objects and stores are outside this crate: a version is a number that differs where clocks or bytes
 //! differ.
 
 mod differences;
+mod entry_summary;
 mod exchange;
 mod exchange_event;
 mod outcome;
 mod pace;
 mod range_hint;
 mod schedule;
-mod seen;
 
 #[cfg(test)]
 mod exchange_keys_test;
@@ -37,10 +37,10 @@ mod simulation_test;
 #[cfg(test)]
 mod test_world;
 
+pub use entry_summary::EntrySummary;
 pub use exchange::{Exchange, ExchangeLimits, ExchangeRequest};
 pub use exchange_event::{BranchesAnswer, ExchangeEffect, ExchangeEvent, KeysAnswer, RootAnswer};
 pub use outcome::{EndedBy, Outcome};
 pub use pace::Pace;
 pub use range_hint::RangeHint;
 pub use schedule::{Order, Schedule, ScheduleSettings, Target, TargetReport};
-pub use seen::Seen;

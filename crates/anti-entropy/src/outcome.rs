@@ -1,17 +1,17 @@
-//! What came of an exchange.
+//! Outcomes of an exchange.
 
 use kvorum_encoding::StorageKey;
 
 use crate::range_hint::RangeHint;
 
-/// Why an exchange ended.
+/// The reason why an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndedBy {
     /// The replicas have the same.
     Equal,
     /// All that differed was on its way when it was looked at first.
     InFlight,
-    /// What differed has been given to repair.
+    /// The differences have been given to repair.
     Repaired,
     /// Trees differed, keys and versions did not: the trees are put right.
     Recounted,
@@ -25,14 +25,14 @@ pub enum EndedBy {
     Stopped,
 }
 
-/// What came of an exchange, and what it cost.
+/// Outcome and cost of an exchange.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Why it ended.
+    /// The reason why it ended.
     pub ended_by: EndedBy,
     /// Everything that was stored on any replica when the exchange began is on all of them now.
     pub is_complete: bool,
-    /// For each place of the preference list, whether it was compared to the end.
+    /// True for each place of the preference list that was compared to the end.
     pub took_part: Vec<bool>,
     /// Questions to replicas.
     pub questions: u32,
@@ -40,7 +40,7 @@ pub struct Outcome {
     pub branches: u32,
     /// Leaves that differed twice and were looked into.
     pub leaves: u32,
-    /// Leaves in which trees differed and keys did not, and which were put right.
+    /// Leaves that differed without a differing key, and were corrected.
     pub leaves_recounted: u32,
     /// Entries that replicas listed, over all of them.
     pub keys_read: u64,
@@ -54,7 +54,7 @@ pub struct Outcome {
     pub is_cut: bool,
     /// The leaves have more keys than may be listed: the next exchange may go on behind this one.
     pub resume_after: Option<StorageKey>,
-    /// Where the next exchange may look first.
+    /// The range that the next exchange may look at first.
     pub hint: Option<RangeHint>,
 }
 

@@ -8,9 +8,9 @@ const SECOND_MICROS: u64 = 1_000_000;
 pub struct Pace {
     /// The time between two; zero for no bound.
     gap_micros: u64,
-    /// So far ahead of the time may the last one have been let through.
+    /// The largest lead of the last one over the time.
     slack_micros: u64,
-    /// When the next one would be due without a rest before it.
+    /// The due time of the next one if no rest came before it.
     due: u64,
 }
 
@@ -26,7 +26,7 @@ impl Pace {
         }
     }
 
-    /// Lets one through, or says how long it has to wait.
+    /// Lets one through, or returns how long it has to wait.
     ///
     /// # Errors
     /// The time to wait, in microseconds.

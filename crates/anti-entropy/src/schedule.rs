@@ -1,8 +1,8 @@
-//! Which exchange comes next, and what is known of those that were.
+//! The next exchange, and the results of earlier ones.
 //!
-//! Each target, the preference list of a partition at one n_val, is compared once in an interval. Those
-//! that were never compared come first, then those of which an exchange said where to look on, then who
-//! was compared longest ago. All times are microseconds of one clock.
+//! Each target, the preference list of a partition at one n_val, is compared once in an interval.
+//! Targets that were never compared come first, then those with a hint from an exchange, then the one
+//! compared longest ago. All times are microseconds of one clock.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct Target {
     pub n: u8,
 }
 
-/// How often and how many.
+/// Bounds on number and frequency of exchanges.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleSettings {
     /// Exchanges under way at once (Riak's `anti_entropy.concurrency_limit`).
@@ -35,11 +35,11 @@ pub struct ScheduleSettings {
 /// An exchange that is to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Whose.
+    /// The target.
     pub target: Target,
-    /// Where to look; everywhere without.
+    /// The range to compare; everything without one.
     pub hint: Option<RangeHint>,
-    /// The key behind which it goes on, where the one before was cut.
+    /// The key behind which it goes on, if the exchange before was cut.
     pub after: Option<StorageKey>,
     /// Counts the exchanges of the target, those that go on behind a cut apart.
     pub turn: usize,
@@ -47,16 +47,16 @@ pub struct Order {
     pub number: u64,
 }
 
-/// What is known of a target, for status.
+/// The state of a target, for status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetReport {
-    /// Whose.
+    /// The target.
     pub target: Target,
-    /// When the last exchange ended in which replicas were compared to the end.
+    /// The end of the last exchange in which replicas were compared to the end.
     pub compared_at: Option<u64>,
-    /// When the last exchange began that was complete.
+    /// The beginning of the last complete exchange.
     pub complete_at: Option<u64>,
-    /// That was in the present epoch.
+    /// The last complete exchange was in the present epoch.
     pub is_complete_in_epoch: bool,
     /// An exchange is under way.
     pub is_under_way: bool,
@@ -72,12 +72,12 @@ pub struct TargetReport {
 
 #[derive(Debug, Default)]
 struct Record {
-    /// When its last exchange began, and in which epoch of the ring.
+    /// The beginning of its last exchange, and the epoch of the ring.
     began: Option<(u64, u64)>,
     /// The number of the order under way.
     under_way: Option<u64>,
     compared_at: Option<u64>,
-    /// When its last complete exchange began, and in which epoch.
+    /// The beginning of its last complete exchange, and the epoch.
     complete: Option<(u64, u64)>,
     hint: Option<RangeHint>,
     after: Option<StorageKey>,
@@ -117,8 +117,8 @@ impl Schedule {
         self.settings = settings;
     }
 
-    /// Takes over the targets of a ring's epoch. What is known of those that stay is kept. Returns targets
-    /// that are gone and have an exchange under way, which is to be stopped.
+    /// Takes over the targets of a ring's epoch. Records of targets that stay are kept. Returns the
+    /// targets that are gone while their exchange is under way: it is to be stopped.
     pub fn set_targets(
         &mut self,
         epoch: u64,
@@ -177,7 +177,7 @@ impl Schedule {
         })
     }
 
-    /// When an exchange will be due, if none ends meanwhile; `None` for never.
+    /// The next due time of an exchange, if none ends meanwhile; `None` for never.
     pub fn next_due(&self) -> Option<u64> {
         if !self.is_enabled || self.under_way() >= self.settings.at_once {
             return None;
@@ -220,7 +220,7 @@ impl Schedule {
         }
     }
 
-    /// What is known of each target.
+    /// The state of each target.
     pub fn report(&self) -> Vec<TargetReport> {
         let reports = self.records.iter().map(|(target, record)| TargetReport {
             target: *target,

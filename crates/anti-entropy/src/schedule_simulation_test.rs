@@ -1,6 +1,7 @@
 //! The schedule, exchanges and the pace of repairs at work on two and three replicas, while writes come
-//! early, late and never, replicas go down, and anti-entropy is disabled and enabled: a complete exchange
-//! is complete, a stopped one does nothing more, and when it is quiet replicas converge.
+//! early, late and never, replicas go down, and anti-entropy is disabled and enabled: a complete
+//! exchange is complete, a stopped one does nothing more, and replicas converge once writes and
+//! failures end.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,7 @@ struct Running {
     order: Order,
     exchange: Exchange,
     effects: Vec<ExchangeEffect>,
-    /// Of each key the latest that any replica had when the exchange began.
+    /// The latest entry of each key on any replica when the exchange began.
     at_start: BTreeMap<StorageKey, Entry>,
 }
 
@@ -174,7 +175,7 @@ impl Node {
         }
     }
 
-    /// It had ended before it was stopped, so it says nothing more.
+    /// It had ended before it was stopped, so it asks for nothing more.
     fn stopped_at_end(&mut self, mut running: Running) {
         let mut effects = Vec::new();
         running.exchange.step(ExchangeEvent::Stop, &mut effects);
@@ -292,7 +293,7 @@ impl Node {
     }
 }
 
-/// The replica that lacks what was somewhere when a complete exchange began.
+/// The replica that lacks an entry from before a complete exchange.
 fn lacking(world: &World, at_start: &BTreeMap<StorageKey, Entry>) -> Option<String> {
     let lacks = |own: Option<&Entry>, entry: &Entry| own.is_none_or(|own| own < entry);
     world.replicas.iter().enumerate().find_map(|(at, replica)| {
@@ -302,7 +303,7 @@ fn lacking(world: &World, at_start: &BTreeMap<StorageKey, Entry>) -> Option<Stri
     })
 }
 
-/// The life of one node; what was wrong in it, if anything.
+/// The life of one node; the first violation in it, if there is one.
 fn live(seed: u64) -> (Tally, Option<String>) {
     let mut draw = Draw(seed);
     let mut node = Node::new();

@@ -1,4 +1,4 @@
-//! Whose turn it is: never-compared targets, hints, the rest by age; bounds, stops and epochs.
+//! Order of the targets: never-compared ones, hints, the rest by age; bounds, stops and epochs.
 
 use std::collections::BTreeMap;
 

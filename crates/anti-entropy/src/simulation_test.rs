@@ -90,7 +90,7 @@ fn replicas_converge_without_reads() {
     );
 }
 
-/// Of each key the latest entry on any replica: nothing else may be lost by exchanges.
+/// The latest entry of each key on any replica: exchanges may lose no other.
 fn newest_of(world: &World) -> BTreeMap<StorageKey, Entry> {
     let mut newest: BTreeMap<StorageKey, Entry> = BTreeMap::new();
     for (key, entry) in world.replicas.iter().flat_map(|it| &it.entries) {

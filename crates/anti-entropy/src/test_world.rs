@@ -1,4 +1,4 @@
-//! Replicas as maps with trees, for tests: what exchanges ask is answered from them, in any order.
+//! Replicas as maps with trees, for tests: they answer the questions of exchanges, in any order.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::exchange_event::{
     BranchesAnswer, ExchangeEffect, ExchangeEvent, KeysAnswer, RootAnswer,
 };
 use crate::outcome::Outcome;
-use crate::seen::Seen;
+use crate::entry_summary::EntrySummary;
 
 /// Numbers that look random and follow from a seed.
 pub(crate) struct Draw(pub(crate) u64);
@@ -89,7 +89,7 @@ impl Replica {
         }
     }
 
-    /// Builds the tree by what is stored and has not expired.
+    /// Builds the tree of the stored entries that have not expired.
     pub(crate) fn rebuild(&mut self, size: TreeSize, now: u64) {
         self.tree = Tree::new(size);
         for (key, entry) in &self.entries {
@@ -271,7 +271,7 @@ impl World {
                     .entries
                     .iter()
                     .filter(|(key, entry)| is_wanted(key, entry));
-                let mut seen: Vec<Seen> = entries.map(|(key, entry)| seen(key, entry)).collect();
+                let mut seen: Vec<EntrySummary> = entries.map(|(key, entry)| seen(key, entry)).collect();
                 let is_cut = seen.len() > keys_max;
                 seen.truncate(keys_max);
                 let answer = match own.is_down {
@@ -311,8 +311,8 @@ impl World {
     }
 }
 
-fn seen(key: &StorageKey, entry: &Entry) -> Seen {
-    Seen {
+fn seen(key: &StorageKey, entry: &Entry) -> EntrySummary {
+    EntrySummary {
         key: key.clone(),
         segment: segment(key),
         version: u64::from(entry.hash(key).get()) | entry.order << 32,

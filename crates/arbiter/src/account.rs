@@ -1,4 +1,4 @@
-//! What one owner owes, what it was served, and when it is asked next.
+//! The backlog of one owner, its share of service, and the time of the next query.
 
 use std::time::Duration;
 
@@ -10,18 +10,19 @@ use crate::backoff::{Backoff, TaskId};
 use crate::event::Told;
 use crate::rank::{Rank, Scarcity};
 
-/// Who was not written to and owes nothing is asked this often: for what only time makes due.
+/// The query period of an owner without puts and backlog: it finds tasks that time alone makes due.
 const ASK_IDLE: Duration = Duration::from_secs(10);
-/// Who owes something and is not written to.
+/// The query period of an owner with a backlog and without puts.
 const ASK_OWING: Duration = Duration::from_secs(5);
-/// Who has finished a task may owe the next one at once; but nobody is asked more often than this.
+/// The least time between queries of an owner, which may have a new task right after a finished
+/// one.
 const ASK_MIN: Duration = Duration::from_millis(10);
-/// Background bytes that one byte put may cause. More than that is work of another origin (a merge
-/// window that opens, an expiry date that comes), which is debt and says nothing of the next puts.
+/// Background bytes that one byte put may cause. Work beyond that has another origin (a merge
+/// window that opens, an expiry date that comes): it is debt and no measure for the next puts.
 pub(crate) const FACTOR_MAX: f64 = 32.0;
-/// How long bytes put are taken to explain work that comes up: e times less after this time.
+/// The time after which bytes put explain new work e times less.
 const EXPLAINED_WITHIN: Duration = Duration::from_secs(600);
-/// How far back the rate of puts looks.
+/// The window of the rate of puts.
 const INGEST_WINDOW: Duration = Duration::from_secs(10);
 
 /// A task with its place in the order.
@@ -29,7 +30,7 @@ const INGEST_WINDOW: Duration = Duration::from_secs(10);
 pub(crate) struct Owed {
     pub(crate) task: Task,
     pub(crate) rank: Rank,
-    /// When it was first heard of, or last worked on.
+    /// The time when it was first reported, or last worked on.
     pub(crate) since: Moment,
 }
 
@@ -48,10 +49,10 @@ pub(crate) struct Account {
     pub(crate) memory_bytes: u64,
     pub(crate) ingest: Rate,
     told_at: Option<Moment>,
-    /// What it owes beyond its tasks, in bytes.
+    /// Its backlog beyond its tasks, in bytes.
     unlisted_bytes: u64,
     put_bytes: Option<u64>,
-    /// Bytes put since work came up last, the older ones counting less.
+    /// Bytes put since the last new work, with decreasing weight.
     put_since: f64,
     written: u64,
     written_when_told: u64,
@@ -60,17 +61,16 @@ pub(crate) struct Account {
     was_synced_for_log: bool,
 }
 
-/// What an answer has changed.
+/// The effects of an answer.
 pub(crate) struct Change {
     /// Payload bytes put since the last answer.
     pub(crate) put_bytes: u64,
-    /// Work that has come up, beyond what was known and not yet done. Negative when it was less than
-    /// had been said.
+    /// New work beyond the known work that is not done. Negative when it was less than reported.
     pub(crate) arisen_bytes: f64,
 }
 
 impl Account {
-    /// An owner that is to be asked at once.
+    /// An owner whose first query is due at once.
     pub(crate) fn new(now: Moment, written: u64) -> Self {
         Self {
             tasks: Vec::new(),
@@ -87,13 +87,13 @@ impl Account {
             put_since: 0.0,
             written,
             written_when_told: written,
-            // What was written before is taken to be behind.
+            // Earlier puts are assumed to be unsynced.
             written_when_synced: u64::MAX,
             was_synced_for_log: false,
         }
     }
 
-    /// Notes how much was written; who is written to is asked again before long.
+    /// Notes the puts so far; an owner with puts is queried again soon.
     pub(crate) fn looked(&mut self, written: u64, ask_period: Duration) {
         self.written = written;
         if let Some(told_at) = self.told_at
@@ -139,7 +139,7 @@ impl Account {
         }
     }
 
-    /// The part of the work that has come up which puts explain.
+    /// The part of the new work that puts explain.
     fn explained(&mut self, arisen_bytes: f64, put_bytes: u64, elapsed: Duration) -> f64 {
         let faded = (-elapsed.as_secs_f64() / EXPLAINED_WITHIN.as_secs_f64()).exp();
         self.put_since = self.put_since * faded + put_bytes as f64;
@@ -170,27 +170,27 @@ impl Account {
         self.tasks.sort_by_key(|owed| owed.rank);
     }
 
-    /// Who comes back to a queue stands behind those who waited: it has no claim for the time when
-    /// it owed nothing.
+    /// Places an owner that comes back to a queue behind the waiting ones: it has no claim for the
+    /// time without a backlog.
     fn join_queues(&mut self, floors: &[u64; Rank::COUNT]) {
         for (served, floor) in self.served.iter_mut().zip(floors) {
             *served = (*served).max(*floor);
         }
     }
 
-    /// The first task that is not left alone and may begin.
+    /// The first task that is not held back and may begin.
     pub(crate) fn next(&self, now: Moment, may: impl Fn(&Owed) -> bool) -> Option<&Owed> {
         let mut tasks = self.tasks.iter();
         tasks.find(|owed| self.is_free(owed, now) && may(owed))
     }
 
-    /// True when the account owes this task, and it is not left alone.
+    /// True when the account has this task, and it is not held back.
     pub(crate) fn can_go_on(&self, id: TaskId, now: Moment) -> bool {
         let mut tasks = self.tasks.iter();
         tasks.any(|owed| TaskId::of(&owed.task) == id && self.is_free(owed, now))
     }
 
-    /// True when the account owes this task.
+    /// True when this task is pending.
     pub(crate) fn owes(&self, id: TaskId) -> bool {
         let mut tasks = self.tasks.iter();
         tasks.any(|owed| TaskId::of(&owed.task) == id)
@@ -202,17 +202,17 @@ impl Account {
         self.backoff.held_until(id, now).is_none()
     }
 
-    /// The sync that is due, if it is not left alone.
+    /// The due sync, if it is not held back.
     pub(crate) fn next_sync(&self, now: Moment) -> Option<&Owed> {
         self.sync.as_ref().filter(|owed| self.is_free(owed, now))
     }
 
-    /// True when it was written to since it told what it owes: tasks may have grown.
+    /// True when it had puts since its last answer: tasks may have grown.
     pub(crate) fn has_changed(&self) -> bool {
         self.written != self.written_when_told
     }
 
-    /// True when its syncs are not left alone after failures.
+    /// True when its syncs are not held back after failures.
     pub(crate) fn may_sync(&self, now: Moment) -> bool {
         let id = TaskId {
             kind: TaskKind::Sync,
@@ -221,13 +221,13 @@ impl Account {
         self.backoff.held_until(id, now).is_none()
     }
 
-    /// True when something may have been written that no sync since has covered.
+    /// True when puts may exist that no sync since has covered.
     pub(crate) fn is_unsynced(&self) -> bool {
         self.written != self.written_when_synced
     }
 
-    /// True when the log may gain from a sync of it: it has had none since the log's last step, of which
-    /// one that is written to all the time is worth no other.
+    /// True when the log may gain from a sync of it: it has had none since the log's last step. An
+    /// owner with continuous puts is synced once between two steps of the log.
     pub(crate) fn may_free_log(&self) -> bool {
         self.is_unsynced() && !self.was_synced_for_log
     }
@@ -245,7 +245,7 @@ impl Account {
         self.written_when_synced = u64::MAX;
     }
 
-    /// Notes what a step did to a task.
+    /// Notes the effect of a step on a task.
     pub(crate) fn worked(&mut self, id: TaskId, cost_bytes: u64, is_done: bool, now: Moment) {
         if id.kind == TaskKind::Sync {
             self.sync = None;
@@ -257,7 +257,7 @@ impl Account {
             let rank = owed.rank.place();
             owed.task.cost_bytes = owed.task.cost_bytes.saturating_sub(cost_bytes);
             if owed.task.cost_bytes == 0 && !is_done {
-                // More is left than was said: how much, the owner is to say anew.
+                // More is left than was reported: the owner has to report the amount again.
                 owed.task.cost_bytes = 1;
                 self.ask_at = now;
             }
@@ -272,20 +272,20 @@ impl Account {
         }
     }
 
-    /// Has it asked again once a period has passed since it was asked last.
+    /// Requests a query once a period has passed since the last one.
     pub(crate) fn ask_within(&mut self, period: Duration) {
         let told_at = self.told_at.unwrap_or_default();
         self.ask_at = self.ask_at.min(told_at.plus(period));
     }
 
-    /// Everything that it owes, syncs apart.
+    /// Total backlog, without syncs.
     pub(crate) fn debt_bytes(&self) -> u64 {
         let listed: u64 = self.tasks.iter().map(|it| it.task.cost_bytes).sum();
         listed.saturating_add(self.unlisted_bytes)
     }
 
-    /// Merges in the normal course, with what is unlisted behind them; none while the first of them is
-    /// left alone.
+    /// Normal merges with the unlisted bytes behind them; none while the first of them is held
+    /// back.
     pub(crate) fn merge_bytes(&self, now: Moment) -> u64 {
         let merges = self.tasks.iter().filter(|it| {
             let is_normal = !it.rank.is_pressing() && !it.rank.is_idle();
@@ -299,7 +299,7 @@ impl Account {
         }
     }
 
-    /// What it owes beyond its tasks.
+    /// Its backlog beyond its tasks.
     pub(crate) fn unlisted_bytes(&self) -> u64 {
         self.unlisted_bytes
     }

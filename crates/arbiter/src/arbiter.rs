@@ -24,31 +24,31 @@ use crate::selection::{Chosen, Selection};
 use crate::slowdown::put_delay;
 use crate::speed::Speeds;
 
-/// How often the driver looks around while something is owed, and while nothing is.
+/// The period of the driver's looks with a backlog, and without one.
 const LOOK_BUSY: Duration = Duration::from_millis(250);
 const LOOK_IDLE: Duration = Duration::from_millis(500);
-/// How often the value log is asked while it is written to: a segment of it may fill in no time.
+/// The query period of a value log with puts, whose segments may fill quickly.
 const ASK_LOG: Duration = Duration::from_millis(100);
-/// Whoever was worked on is asked again after this.
+/// The query period of an owner after a step.
 const ASK_WORKED: Duration = Duration::from_secs(1);
-/// Nobody can rest for less. The credit that is saved up meanwhile makes up for it.
+/// The shortest rest of a thread. Saved credit makes up for it.
 const REST_MIN: Duration = Duration::from_micros(200);
-/// The least that a step is taken to cost, which is the smallest budget there is: the last few bytes
-/// of a task come with the ends of files, which nobody declares.
+/// The least assumed cost of a step, which is the smallest budget: the last few bytes of a task
+/// come with the ends of files, which are not declared.
 const DECLARED_MIN: u64 = crate::speed::BUDGET_MIN;
-/// Pressing work for so long fills the spring,
+/// Time of pressing work that fills the spring, in seconds.
 const PRESSING_TIME_MAX: f64 = 10.0;
-/// unless it is less than this, in bytes.
+/// The least bytes that fill the spring.
 const PRESSING_BYTES_MIN: f64 = 64e6;
-/// The spring follows the debt with this delay, in seconds: writers feel no jumps.
+/// The delay of the spring behind the debt, in seconds: writers see no jumps.
 const SPRING_SECONDS: f64 = 2.0;
-/// With so much of a budget used, in percent, the thing is scarce.
+/// The used share of a budget at which it is scarce, in percent.
 const SCARCE_PERCENT: u64 = 90;
-/// With so many of the files open that may be, in percent, puts are refused: what merges need to make
-/// files fewer must be left.
+/// The share of the limit of open files at which puts are refused, in percent: merges need the rest
+/// to reduce the number of files.
 const FILES_USED_UP_PERCENT: u64 = 98;
 
-/// The arbiter of one node. Give it events, ask it for decisions, and carry them out.
+/// The arbiter of one node. The driver passes events, takes decisions, and carries them out.
 #[derive(Clone, Debug)]
 pub struct Arbiter {
     budgets: Budgets,
@@ -63,7 +63,7 @@ pub struct Arbiter {
     is_looking: bool,
     /// Steps have ended since the last look.
     has_worked: bool,
-    /// Upkeep or a transfer would have done more since the last look than it was allowed to.
+    /// Upkeep or a transfer would have done more since the last look than its share.
     was_held_back: bool,
     sync_after: Moment,
     /// The value log waits for stores: its last step synced one.
@@ -81,7 +81,7 @@ pub struct Arbiter {
 }
 
 impl Arbiter {
-    /// An arbiter that knows nobody yet; it begins with a look.
+    /// An arbiter without known owners; it begins with a look.
     pub fn new(budgets: Budgets) -> Self {
         Self {
             speeds: Speeds::new(budgets.step_time),
@@ -111,12 +111,12 @@ impl Arbiter {
         }
     }
 
-    /// What this arbiter was given.
+    /// The budgets of this arbiter.
     pub fn budgets(&self) -> &Budgets {
         &self.budgets
     }
 
-    /// Takes in what the driver has seen or done.
+    /// Takes an event of the driver.
     pub fn step(&mut self, event: Event, now: Moment) {
         self.pace.refill(now);
         match event {
@@ -126,7 +126,7 @@ impl Arbiter {
         }
     }
 
-    /// What a free worker does next. Everything but a rest is taken as begun.
+    /// The next action of a free worker. All but a rest count as begun.
     pub fn decide(&mut self, now: Moment) -> Decision {
         self.pace.refill(now);
         if !self.is_looking && self.look_at <= now {
@@ -154,19 +154,18 @@ impl Arbiter {
         Decision::Rest(self.rest(wait, now))
     }
 
-    /// What a put should be delayed by, at this moment. Callers wait where waiting holds up nobody
-    /// else.
+    /// The present delay of a put. Callers wait if that holds up no other request.
     pub fn put_delay(&self) -> Duration {
         let fullness = self.fullness.max(self.memory_orders.fullness);
         put_delay(fullness, self.budgets.put_delay_max)
     }
 
-    /// What caches and write buffers may take, as of the last look.
+    /// The limits of caches and write buffers, as of the last look.
     pub fn memory_orders(&self) -> MemoryOrders {
         self.memory_orders
     }
 
-    /// Whether puts are to be refused, as of the last look: memory or open files are used up.
+    /// True if puts are to be refused, as of the last look: memory or open files are used up.
     pub fn refuses_puts(&self) -> bool {
         self.memory_orders.refuses_puts || self.are_files_used_up
     }
@@ -176,17 +175,17 @@ impl Arbiter {
         self.scarcity.disk
     }
 
-    /// Whether memory and open files are scarce, as of the last look.
+    /// True for scarce memory and for scarce open files, as of the last look.
     pub fn is_scarce(&self) -> (bool, bool) {
         (self.scarcity.memory, self.scarcity.open_files)
     }
 
-    /// How long a transfer between nodes has to wait before it reads or writes `bytes`; with zero they
-    /// count as spent.
+    /// The time that a transfer between nodes has to wait before it reads or writes `bytes`; with
+    /// zero they count as spent.
     pub fn transfer(&mut self, bytes: u64, now: Moment) -> Duration {
         self.pace.refill(now);
         let wait = self.pace.transfer(bytes, now);
-        // Requests that suffer from it are not taken to be undisturbed.
+        // Requests that are slower for it do not count as undisturbed.
         self.has_worked |= wait.is_zero();
         self.was_held_back |= !wait.is_zero();
         wait
@@ -244,7 +243,7 @@ impl Arbiter {
         let is_idle = debts.sum() == 0;
         self.look_at = now.plus(if is_idle { LOOK_IDLE } else { LOOK_BUSY });
         if let Some(log) = self.accounts.get_mut(&Owner::ValueLog) {
-            // What it finds idle twice is due for a mark.
+            // A log that is idle in two looks is due for a mark.
             log.ask_within(if is_idle { LOOK_IDLE } else { LOOK_BUSY });
         }
     }
@@ -258,7 +257,7 @@ impl Arbiter {
         match owner {
             Owner::ValueLog => {
                 self.is_log_trimming &= !told.tasks.is_empty();
-                // What is put to the log is put to stores, and counted there.
+                // Puts to the log are puts to stores, and counted there.
                 self.pace.log_owes(change.arisen_bytes, now);
             }
             Owner::Store(_) => {
@@ -315,7 +314,7 @@ impl Arbiter {
                     account.backoff.went_well(id);
                 }
                 let is_log_cut = order.owner == Owner::ValueLog && !outcome.is_done;
-                // The log says anew after each step whether there is another.
+                // The log reports after each step whether there is another.
                 account.ask_within(if is_log_cut {
                     Duration::ZERO
                 } else {
@@ -335,8 +334,9 @@ impl Arbiter {
 
     fn choose(&self, now: Moment) -> Option<Chosen> {
         let budget_of = |task: &Task| self.declared_bytes(task);
-        // Beside what presses, who waits is passed over while requests hold it back: nobody rests for its
-        // turn. The processor's share passes nobody over: what presses could use it up for ever.
+        // Except for pressing work, a waiting owner is skipped while requests hold it back, so that
+        // no worker rests for its turn. The processor's share skips no owner: pressing work could
+        // use it up for ever.
         let is_held = self.pace.is_held_by_requests();
         let may_begin = |rank: Rank| rank.is_pressing() || !is_held;
         let sole = self.merges.last().filter(|(owner, id)| {
@@ -350,7 +350,7 @@ impl Arbiter {
             .choose(&self.accounts, budget_of, waits, may_begin, now)
     }
 
-    /// Free space that merges may share, in bytes. Where space is scarce, `sole` bounds them instead.
+    /// Free space that merges may share, in bytes. If space is scarce, `sole` bounds them instead.
     fn room_for_merges(&self) -> u64 {
         match self.disk {
             Some(disk) if !disk.is_scarce() => disk.available_bytes - disk.reserve_bytes,
@@ -384,7 +384,7 @@ impl Arbiter {
     fn budget_bytes(&self, kind: TaskKind) -> u64 {
         let budget = self.speeds.budget(kind);
         match self.budgets.io_bytes_per_second_max {
-            // Under a low ceiling small steps make a stream of what would be lumps.
+            // Under a low ceiling small steps make an even stream.
             Some(ceiling) => budget.min((ceiling / 50).max(DECLARED_MIN)),
             None => budget,
         }
@@ -437,7 +437,7 @@ impl Arbiter {
         self.accounts.values().map(|it| it.memory_bytes).sum()
     }
 
-    /// How long to rest when the next step has to wait for `wait`.
+    /// The length of a rest when the next step has to wait for `wait`.
     fn rest(&self, wait: Duration, now: Moment) -> Duration {
         let mut until = now.plus(wait.max(REST_MIN));
         if !self.is_looking {

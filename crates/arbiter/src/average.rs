@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use kvorum_runtime::Moment;
 
-/// How much happens per second, with older seconds counting less and less.
+/// Amounts per second, with decreasing weight of older seconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Rate {
     window_seconds: f64,
-    /// What happened, faded.
+    /// The amounts so far, with decreased weight.
     sum: f64,
     since: Option<Moment>,
     at: Moment,
 }
 
 impl Rate {
-    /// `window` is the time after which what happened counts e times less.
+    /// `window` is the time after which an amount counts e times less.
     pub(crate) fn over(window: Duration) -> Self {
         Self {
             window_seconds: window.as_secs_f64(),
@@ -31,7 +31,7 @@ impl Rate {
         self.at = self.at.max(now);
     }
 
-    /// A rate that has just begun counts as if it had gone on for a second.
+    /// A rate that has just begun counts as if it had lasted a second.
     pub(crate) fn per_second(&self, now: Moment) -> f64 {
         let Some(since) = self.since else {
             return 0.0;
@@ -47,7 +47,7 @@ impl Rate {
     }
 }
 
-/// A whole number of bytes or microseconds of a computed amount; what is no number is zero.
+/// A whole number of bytes or microseconds of a computed amount; zero for no number.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a float becomes the nearest number there is, and fractions of a byte count for nothing"

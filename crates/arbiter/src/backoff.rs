@@ -1,4 +1,4 @@
-//! Tasks that fail, or that get nowhere, are left alone for longer and longer.
+//! Tasks that fail, or make no progress, are held back for increasing times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const NO_SPACE_DELAY_MAX: Duration = Duration::from_secs(5);
 const FRUITLESS_DELAY: Duration = Duration::from_millis(100);
 const FRUITLESS_DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// A task of one owner, apart from how much is left of it.
+/// A task of one owner, apart from its remaining cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TaskId {
     pub(crate) kind: TaskKind,
@@ -33,7 +33,7 @@ impl TaskId {
     }
 }
 
-/// The tasks of one owner that are left alone for now.
+/// The tasks of one owner that are held back.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Backoff {
     holds: BTreeMap<TaskId, Hold>,
@@ -47,7 +47,7 @@ struct Hold {
 }
 
 impl Backoff {
-    /// Until when a task is left alone, if it is.
+    /// The end of a task's hold, if it has one.
     pub(crate) fn held_until(&self, id: TaskId, now: Moment) -> Option<Moment> {
         let until = self.holds.get(&id)?.until;
         (until > now).then_some(until)
@@ -68,7 +68,7 @@ impl Backoff {
         }
     }
 
-    /// There is space again.
+    /// Ends the holds for space: there is space again.
     pub(crate) fn has_space(&mut self) {
         self.holds.retain(|_, hold| !hold.is_for_space);
     }
@@ -81,10 +81,10 @@ impl Backoff {
         self.holds.remove(&id);
     }
 
-    /// Forgets tasks that are not owed any more.
+    /// Forgets tasks that are no longer due.
     pub(crate) fn keep(&mut self, tasks: &[Task], now: Moment) {
         let is_owed = |id: &TaskId| tasks.iter().any(|task| TaskId::of(task) == *id);
-        // A task that comes and goes is not forgiven by going: only time forgives.
+        // A task that disappears and returns keeps its hold: only time ends it.
         self.holds
             .retain(|id, hold| is_owed(id) || hold.until.plus(FAILURE_DELAY_MAX) > now);
     }
@@ -129,7 +129,8 @@ mod tests {
         assert_eq!(backoff.held_until(ID, now), Some(now.plus(FAILURE_DELAY)));
     }
 
-    /// Regression: merges on a disk that had been full were left alone for five minutes after there was room.
+    /// Regression: merges on a disk that had been full were held back for five minutes after there
+    /// was room.
     #[test]
     fn what_had_no_space_is_tried_again_soon_and_at_once_when_there_is() {
         let mut backoff = Backoff::default();

@@ -1,22 +1,23 @@
-//! What background work may use: plain values, set once.
+//! Budgets of background work: plain values, set once.
 
 use std::time::Duration;
 
-/// The most that background work may use, and how finely it is cut.
+/// The limits of background work, and the size of its steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budgets {
-    /// How long one step should last. Longer steps do the same work with less overhead, and a
+    /// The target duration of one step. Longer steps do the same work with less overhead, and a
     /// request that meets one waits longer.
     pub step_time: Duration,
-    /// Bytes read and written per second, of everything but syncs; `None` is no ceiling of its own.
-    /// Even what presses keeps to it.
+    /// Bytes read and written per second, of all work but syncs; `None` is no ceiling of its own.
+    /// It limits pressing work too.
     pub io_bytes_per_second_max: Option<u64>,
-    /// Processor time, as a share of all cores, in percent. What presses may take more.
+    /// Processor time, as a share of all cores, in percent. Pressing work may take more.
     pub cpu_share_max_percent: u8,
     /// The cores that the process may use.
     pub cores: u32,
-    /// Memory of the stores and of requests: memtables, caches, key directories, what is queued. Near it,
-    /// upkeep that frees memory comes first, caches shrink and puts slow down; at it, puts are refused.
+    /// Memory of the stores and of requests: memtables, caches, key directories, queued batches.
+    /// Near it, upkeep that frees memory comes first, caches shrink and puts slow down; at it, puts
+    /// are refused.
     pub memory_bytes_max: Option<u64>,
     /// Open files of the process. Near it, upkeep that makes files fewer comes first; at it, puts are
     /// refused.
@@ -25,7 +26,7 @@ pub struct Budgets {
     pub debt_bytes_max: Option<u64>,
     /// The most that a put is delayed.
     pub put_delay_max: Duration,
-    /// How often a store that is written to is asked what it owes.
+    /// The query period of a store with puts.
     pub ask_period: Duration,
 }
 

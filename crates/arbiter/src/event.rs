@@ -1,4 +1,4 @@
-//! What the arbiter is told.
+//! Events for the arbiter.
 
 use std::time::Duration;
 
@@ -15,35 +15,35 @@ pub enum Event {
     Looked(Looked),
     /// The answer to [`crate::Decision::Ask`].
     Told {
-        /// Who was asked.
+        /// The owner that was queried.
         owner: Owner,
-        /// What they said.
+        /// Its answer.
         told: Told,
     },
     /// A step, or one sync of a round, has ended.
     Ended {
-        /// What was ordered.
+        /// The order.
         order: Order,
-        /// How it ended.
+        /// Its result.
         ended: Ended,
     },
 }
 
-/// What costs little to see of the whole node.
+/// Cheap figures of the whole node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Looked {
-    /// Everybody who can owe something, with a number that changes when they are written to. Who is
-    /// missing is forgotten.
+    /// All possible owners, with a number that changes with puts to them. A missing one is
+    /// forgotten.
     pub written: Vec<(Owner, u64)>,
-    /// How reads fared since the last look, or since there were last enough of them.
+    /// Latencies of reads since the last look, or since there were last enough of them.
     pub reads: Latency,
-    /// How writes fared, but for what they were held back by.
+    /// Latencies of writes, without their delays by backpressure.
     pub writes: Latency,
-    /// Open files of the process, where that is known.
+    /// Open files of the process, if known.
     pub open_files: Option<u64>,
     /// Memory that can give way.
     pub memory: SharedMemory,
-    /// Free space on the disk of the stores and the log, where that is known.
+    /// Free space on the disk of the stores and the log, if known.
     pub disk: Option<DiskRoom>,
 }
 
@@ -63,31 +63,31 @@ impl DiskRoom {
     }
 }
 
-/// What a store says of itself.
+/// A store's answer to a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// All that it owes.
+    /// Backlog of the store.
     pub tasks: Vec<Task>,
     /// Payload bytes put since it was opened.
     pub put_bytes: u64,
-    /// What it owes in all, should that be more than its tasks say.
+    /// Its backlog in all, if that is more than the sum of its tasks.
     pub debt_bytes: u64,
     /// Memory that it holds.
     pub memory_bytes: u64,
 }
 
-/// How a step ended.
+/// The end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// What came of it.
+    /// Its result.
     pub result: StepResult,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
-    /// Processor time of it.
+    /// Its processor time.
     pub cpu: Duration,
 }
 
-/// What came of a step.
+/// Results of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepResult {
     /// The engine's word.

@@ -1,59 +1,61 @@
-//! How requests fare, and how much more than the need background work may do while they do so.
+//! Latencies of requests, and the share of background work beyond the need that they allow.
 //!
-//! What is slow depends on the machine: a sync takes fifty microseconds on one and ten milliseconds
-//! on the next. So no limit is configured: latency is compared with what it was while nothing beyond
-//! the need was done. If requests get slower, the share of free capacity that upkeep takes falls at
-//! once and by a large part, and it comes back in small pieces; at what requests do not feel it
-//! settles. It comes back only while upkeep is held back by it: what was not tried tells nothing, and work
-//! that comes up after a pause would begin with all of it. A baseline that has become too low heals
-//! itself: the share falls to nothing, and what is measured then is the new baseline.
+//! A slow latency depends on the machine: a sync takes fifty microseconds on one and ten
+//! milliseconds on the next. So no limit is configured: latency is compared with its value while
+//! nothing beyond the need was done. If requests get slower, the share of free capacity that upkeep
+//! takes falls at once and by a large part, and it comes back in small pieces. It settles where
+//! requests are not slowed. It comes back only while it limits upkeep: a share that is not used is
+//! not tested, and work that comes up after a pause would begin with all of it. A baseline that has
+//! become too low corrects itself: the share falls to nothing, and the latency measured then is the
+//! new baseline.
 //!
-//! Two things are compared: the slowest hundredth, which is what a client fears, and the mean, by which
-//! clients who wait for their answers get less done. The mean and not the median: of requests half of
-//! which are quick and half slow the median jumps, whatever upkeep does.
+//! Two values are compared: the slowest hundredth, which matters most to clients, and the mean,
+//! which bounds the throughput of clients that wait for their answers. The mean and not the median:
+//! if half of the requests are fast and half slow, the median jumps without any change of upkeep.
 
 use std::time::Duration;
 
 use crate::average::seconds;
 
-/// Fewer requests than this say nothing about their slowest hundredth; a driver that sees fewer goes
+/// The least number of requests with a meaningful slowest hundredth; a driver that sees fewer goes
 /// on counting.
 pub const COUNT_MIN: u64 = 20;
-/// And fewer than this little about their mean.
+/// The least number with a meaningful mean.
 const MEAN_COUNT_MIN: u64 = 200;
-/// Requests suffer when the slowest hundredth takes so much longer than undisturbed,
+/// Excess of the slowest hundredth over the undisturbed one beyond which requests count as slowed.
 const TAIL_SLOWER: Slower = Slower {
     times: 2.0,
     seconds: 0.000_5,
 };
-/// or when their mean, evened out over a second or two, does.
+/// The same for their mean, evened out over a second or two.
 const MEAN_SLOWER: Slower = Slower {
     times: 1.25,
     seconds: 0.000_25,
 };
-/// How much of a new mean counts at once.
+/// The weight of a new mean.
 const MEAN_FOLLOWED: f64 = 0.2;
-/// Of this many times what would be too slow no more is taken in: one request that hangs is the tail's.
+/// The most that counts of a mean, as a multiple of the limit: a request that hangs belongs to the
+/// tail.
 const MEAN_TAKEN_MAX: f64 = 2.0;
-/// A look with suffering requests leaves this part of the share.
+/// The part of the share that is left after a look with slowed requests.
 const FALL: f64 = 0.6;
-/// A look with contented requests adds this much to it if upkeep wanted more, one without any requests
-/// much more.
+/// The addition to the share after a look without slowed requests, if upkeep wanted more; without
+/// any requests it is much more.
 const RISE: f64 = 0.05;
 const RISE_UNWATCHED: f64 = 0.25;
-/// What is below this is nothing.
+/// The least share; below it is zero.
 const SHARE_MIN: f64 = 0.02;
-/// With no more than this, requests count as undisturbed.
+/// The largest share with which requests count as undisturbed.
 const SHARE_QUIET: f64 = 0.1;
-/// How much of a new measurement the baseline takes over.
+/// The weight of a new measurement in the baseline.
 const LEARNED: f64 = 0.2;
 
-/// How requests of one sort fared for a while.
+/// Latencies of one kind of requests for a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// How many there were.
+    /// The number of requests.
     pub count: u64,
-    /// What they took in the mean.
+    /// Their mean latency.
     pub mean: Duration,
     /// 99 of 100 took no longer, about.
     pub p99: Duration,
@@ -62,9 +64,9 @@ pub struct Latency {
 /// A reading of a histogram of requests' times since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatencyReading {
-    /// At position `n`, how many took less than 2^n microseconds.
+    /// At position `n`, the number of requests that took less than 2^n microseconds.
     pub below_power: Vec<u64>,
-    /// What all of them took together, in microseconds.
+    /// The sum of all latencies, in microseconds.
     pub sum_micros: u64,
 }
 
@@ -104,16 +106,16 @@ fn whole_power(power: usize) -> i32 {
     i32::try_from(power).unwrap_or(i32::MAX)
 }
 
-/// What went on since the last look.
+/// Background work since the last look.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meanwhile {
     /// Upkeep did nothing.
     pub(crate) was_idle: bool,
-    /// It would have done more than it was allowed to.
+    /// It would have done more than its share.
     pub(crate) was_held_back: bool,
 }
 
-/// What is known of requests.
+/// Known latencies of requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Foreground {
     reads: Lane,
@@ -130,11 +132,12 @@ struct Lane {
     last: Latency,
 }
 
-/// What requests take undisturbed, in seconds.
+/// The undisturbed latency, in seconds.
 #[derive(Clone, Debug, Default)]
 struct Baseline(Option<f64>);
 
-/// So many times as long, and so many seconds on top: below that nobody feels a difference.
+/// A slower latency: so many times as long, plus so many seconds. A smaller difference has no
+/// effect.
 #[derive(Clone, Copy, Debug)]
 struct Slower {
     times: f64,
@@ -156,7 +159,7 @@ impl Foreground {
         }
     }
 
-    /// Takes in how requests fared since the last look.
+    /// Takes the latencies of requests since the last look.
     pub(crate) fn look(&mut self, reads: Latency, writes: Latency, meanwhile: Meanwhile) {
         let is_quiet = meanwhile.was_idle || self.share <= SHARE_QUIET;
         let is_read_slower = self.reads.look(reads, is_quiet);
@@ -174,7 +177,7 @@ impl Foreground {
         };
     }
 
-    /// The part of what is free beyond the need that upkeep may take, 0 to 1.
+    /// The part of the free capacity beyond the need that upkeep may take, 0 to 1.
     pub(crate) fn share(&self) -> f64 {
         self.share
     }
@@ -212,7 +215,7 @@ impl Lane {
 }
 
 impl Baseline {
-    /// True when requests are slower than they are undisturbed. Learns from it.
+    /// True when requests are slower than undisturbed. Updates the baseline.
     fn is_exceeded(&mut self, taken: f64, slower: Slower, is_quiet: bool) -> bool {
         let baseline = *self.0.get_or_insert(taken);
         self.0 = Some(if is_quiet {
@@ -284,14 +287,15 @@ mod tests {
         foreground.share()
     }
 
-    /// A closed loop on a busy machine: each request takes half as long again, and as evenly as before.
+    /// A closed loop on a busy machine: each request takes half as long again, and as evenly as
+    /// before.
     #[test]
     fn all_a_little_slower_is_slower_though_the_tail_is_not() {
         let mut foreground = Foreground::new();
         assert!(look_at_means(&mut foreground, 1000, [1400; 30]) > 0.99);
         assert!(look_at_means(&mut foreground, 1000, [1900; 20]) > 0.99);
         assert!(look_at_means(&mut foreground, 1000, [2400; 7]) < SHARE_QUIET);
-        // Too few to tell.
+        // Too few for a judgement.
         let mut foreground = Foreground::new();
         look_at_means(&mut foreground, 100, [1400; 30]);
         assert!(look_at_means(&mut foreground, 100, [2400; 12]) > 0.99);
@@ -305,7 +309,7 @@ mod tests {
         assert!(look_at_means(&mut foreground, 1000, with_one) > 0.5);
     }
 
-    /// Half take 100 us and half 5 ms, and whatever a look sees of them is chance.
+    /// Half take 100 us and half 5 ms, and the mix in a look is random.
     #[test]
     fn requests_of_two_kinds_leave_upkeep_its_share() {
         let mut foreground = Foreground::new();
@@ -329,7 +333,7 @@ mod tests {
     fn what_is_slow_without_upkeep_becomes_the_measure() {
         let mut foreground = Foreground::new();
         look(&mut foreground, 1000, 10);
-        // The load has changed: it takes five times as long whatever upkeep does.
+        // The load has changed: requests take five times as long without upkeep too.
         assert!(look(&mut foreground, 5000, 5) < SHARE_QUIET);
         assert!(look(&mut foreground, 5000, 60) > 0.9);
     }

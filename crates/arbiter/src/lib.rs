@@ -1,53 +1,53 @@
-//! The node-wide arbiter of background work: which step next, of whom, how large, and when.
+//! The node-wide arbiter of background work: the owner, size and time of each step.
 //!
 //! Engines cut their upkeep into small steps and decide neither when nor how fast. This crate
 //! decides it, for all stores of a node at once, as a pure state machine: events and the time come
 //! in, decisions come out. No clock, lock, thread or random number is inside, so that whole days on
 //! modelled devices pass in a test within seconds.
 //!
-//! # What is done first
+//! # Order
 //!
-//! Urgency comes before kind: what presses, then what is normal, then what can wait. Among equally
-//! urgent work, what keeps writers going comes first (flushes, the youngest level, reclaimed space),
-//! then merges and compactions, then expiry, then checkpoints and hints, then scrubs. Among stores
-//! that owe work of the same rank, the one served least goes next, by bytes. The value log owes for what
-//! all of them were put, and comes before them, but for a quarter. And of every sixteen
-//! bytes one is for whoever has waited longest behind that rank: nobody starves.
+//! Urgency comes before kind: pressing work, then normal work, then work that can wait. Within an
+//! urgency, work that writers need comes first (flushes, the youngest level, reclaimed space), then
+//! merges and compactions, then expiry, then checkpoints and hints, then scrubs. Among stores with
+//! a backlog of the same rank, the one served least, by bytes, goes next. The value log's backlog
+//! comes from the puts to all of them, and precedes them, except for a quarter. One of every
+//! sixteen bytes is for the owner that has waited longest behind that rank, so that none starves.
 //!
-//! # How large
+//! # Size
 //!
-//! A step is to last about [`Budgets::step_time`]. Its budget in bytes follows from what steps of the
-//! same kind have shown they do in that time.
+//! A step is to last about [`Budgets::step_time`]. Its budget in bytes follows from the measured
+//! speed of steps of the same kind.
 //!
-//! # How fast
+//! # Speed
 //!
-//! What the debt *needs* always runs: the bytes that come in times the background work that such
-//! bytes have been seen to cause, plus a share of the debt there is, so that an error in the measured
-//! factor ends in a bounded debt and not in a growing one. A fixed floor cannot do that. The log's part
-//! is learned within half a minute and paid within seconds: it is what the disk holds too much. What is
-//! done beyond the need depends on foreground requests: while they are as fast as they are without
-//! it, or while there are none, upkeep goes up to its ceilings, and it falls back to the need
-//! within a second or two when they suffer. What presses is held back by the I/O ceiling alone.
+//! The *need* of the debt always runs: the incoming bytes times the measured background work that
+//! they cause, plus a share of the present debt. So an error in the measured factor ends in a
+//! bounded debt and not in a growing one, which a fixed floor cannot ensure. The log's part is
+//! learned within half a minute and paid within seconds, since it is excess data on the disk. Work
+//! beyond the need depends on foreground requests: while they are as fast as without it, or while
+//! there are none, upkeep goes up to its ceilings. It falls back to the need within a second or two
+//! when requests are slowed. Only the I/O ceiling limits pressing work.
 //!
 //! # Transfers between nodes
 //!
-//! They are no store's debt: whoever carries them out asks [`Arbiter::transfer`] before each page. They
-//! share the I/O ceiling with steps, take the same part of what is free, and go on at a small pace of
-//! their own while requests suffer.
+//! They are no store's debt: the caller that does one calls [`Arbiter::transfer`] before each page.
+//! They share the I/O ceiling with steps, take the same part of the free capacity, and go on at a
+//! small pace of their own while requests are slowed.
 //!
 //! # Syncs
 //!
-//! Stores that are to be synced are synced together in rounds, which the driver may spread over two
-//! threads; the device then has as long to itself as a round took. The value log syncs its stores by its
-//! own steps, one after the other; only one that presses has all of them synced in rounds, each once
-//! between two of its steps.
+//! Stores with a sync due are synced together in rounds, which the driver may spread over two
+//! threads; the device then has as long to itself as a round took. The value log syncs its stores
+//! by its own steps, one after the other; only a pressing one has all of them synced in rounds,
+//! each once between two of its steps.
 //!
-//! # When it is not enough
+//! # Overload
 //!
-//! [`put_delay`] turns the distance to the bound of the debt into a small delay of each put: nothing
-//! up to half of the bound, then more and more. Writers are slowed like by a spring, never stopped:
-//! only a budget of memory or of open files that is used up has puts refused ([`Arbiter::refuses_puts`]),
-//! after caches and write buffers gave way ([`MemoryOrders`]).
+//! [`put_delay`] turns the distance to the bound of the debt into a small delay of each put:
+//! nothing up to half of the bound, then more and more. Writers are slowed like by a spring, never
+//! stopped: puts are refused ([`Arbiter::refuses_puts`]) only when a budget of memory or of open
+//! files is used up, after caches and write buffers were reduced ([`MemoryOrders`]).
 
 mod account;
 mod arbiter;

@@ -1,50 +1,50 @@
-//! What follows from memory running out, so that a node never meets the system's killer: write buffers
-//! and caches give way first, then writers slow down, then they are refused.
+//! Reactions to memory running out, so that the system never kills a node: write buffers and caches
+//! are reduced first, then writers are slowed, then refused.
 //!
-//! Key directories, indexes of tables and what is queued cannot be given back, and have to have room.
-//! What they leave of the budget is for write buffers, and what those leave for caches; both keep a
-//! small part of what they were given, for a node without would only stand still in another way.
-//! Near the budget puts are held back more and more, and at it they are refused until deletions,
-//! flushes or an operator have made room.
+//! Key directories, indexes of tables and queued batches cannot be reduced, and have to have room.
+//! Write buffers get the rest of the budget, and caches the rest after those; both keep a small
+//! part of their configured sizes, since a node without would stall. Near the budget puts are
+//! delayed more and more, and at it they are refused until deletions, flushes or an operator have
+//! made room.
 
-/// Memory that the stores of a node share and that can give way, and what requests hold. Bytes.
+/// Memory that the stores of a node share and that can be reduced, and memory of requests. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedMemory {
-    /// In caches of what was read.
+    /// In caches of read data.
     pub caches: u64,
-    /// What caches may take by the settings.
+    /// The configured limit of caches.
     pub caches_max: u64,
-    /// In write buffers. It is counted by the stores as well.
+    /// In write buffers. The stores count it as well.
     pub write_buffers: u64,
-    /// What write buffers may take by the settings.
+    /// The configured limit of write buffers.
     pub write_buffers_max: u64,
-    /// In requests that are in progress, and in what waits for the value log to write it.
+    /// In requests in progress, and in batches queued for the value log.
     pub requests: u64,
 }
 
-/// What is to be made of it.
+/// The resulting limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemoryOrders {
-    /// What caches may take now, in bytes.
+    /// The present limit of caches, in bytes.
     pub caches_max: u64,
-    /// What write buffers may take now, in bytes.
+    /// The present limit of write buffers, in bytes.
     pub write_buffers_max: u64,
-    /// How far memory is on its way to the point at which puts are refused, as the spring counts it: 0
-    /// to 1 and beyond.
+    /// The fill of memory on the scale of the spring: 1 is the point at which puts are refused, and
+    /// more is possible.
     pub fullness: f64,
     /// Puts are to be refused.
     pub refuses_puts: bool,
 }
 
-/// Caches and write buffers keep one part in so many of what they were given.
+/// The part of their configured sizes that caches and write buffers keep.
 const KEPT_PART: u64 = 16;
-/// From this share of the budget on puts are held back, in percent.
+/// The share of the budget from which on puts are delayed, in percent.
 const SLOW_PERCENT: u64 = 90;
-/// Puts that were refused are taken again below this share, in percent.
+/// The share below which refused puts are taken again, in percent.
 const TAKEN_AGAIN_PERCENT: u64 = 97;
 
-/// What follows from what `stores` hold, write buffers included, and from what they share and requests
-/// hold. `refused` says whether puts were refused so far.
+/// The limits for the memory of `stores`, write buffers included, and for shared memory and
+/// requests. `refused` is true if puts were refused so far.
 pub(crate) fn orders(
     stores: u64,
     shared: SharedMemory,
@@ -61,12 +61,12 @@ pub(crate) fn orders(
     };
     let stores = stores.saturating_add(shared.requests);
     let fixed = stores.saturating_sub(shared.write_buffers);
-    // Of a small budget they keep the same part, or they would use it up themselves.
+    // The same part of a small budget, or they would use it up.
     let kept_caches = shared.caches_max.min(bytes_max) / KEPT_PART;
     let kept_buffers = shared.write_buffers_max.min(bytes_max) / KEPT_PART;
     let for_buffers = percent(bytes_max, SLOW_PERCENT).saturating_sub(fixed + kept_caches);
     let for_caches = bytes_max.saturating_sub(stores);
-    // Caches give way in full before anybody is held back.
+    // Caches are reduced in full before any writer is delayed.
     let held = stores.saturating_add(kept_caches);
     let slow_from = percent(bytes_max, SLOW_PERCENT);
     let refused_from = if refused {
@@ -121,7 +121,7 @@ mod tests {
         let orders = at(890, false);
         assert_eq!(orders.caches_max, 110 * MEBIBYTE);
         assert!(orders.fullness < 0.01);
-        // 890 less 80 in buffers leaves 90 and what caches keep.
+        // 890 less 80 in buffers leaves 90 and the kept part of caches.
         assert!((79..=81).contains(&(orders.write_buffers_max / MEBIBYTE)));
         assert_eq!(at(2000, false).caches_max, 10 * MEBIBYTE);
         assert_eq!(at(2000, false).write_buffers_max, 10 * MEBIBYTE);

@@ -1,8 +1,8 @@
-//! The merges that are under way, and the room that they need: each takes space for its copies before it
-//! gives any back.
+//! The merges in progress, and the room that they need: each takes space for its copies before it
+//! frees any.
 //!
-//! A merge begins when there is room for its copies beside those of all that were begun before. Where space
-//! is scarce already, merges go on one after another: the reserve is enough for one.
+//! A merge begins when there is room for its copies beside those of all in progress. If space is
+//! scarce already, merges go on one after another: the reserve is enough for one.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) type MergeId = (Owner, TaskId);
 /// Merges that were begun and are not done.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Merges {
-    /// With the bytes that each writes, as its task said when it began.
+    /// With the bytes that each writes, from its task when it began.
     begun: BTreeMap<MergeId, u64>,
     /// The one that was worked on last.
     last: Option<MergeId>,
@@ -44,7 +44,7 @@ impl Merges {
         }
     }
 
-    /// Forgets those that nobody owes any more.
+    /// Forgets merges without a due task.
     pub(crate) fn keep(&mut self, is_owed: impl Fn(&MergeId) -> bool) {
         self.begun.retain(|id, _| is_owed(id));
     }
@@ -54,7 +54,7 @@ impl Merges {
         self.last
     }
 
-    /// True when a task has to wait for merges that were begun: for `sole`, or for room.
+    /// True when a task has to wait for merges in progress: for `sole`, or for room.
     pub(crate) fn is_to_wait(
         &self,
         owner: Owner,

@@ -1,11 +1,12 @@
-//! How fast: the rate that the debt needs, what is free beyond it, and the ceilings.
+//! Rates: the need of the debt, the free capacity beyond it, and the ceilings.
 //!
-//! Steps draw on three accounts of credit that fill with time: the pace in bytes, the I/O ceiling in
-//! bytes and the processor share in seconds. A step may begin while there is credit and is charged
-//! what it did cost, so that an expensive one is followed by a longer rest.
+//! Steps draw on three accounts of credit that fill with time: the pace in bytes, the I/O ceiling
+//! in bytes and the processor share in seconds. A step may begin while there is credit and is
+//! charged its actual cost, so that an expensive one is followed by a longer rest.
 //!
-//! Transfers between nodes have a pace of their own: nobody owes them to a store, so they do not grow
-//! with the debt, and they have to go on while requests suffer. They share the I/O ceiling.
+//! Transfers between nodes have a pace of their own: they are no store's backlog, so they do not
+//! grow with the debt, and they have to go on while requests are slowed. They share the I/O
+//! ceiling.
 
 use std::time::Duration;
 
@@ -15,46 +16,45 @@ use crate::account::FACTOR_MAX;
 use crate::average::{Rate, seconds};
 use crate::budgets::Budgets;
 
-/// Normal debt is paid within about this time even when it stays at that: the term that bounds what
-/// an error in the measured factor adds up to.
+/// The time within which normal debt is paid even if it stays at that: the term that bounds the
+/// effect of an error in the measured factor.
 const PAID_WITHIN: Duration = Duration::from_secs(15 * 60);
-/// The same for what can wait.
+/// The same for idle work.
 const IDLE_PAID_WITHIN: Duration = Duration::from_secs(4 * 60 * 60);
-/// How far back the present ingest looks; it is short, for a burst needs its work soon.
+/// The window of the present ingest; it is short, since a burst needs its work soon.
 const PRESENT: Duration = Duration::from_secs(10);
-/// How far back the measured factor looks; it is long, for merges come in lumps.
+/// The window of the measured factor; it is long, since merges come in lumps.
 const LONG: Duration = Duration::from_secs(10 * 60);
-/// The value log's debt follows puts at once, byte by byte, and is what the disk holds too much: its
-/// factor looks back no longer than this,
+/// The window of the factor of the value log's debt, which follows puts at once, byte by byte, and
+/// is excess data on the disk.
 const LOG_LONG: Duration = Duration::from_secs(30);
-/// and it is paid within about this time. With less the log would work in bursts, and with more it would
-/// pass its bound, where it presses and nothing holds it back, whenever the factor is a little too low.
+/// The time within which that debt is paid. With less the log would work in bursts, and with more
+/// it would pass its bound, where it presses and nothing holds it back, at a slightly low factor.
 const LOG_PAID_WITHIN: Duration = Duration::from_secs(10);
-/// but not faster than with as much again as comes up, and this. What came up in another way than by
-/// puts (a merge window that opens, a bound that was lowered) is debt like any other. Bytes per second.
+/// Bytes per second beyond twice the rate of new work, the limit of its payment. Debt from other
+/// sources than puts (an opened merge window, a lowered bound) is like any other.
 const LOG_PAID_BESIDE: f64 = 16.0 * 1024.0 * 1024.0;
-/// Before this much was put a factor says little: for stores it counts as if one byte for each had come
-/// up. Bytes per second over the window.
+/// The rate below which the factor is not yet meaningful: for stores it counts as if one byte for
+/// each had come up. Bytes per second over the window.
 const FACTOR_PRIOR: f64 = 64.0 * 1024.0;
-/// The least that is needed while anything is owed: for tasks that cost nothing but a step. Bytes per
+/// The least need while there is any backlog: for tasks that cost nothing but a step. Bytes per
 /// second.
 const NEEDED_MIN: f64 = 1024.0 * 1024.0;
-/// What transfers may do however requests fare: a node that is added to a busy cluster is to be filled
-/// some day. Bytes per second.
+/// The rate of transfers that slow requests do not reduce: a node that is added to a busy cluster
+/// has to be filled some day. Bytes per second.
 pub(crate) const TRANSFERS_MIN: f64 = 4.0 * 1024.0 * 1024.0;
-/// Credit that may be saved up: it makes up for rests that last longer than asked for.
+/// The limit of saved credit: it makes up for rests that last longer than requested.
 const SAVED: Duration = Duration::from_millis(50);
-/// The most that a single large step is made up for, except in bytes under a ceiling.
+/// The longest rest after a single large step, except in bytes under a ceiling.
 const OVERDRAWN_MAX: Duration = Duration::from_secs(1);
 
-/// What is owed in all, in bytes.
+/// The whole backlog, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Debts {
     pub(crate) pressing: u64,
     pub(crate) normal: u64,
     pub(crate) idle: u64,
-    /// What of the value log's debt is merges in the normal course that are not left alone: a part of
-    /// `normal`.
+    /// The value log's normal merges that are not held back: a part of `normal`.
     pub(crate) log: u64,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Pace {
     cpu: Rate,
     /// Background bytes per second that the debt needs.
     needed: f64,
-    /// What is allowed; infinite when nothing but the ceilings holds it back.
+    /// The allowed rate; infinite when only the ceilings limit it.
     allowed: f64,
     steps_credit: Credit,
     io_credit: Credit,
@@ -102,7 +102,7 @@ impl Credit {
         }
     }
 
-    /// What was saved up without bounds is nothing under one.
+    /// Credit that was saved without a bound is void under one.
     fn set_per_second(&mut self, per_second: f64) {
         self.per_second = per_second;
         if per_second.is_finite() && self.level.is_infinite() {
@@ -139,7 +139,7 @@ impl Credit {
         } else if self.per_second <= 0.0 {
             f64::INFINITY
         } else {
-            // Exactly nothing left is nothing to spend: the least bit more.
+            // Exactly zero is nothing to spend: the least bit more.
             (-self.level / self.per_second).max(1e-6)
         }
     }
@@ -168,7 +168,7 @@ impl Pace {
         }
     }
 
-    /// Notes bytes that clients put, and background work that came up with them.
+    /// Notes bytes that clients put, and the background work that came with them.
     pub(crate) fn ingested(&mut self, put_bytes: u64, arisen_bytes: f64, now: Moment) {
         self.ingest.add(put_bytes as f64, now);
         self.ingest_long.add(put_bytes as f64, now);
@@ -176,13 +176,13 @@ impl Pace {
         self.log_ingest.add(put_bytes as f64, now);
     }
 
-    /// Notes work of the value log's that came up with what stores were put.
+    /// Notes work of the value log that came with puts to stores.
     pub(crate) fn log_owes(&mut self, arisen_bytes: f64, now: Moment) {
         self.log_arisen.add(arisen_bytes, now);
     }
 
-    /// Sets the pace. `free` is the most that all workers can do, `share` how much of what lies
-    /// between the need and that is free for upkeep.
+    /// Sets the pace. `free` is the maximum of all workers, `share` the part of the capacity
+    /// between the need and that which is free for upkeep.
     pub(crate) fn set(&mut self, debts: Debts, free: f64, share: f64, now: Moment) {
         let normal = debts.normal.saturating_add(debts.pressing) as f64;
         let needed = self.arising(now)
@@ -213,8 +213,8 @@ impl Pace {
         self.transfers_credit.refill(elapsed);
     }
 
-    /// How long a transfer has to wait before its next `bytes`, as of the last refill; with zero they
-    /// count as spent.
+    /// The time that a transfer has to wait before its next `bytes`, as of the last refill; with
+    /// zero they count as spent.
     pub(crate) fn transfer(&mut self, bytes: u64, now: Moment) -> Duration {
         let wait = self.io_credit.wait_seconds();
         let wait = wait.max(self.transfers_credit.wait_seconds());
@@ -231,12 +231,13 @@ impl Pace {
         self.transfers.per_second(now)
     }
 
-    /// Bytes per second that transfers may do; infinite when only the ceiling bounds them.
+    /// The allowed rate of transfers in bytes per second; infinite when only the ceiling bounds
+    /// them.
     pub(crate) fn transfers_allowed(&self) -> f64 {
         self.transfers_credit.per_second
     }
 
-    /// How long the next step has to wait, as of the last refill.
+    /// The time that the next step has to wait, as of the last refill.
     pub(crate) fn wait(&self, is_pressing: bool) -> Duration {
         let wait = if is_pressing {
             self.io_credit.wait_seconds()
@@ -249,12 +250,13 @@ impl Pace {
         seconds(wait, Duration::MAX)
     }
 
-    /// True when what does not press has to wait for the sake of requests, as of the last refill.
+    /// True when work that does not press has to wait for the sake of requests, as of the last
+    /// refill.
     pub(crate) fn is_held_by_requests(&self) -> bool {
         self.steps_credit.wait_seconds() > 0.0
     }
 
-    /// A step begins: nobody else spends what it is expected to cost.
+    /// Begins a step: its expected cost is reserved.
     pub(crate) fn begins(&mut self, declared_bytes: u64) {
         self.steps_credit.draw(declared_bytes as f64);
         self.io_credit.draw(declared_bytes as f64);
@@ -276,13 +278,13 @@ impl Pace {
         self.cpu.add(cpu.as_secs_f64(), now);
     }
 
-    /// What is needed for the log's debt beyond what comes up, in bytes per second.
+    /// The need of the log's debt beyond new work, in bytes per second.
     fn paying_log(&self, debt_bytes: u64, now: Moment) -> f64 {
         let soon = debt_bytes as f64 / LOG_PAID_WITHIN.as_secs_f64();
         soon.min(self.ingest.per_second(now) * self.log_factor(now) + LOG_PAID_BESIDE)
     }
 
-    /// Background bytes that the present ingest causes, per second.
+    /// Background bytes per second that the present ingest causes.
     pub(crate) fn arising(&self, now: Moment) -> f64 {
         self.ingest.per_second(now) * self.factor(now)
     }
@@ -294,7 +296,7 @@ impl Pace {
         (arisen / ingested).max(0.0) + self.log_factor(now)
     }
 
-    /// The log's part of it.
+    /// The log's part of the factor.
     fn log_factor(&self, now: Moment) -> f64 {
         let arisen = self.log_arisen.per_second(now);
         let ingested = self.log_ingest.per_second(now) + FACTOR_PRIOR;
@@ -318,7 +320,7 @@ impl Pace {
         self.needed
     }
 
-    /// Bytes per second that steps may do; infinite when only the ceilings bound them.
+    /// The allowed rate of steps in bytes per second; infinite when only the ceilings bound them.
     pub(crate) fn allowed(&self) -> f64 {
         self.allowed
     }
@@ -339,7 +341,7 @@ mod tests {
         }
     }
 
-    /// Bytes that steps of 64 KiB do in ten seconds of work without end.
+    /// Bytes that steps of 64 KiB do in ten seconds of endless work.
     fn done_in_ten_seconds(pace: &mut Pace, is_pressing: bool) -> u64 {
         let (mut now, mut done) = (at(1000), 0);
         pace.refill(now);
@@ -469,7 +471,7 @@ mod tests {
         pace.set(debts(0), 100e6, 0.0, at(1000));
         let done = transferred_in_ten_seconds(&mut pace);
         assert!((39 << 20..42 << 20).contains(&done), "{done}");
-        // The debt does not hurry them, half of what is free does.
+        // They depend on half of the free capacity, and not on the debt.
         pace.set(debts(9_000_000_000), 100e6, 0.5, at(11_000));
         assert!((51e6..53e6).contains(&pace.transfers_allowed()));
     }

@@ -1,8 +1,8 @@
-//! The order of work: urgency first, then what it is good for.
+//! The order of work: urgency first, then its purpose.
 
 use kvorum_backend::{Task, TaskKind, Urgency};
 
-/// What there is too little of: upkeep that frees it comes before everything else.
+/// Scarce resources: upkeep that frees one comes before everything else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scarcity {
     pub(crate) memory: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Rank(u8);
 const KIND_RANKS: u8 = 5;
 
 impl Rank {
-    /// How many there are.
+    /// The number of ranks.
     pub(crate) const COUNT: usize = 3 * KIND_RANKS as usize;
 
     pub(crate) fn of(task: &Task, scarcity: Scarcity) -> Self {
@@ -28,7 +28,7 @@ impl Rank {
         };
         let kind = match task.kind {
             TaskKind::Flush | TaskKind::Sync | TaskKind::Reclaim => 0,
-            // Level 0 is what flushes are waiting for.
+            // Flushes wait for level 0.
             TaskKind::Compact if is_level_0(task) => 0,
             TaskKind::Merge | TaskKind::Compact | TaskKind::Rebuild => 1,
             TaskKind::Expire => 2,
@@ -38,12 +38,13 @@ impl Rank {
         Self(urgency * KIND_RANKS + kind)
     }
 
-    /// True when neither foreground requests nor the processor's budget hold it back.
+    /// True when only the I/O ceiling limits it, and neither foreground requests nor the
+    /// processor's budget.
     pub(crate) fn is_pressing(self) -> bool {
         self.0 < KIND_RANKS
     }
 
-    /// True when it is only for times that have nothing better.
+    /// True for work of idle times.
     pub(crate) fn is_idle(self) -> bool {
         self.0 >= 2 * KIND_RANKS
     }
@@ -53,8 +54,8 @@ impl Rank {
     }
 }
 
-/// Compactions are numbered by their level; a store that is made of several has the number of each in the
-/// highest byte.
+/// Compactions are numbered by their level; a store that consists of several has the number of each
+/// in the highest byte.
 fn is_level_0(task: &Task) -> bool {
     task.subject << u8::BITS == 0
 }

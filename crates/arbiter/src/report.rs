@@ -1,4 +1,4 @@
-//! What operators see of the arbiter.
+//! The arbiter's report for operators.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,72 +10,73 @@ use crate::foreground::Latency;
 use crate::memory::{MemoryOrders, SharedMemory};
 use crate::order::{Order, Owner};
 
-/// A task that is owed.
+/// A due task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwedTask {
-    /// By whom.
+    /// Its owner.
     pub owner: Owner,
-    /// What.
+    /// The task.
     pub task: Task,
-    /// For how long it is left alone after failures.
+    /// The rest of its hold after failures.
     pub held_for: Option<Duration>,
 }
 
 /// Steps of a kind since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// Bytes read and written.
     pub bytes: u64,
-    /// Of them, those that cost more than twice what they were expected to.
+    /// The number of steps that cost more than twice the expected cost.
     pub overruns: u64,
-    /// Of them, those that failed.
+    /// The number of steps that failed.
     pub failures: u64,
 }
 
 /// The arbiter's state. Rates are bytes per second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Steps under way, with how long they have been.
+    /// Steps in progress, with their durations.
     pub running: Vec<(Order, Duration)>,
     /// All tasks, syncs included.
     pub owed: Vec<OwedTask>,
-    /// What each owes in all, in bytes; who owes nothing is missing.
+    /// The backlog of each owner, in bytes; an owner without one is missing.
     pub owed_by_owner: BTreeMap<Owner, u64>,
-    /// The same by kind. What stores owe beyond their tasks counts with the kind of their first.
+    /// The backlog by kind. The part of stores beyond their tasks counts with the kind of their
+    /// first.
     pub owed_by_kind: BTreeMap<TaskKind, u64>,
-    /// What is owed in all.
+    /// The whole backlog.
     pub debt_bytes: u64,
-    /// Of it, what presses.
+    /// Its pressing part.
     pub pressing_bytes: u64,
-    /// Until the debt is paid at the present rates; `None` when it is not shrinking.
+    /// The time until the debt is paid at the present rates; `None` when it is not shrinking.
     pub paid_in: Option<Duration>,
-    /// What is being done.
+    /// The actual rate.
     pub done_rate: u64,
-    /// What has to be done.
+    /// The needed rate.
     pub needed_rate: u64,
-    /// What may be done; `None` when only the ceilings bound it.
+    /// The allowed rate; `None` when only the ceilings bound it.
     pub allowed_rate: Option<u64>,
-    /// What transfers between nodes have read and written.
+    /// The rate of transfers between nodes, read and written.
     pub transfer_rate: u64,
-    /// What they may; `None` when only the ceiling bounds it.
+    /// Their allowed rate; `None` when only the ceiling bounds it.
     pub transfer_allowed_rate: Option<u64>,
-    /// What one worker can do.
+    /// The speed of one worker.
     pub speed: u64,
-    /// What clients put.
+    /// The rate of clients' puts.
     pub ingest_rate: u64,
-    /// What clients put, by store; who is not written to is missing.
+    /// The rate of clients' puts by store; a store without puts is missing.
     pub ingest_by_owner: BTreeMap<Owner, u64>,
     /// Background bytes for each byte put, as measured.
     pub amplification: f64,
-    /// The part of what is free beyond the need that upkeep takes, 0 to 1.
+    /// The part of the free capacity beyond the need that upkeep takes, 0 to 1.
     pub free_share: f64,
-    /// How reads and writes fared until the last look.
+    /// Latencies of reads and writes until the last look.
     pub foreground: (Latency, Latency),
-    /// How far the debt is on its way to its bound, 0 to 1 and beyond.
+    /// The debt as a fraction of its bound; more than 1 is possible.
     pub fullness: f64,
-    /// What a put should be delayed by.
+    /// The delay of a put.
     pub put_delay: Duration,
     /// Steps by kind since the start.
     pub steps: BTreeMap<TaskKind, Steps>,
@@ -83,17 +84,17 @@ pub struct Report {
     pub longest_step: Duration,
     /// Cores that background work keeps busy.
     pub cpu_cores: f64,
-    /// Memory that the stores hold, with the caches that they share and what requests hold, in bytes.
+    /// Memory of the stores, with their shared caches and the memory of requests, in bytes.
     pub memory_bytes: u64,
-    /// Of it what can give way.
+    /// The part of it that can be reduced.
     pub memory: SharedMemory,
-    /// What that may take now.
+    /// The present limits of that part.
     pub memory_orders: MemoryOrders,
     /// Puts are refused: memory or open files are used up.
     pub refuses_puts: bool,
-    /// Open files at the last look, where that is known.
+    /// Open files at the last look, if known.
     pub open_files: Option<u64>,
-    /// Free space and the reserve at the last look, where that is known.
+    /// Free space and the reserve at the last look, if known.
     pub disk: Option<DiskRoom>,
 }
 

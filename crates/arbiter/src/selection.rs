@@ -1,11 +1,12 @@
-//! Who is served next: by rank, within a rank the value log, then the store served least, and now and
-//! then the one that has waited longest.
+//! Choice of the next owner: by rank, within a rank the value log, then the store served least, and
+//! now and then the one that has waited longest.
 //!
-//! The log goes first because it owes for what all stores were put: as one of many it would fall behind
-//! until it presses. A quarter of the bytes is the stores' all the same.
+//! The log goes first because its backlog comes from the puts to all stores: as one of many it
+//! would fall behind until it presses. A quarter of the bytes is the stores' nevertheless.
 //!
-//! This is deficit round robin without the rounds: whoever was served fewer bytes than the others of
-//! its rank goes next, so that a step which costs more than expected is made up for by later turns.
+//! This is deficit round robin without the rounds: the owner that was served fewer bytes than the
+//! others of its rank goes next, so that later turns make up for a step that costs more than
+//! expected.
 
 use std::collections::BTreeMap;
 
@@ -16,31 +17,31 @@ use crate::account::{Account, Owed};
 use crate::order::Owner;
 use crate::rank::Rank;
 
-/// Of so many bytes one is for those who wait, whatever their rank.
+/// One of so many bytes is for waiting owners of any rank.
 const WAITERS_PART: u64 = 16;
-/// Of so many bytes of a rank that the log owes too, one is for stores.
+/// One of so many bytes of a rank that the log has too is for stores.
 const STORES_PART: u64 = 4;
-/// What those who wait, or the stores beside the log, may save up, in bytes.
+/// The limit of saved bytes, for waiting owners and for stores beside the log.
 const SAVED_MAX: u64 = 16 << 20;
 
 /// The queues, one for each rank.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    /// How much the store that was served last had been served before, by rank.
+    /// The earlier service of the store that was served last, by rank.
     floors: [u64; Rank::COUNT],
-    /// Bytes that are due to stores because the log went before them.
+    /// Bytes due to stores because the log went before them.
     stores_bytes: u64,
-    /// Bytes that are due to those who wait.
+    /// Bytes due to waiting owners.
     waiters_bytes: u64,
 }
 
-/// Whose turn it is.
+/// The chosen owner.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
     pub(crate) owner: Owner,
     pub(crate) task: Task,
     pub(crate) rank: Rank,
-    /// It is its turn because it has waited longest.
+    /// True for the turn of the owner that has waited longest.
     pub(crate) is_waiter: bool,
 }
 
@@ -80,7 +81,7 @@ impl Selection {
                     Owner::ValueLog => u64::MAX,
                     Owner::Store(_) => account.served[owed.rank.place()],
                 };
-                // Of those that were served alike, as of a store that was not served yet, the log is
+                // Among equally served ones, such as a store that was not served yet, the log is
                 // first.
                 (owed.rank, served, *owner)
             })
@@ -119,7 +120,7 @@ impl Selection {
     }
 }
 
-/// Of what stands behind the first rank, what has waited longest.
+/// The owner behind the first rank that has waited longest.
 fn longest_waiting(
     accounts: &BTreeMap<Owner, Account>,
     first: Rank,

@@ -1,18 +1,18 @@
-//! The spring: how much writers are slowed when upkeep falls behind.
+//! The spring: the delay of writers when upkeep falls behind.
 
 use std::time::Duration;
 
-/// Up to this part of its bound the debt delays nobody.
+/// The part of its bound up to which the debt causes no delay.
 const FREE_PART: f64 = 0.5;
 
-/// How long a put should be delayed while the debt is `fullness` of its bound.
+/// The delay of a put while the debt is `fullness` of its bound.
 ///
-/// Nothing up to one half; from there it grows with the square of the way, so that writers feel the
-/// first of it as next to nothing; at the bound and beyond it is `delay_max`, never more: a put is
-/// slowed, not stopped.
+/// Zero up to one half; from there it grows with the square of the distance, so that its beginning
+/// is hardly noticeable; at the bound and beyond it is `delay_max`, never more: a put is slowed,
+/// not stopped.
 pub fn put_delay(fullness: f64, delay_max: Duration) -> Duration {
     let way = (fullness - FREE_PART) / (1.0 - FREE_PART);
-    // Not a number counts as nothing: no delay rests on a figure that nobody has.
+    // Not a number counts as zero: an unknown figure causes no delay.
     let way = if way > 0.0 { way.min(1.0) } else { 0.0 };
     delay_max.mul_f64(way * way)
 }
@@ -41,7 +41,7 @@ mod tests {
         fn a_little_more_debt_is_a_little_more_delay(fullness in 0.0..2.0f64, more in 0.0..0.01f64) {
             let (less, more) = (put_delay(fullness, MOST), put_delay(fullness + more, MOST));
             prop_assert!(less <= more && more <= MOST);
-            // The steepest part rises by four times the maximum over the whole way.
+            // The steepest part rises by four times the maximum over the whole distance.
             prop_assert!(more - less <= MOST.mul_f64(0.0401));
         }
     }

@@ -1,4 +1,4 @@
-//! How many bytes make a step of the wanted duration: learned from steps, apart for each kind.
+//! The number of bytes in a step of the target duration: learned from steps, for each kind.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use crate::average::whole;
 
 /// A step's budget before anything is known, in bytes.
 const BUDGET_AT_FIRST: u64 = 256 << 10;
-/// Below this, what a step does beside the bytes outweighs them.
+/// Below this, the fixed costs of a step outweigh its bytes.
 pub(crate) const BUDGET_MIN: u64 = 32 << 10;
-/// Above this, a step holds memory and locks for longer than its duration says.
+/// Above this, a step holds memory and locks for too long.
 const BUDGET_MAX: u64 = 8 << 20;
-/// What is known fades by this part with each step.
+/// The weight of earlier steps falls by this factor with each step.
 const FADING: f64 = 0.9;
 /// The speed of background work before anything is known, in bytes per second.
 const SPEED_AT_FIRST: f64 = 100e6;
 
-/// What steps have shown.
+/// The measured speeds of steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Speeds {
     step_time: Duration,
@@ -49,13 +49,13 @@ impl Speeds {
             .map_or(BUDGET_AT_FIRST, |it| it.budget)
     }
 
-    /// What one worker does in a second that it works through, in bytes.
+    /// Bytes of one worker in a second of work.
     pub(crate) fn bytes_per_second(&self) -> f64 {
         self.all.per_second().unwrap_or(SPEED_AT_FIRST)
     }
 
-    /// Learns from a step. The last step of a task ends it, with syncs and renames, and says little of
-    /// its bytes; one that was given up early likewise.
+    /// Learns from a step. The last step of a task ends it, with syncs and renames, and its bytes
+    /// are no measure; nor are those of one that was abandoned early.
     pub(crate) fn learn(&mut self, kind: TaskKind, cost_bytes: u64, is_done: bool, took: Duration) {
         if cost_bytes == 0 || took.is_zero() {
             return;
@@ -68,7 +68,7 @@ impl Speeds {
         speed.note(cost_bytes, took);
         if let Some(per_second) = speed.per_second() {
             let wanted = whole(per_second * self.step_time.as_secs_f64());
-            // One lucky step does not make the next a long one.
+            // One fast step does not make the next a long one.
             speed.budget = wanted.min(speed.budget * 2).clamp(BUDGET_MIN, BUDGET_MAX);
         }
     }

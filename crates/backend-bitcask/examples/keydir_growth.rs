@@ -1,13 +1,14 @@
-//! Measures what puts feel of the growth of the key directories: 64 stores grow from 1 to 12 million
-//! keys of 67 bytes under an open loop, each put's time counted from when it was due, so that a pause
-//! is felt by all that it holds up. Prints the p99.9 of windows in which a directory grew and of those
+//! Measures the effect of the key directories' growth on puts: 64 stores grow from 1 to 12 million
+//! keys of 67 bytes under an open loop. A put's time is counted from its due time, so that a pause
+//! adds to all puts behind it. Prints the p99.9 of windows in which a directory grew and of those
 //! in which none did, and the worst memory a key.
 //!
 //! Run with `MIMALLOC_ALLOW_THP=0 cargo run --release -p kvorum-backend-bitcask --example
-//! keydir_growth [DIRECTORY] [KEYS] [PUTS_PER_SECOND]`. The directory is removed at the end. Of the
-//! default's 12 million keys the first is put as fast as it goes; the rest takes KEYS / PUTS_PER_SECOND,
-//! 3 minutes. Keep the rate at half of what the machine can do or less: a loop that falls behind
-//! measures its own queue. Target: the two p99.9 are alike, and no more than 24 bytes a key.
+//! keydir_growth [DIRECTORY] [KEYS] [PUTS_PER_SECOND]`. The directory is removed at the end. The
+//! first of the default's 12 million keys is put as fast as possible; the rest takes KEYS /
+//! PUTS_PER_SECOND, 3 minutes. Keep the rate at half of the machine's maximum or less: a loop that
+//! falls behind measures its own queue. Target: the two p99.9 are alike, and no more than 24 bytes
+//! a key.
 
 #![expect(
     clippy::disallowed_methods,
@@ -32,10 +33,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const STORES: u64 = 64;
 const PAGE_BYTES: u64 = 4096;
-/// Windows are as long as this; in one in which the directories came to take more memory, they grew.
+/// The length of a window. The directories grew in each window that raised their memory.
 const WINDOW: Duration = Duration::from_millis(5);
 
-/// What the directories take at the end of a window.
+/// Memory of the directories at the end of a window.
 struct Sample {
     reckoned_bytes: u64,
     resident_bytes: u64,
@@ -53,7 +54,7 @@ fn main() {
     // Targets are for a million keys and more.
     let first = (count / 2).min(1_000_000);
     let stores: Vec<Bitcask> = (0..STORES).map(|store| open(&directory, store)).collect();
-    // Everything that the measuring needs is there, and touched, before memory is counted.
+    // All memory for the measurement is allocated and touched before memory is counted.
     let mut took_nanos = vec![(0u32, 1u32); usize::try_from(count - first).unwrap()];
     let before_bytes = resident_bytes();
     (0..first).for_each(|it| put(&stores, it));
@@ -180,7 +181,7 @@ fn put(stores: &[Bitcask], number: u64) {
         .unwrap();
 }
 
-/// What the process has in memory.
+/// Memory of the process.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages = statm.split_whitespace().nth(1).unwrap();

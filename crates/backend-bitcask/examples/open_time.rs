@@ -1,5 +1,5 @@
-//! Measures how long 64 stores take to open, two at a time: after a clean stop, after a kill (with what
-//! a checkpoint leaves to be replayed), and from hint files alone.
+//! Measures how long 64 stores take to open, two at a time: after a clean stop, after a kill (with
+//! the most records to replay behind a checkpoint), and from hint files alone.
 //!
 //! Run with `cargo run --release -p kvorum-backend-bitcask --example open_time [DIRECTORY] [KEYS]`. The
 //! directory is removed at the end. Targets for 10 million keys: about 2 s, 2 s and 10 s.
@@ -52,7 +52,7 @@ fn main() {
 
     time_opening("after a clean stop", &directory, each);
 
-    // As many as may come between two checkpoints, all of them overwriting.
+    // The most records between two checkpoints, all of them overwriting.
     let replayed = (32 << 10).max(each / 4).min(each) - 1;
     in_pairs(|store| {
         let open = open(&directory, store);
@@ -113,7 +113,7 @@ fn time_opening(what: &str, directory: &Path, each: u64) {
     );
 }
 
-/// What the process has cost so far: on a busy machine the clock tells of others, too.
+/// CPU time of the process so far: on a busy machine the clock includes other processes.
 fn cpu_seconds() -> f64 {
     const TICKS_A_SECOND: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();

@@ -74,7 +74,7 @@ fn main() {
             assert!(matches!(store.head(key, at).unwrap(), Lookup::Found(_)));
         }
     });
-    // From here on what is read is kept; the first round fills the cache.
+    // From here on reads are cached; the first round fills the cache.
     let store = store.with_cache(Arc::new(ReadCache::new(count * 2 * VALUE_BYTES as u64)));
     for name in ["get, to be kept", "get, kept"] {
         per_call(name, count, || {

@@ -1,5 +1,5 @@
-//! The files of a store taken apart for people: fronts of records, hints, checkpoints, identities and
-//! the index of what was lost.
+//! The files of a store taken apart for display: fronts of records, hints, checkpoints, identities
+//! and the index of losses.
 //!
 //! Every layout is the one drawn above its encoder; checksums are those of the decoders.
 
@@ -22,7 +22,7 @@ use crate::{checkpoint, entry, hint, log_hint, lost, meta};
 /// The kinds in the headers of this engine's segments.
 pub const SEGMENT_KINDS: [u8; 2] = [crate::segment::KIND_APPENDED, crate::segment::KIND_MERGED];
 
-/// What one of the engine's files is, segments apart.
+/// Kinds of the engine's files, segments apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreFile {
     /// The keys of a finished segment.
@@ -33,7 +33,7 @@ pub enum StoreFile {
     Checkpoint,
     /// One of two copies of the store's identity.
     Meta,
-    /// The index of what was lost.
+    /// The index of losses.
     LostIndex,
 }
 
@@ -46,14 +46,14 @@ impl StoreFile {
         Self::LostIndex,
     ];
 
-    /// The kind of a file by its first 8 bytes; hints are known by their names.
+    /// The kind of a file by its first 8 bytes; hints are recognized by their names.
     pub fn of_magic(magic: &[u8]) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|it| it.magic().is_some_and(|it| it == magic))
     }
 
-    /// What a file of this name is in a store's directory.
+    /// The kind of a file by its name in a store's directory.
     pub fn of_name(name: &str) -> Option<Self> {
         match name {
             checkpoint::CHECKPOINT_NAME => Some(Self::Checkpoint),
@@ -110,7 +110,7 @@ pub fn dissect_front(front: &RecordFront<'_>) -> Option<Vec<Field>> {
     Some(fields.finish("").fields)
 }
 
-/// A storage key for people: type, bucket and key where it is an object's.
+/// A storage key for display: type, bucket and key if it is an object's.
 pub fn key_shown(key: &Bytes) -> String {
     match StorageKey::from_encoded(key.clone()).decode() {
         Ok(address) => address.to_string(),
@@ -205,7 +205,7 @@ fn hint_pieces(
     })))
 }
 
-/// Which table a hint is by its name and the store beside it, where its own header is damaged.
+/// The identity of a hint with a damaged header, by its name and the store beside it.
 fn hint_id(disk: &dyn Disk, path: &Path) -> Option<TableId> {
     let name = path.file_name()?.to_str()?;
     let directory = path.parent().unwrap_or(Path::new("."));

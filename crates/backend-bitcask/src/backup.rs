@@ -1,8 +1,8 @@
-//! A copy of a store while it serves: second names for its files, all of which were closed for that.
+//! A copy of a store while it serves: second names for its files, which were all closed for that.
 //!
-//! What is copied is what a crash at this moment would leave, less the batches that come later. The
-//! segment that puts go to is closed first, so that nothing is appended to a file that has a second
-//! name; the next put begins another.
+//! The copy equals the store after a crash at this moment, without later batches. The active
+//! segment is closed first, so that nothing is appended to a file with a second name; the next put
+//! begins another.
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ pub(crate) fn link_files(home: &Home, contents: &Contents, directory: &Path) -> 
     let numbers: Vec<u32> = sealed.map(|(number, _)| *number).collect();
     drop(catalog);
     for number in numbers {
-        // One that is missing was reported when the store was opened, and is by the copy.
+        // A missing one was reported when the store was opened, and is reported by the copy.
         let _is_there = link(Path::new(&file_name(u64::from(number))))?;
         let _is_there = link(&hint_path(Path::new(""), number))?;
     }

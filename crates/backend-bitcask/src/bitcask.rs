@@ -42,7 +42,7 @@ pub use crate::store::DrawNumber;
 
 /// The file that an open store holds a lock on.
 pub const LOCK_NAME: &str = "lock";
-/// Entries looked at before a whole fold decides whether a store is empty.
+/// Entries read before a whole fold decides whether a store is empty.
 const SAMPLED_KEYS: usize = 16;
 
 /// An open store.
@@ -56,14 +56,14 @@ impl Bitcask {
     /// Opens a store, creating it if it is missing. `draw` gives random numbers: identities and the
     /// secret of fingerprints.
     ///
-    /// With a log, its entries stay there: puts go there, whatever their durability, and the store's own
-    /// files hold what the log collected. [`Tenant`](kvorum_value_log::Tenant) says what is to be done
-    /// before it is used. A store with files of its own goes on from there; there is no way back.
+    /// With a log, its entries stay there: all puts go there, of any durability, and the store's
+    /// own files hold collected entries. [`Tenant`](kvorum_value_log::Tenant) describes the steps
+    /// before its use. A store with files of its own continues from them and cannot return.
     ///
     /// # Errors
-    /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a newer
-    /// version wrote it, [`ErrorKind::Corrupt`] when no copy of its identity is whole and belongs to it. Damage
-    /// to anything else is listed in [`Status::lost`] and no reason not to open.
+    /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a
+    /// newer version wrote it, [`ErrorKind::Corrupt`] when no copy of its identity is whole and
+    /// belongs to it. Other damage is listed in [`Status::lost`] and does not fail the opening.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -95,7 +95,7 @@ impl Bitcask {
         };
         let mut recovered = recovery.run()?;
         if log.is_some() {
-            // Nothing is put to the store's own files any more.
+            // No put goes to the store's own files any more.
             let writer = &mut recovered.writer;
             writer.retiring.extend(writer.active.take());
         }
@@ -146,23 +146,24 @@ impl Bitcask {
         })
     }
 
-    /// Has the store keep what is read in a cache that it shares with others. A second one is ignored.
+    /// Makes the store keep read entries in a cache that it shares with others. A second one is
+    /// ignored.
     #[must_use]
     pub fn with_cache(self, cache: Arc<ReadCache>) -> Self {
         let _first = self.store.cache.set(cache);
         self
     }
 
-    /// Keeps puts to files of the store's own off the reserve. Over the value log, whose reserve the store
-    /// has, it changes nothing. A second reserve is ignored.
+    /// Keeps puts to files of the store's own off the reserve. Over the value log, whose reserve
+    /// the store uses, it changes nothing. A second reserve is ignored.
     #[must_use]
     pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
         self.store.home.intake.set_reserve(reserve);
         self
     }
 
-    /// Upkeep, for callers that write beneath its lock. Closing holds it, and the directory may be another's
-    /// by then: those that had to wait for that are refused.
+    /// Upkeep, for callers that write under its lock. Closing holds it, and the directory may be
+    /// another process's by then: a caller that had to wait for that is refused.
     pub(crate) fn writable_upkeep(&self) -> Result<MutexGuard<'_, Upkeep>> {
         let upkeep = self.upkeep.lock();
         self.store.home.intake.check_writable()?;
@@ -182,17 +183,17 @@ impl Store {
         let synced = self.files.sync_all();
         let finished = synced.clone().and_then(|_| upkeep.finish(&self.files));
         *self.lock.lock() = None;
-        // The log may have found no room for what is queued: that is in memory alone.
+        // The log may have found no room for queued batches, which are in memory alone.
         synced?;
         match finished {
-            // On a full disk the next opening reads more; what was put is durable all the same.
+            // On a full disk the next opening reads more; the puts are durable nevertheless.
             Err(error) if error.kind() == ErrorKind::Full => Ok(()),
             finished => finished,
         }
     }
 
     fn erase(&self, upkeep: &mut Upkeep) -> Result<()> {
-        // Puts wait for the device here: there is nothing left that they could be put to.
+        // Puts wait for the device here, since there is no segment for them.
         let mut writer = self.files.writer.lock();
         self.home.intake.check_writable()?;
         let sequence = writer.last_sequence;
@@ -207,7 +208,7 @@ impl Store {
             meta.sequence = sequence;
             meta.next_segment = next_segment;
             meta.retired.clear();
-            // As of a new store: no checkpoint speaks of the log yet, and none is missing.
+            // As in a new store: no checkpoint refers to the log yet, and none is missing.
             meta.value_log = 0;
         })?;
         let now = self.home.identity();
@@ -235,7 +236,7 @@ impl Store {
         let log_hints = log_hints.iter().map(|hint| hint.number);
         paths.extend(log_hints.map(|number| log_hint_path(&self.home.directory, number)));
         let removed = self.remove_erased(&paths);
-        // Also where files are left: it asks stores by the identity that they have now.
+        // Also if files are left: the log identifies stores by their present identity.
         let forgotten = match &self.log.log {
             Some(log) => log.forget(erased, StoreId(now)),
             None => Ok(()),
@@ -444,8 +445,8 @@ impl Backups for Bitcask {
     }
 }
 
-/// Finds out whether the value log is the one that the store has entries in. The store takes note of
-/// a log with the first checkpoint that speaks of it: before, the log itself may not outlive a crash.
+/// Checks that the value log is the one with the store's entries. The store notes a log with the
+/// first checkpoint that refers to it: before, the log itself may not outlive a crash.
 fn settle_log_id(
     disk: &dyn Disk,
     directory: &Path,

@@ -1,9 +1,9 @@
 //! A store checked from end to end without being opened: nothing is written, repaired or set aside.
 //!
-//! Every checksum of every file is computed; a hint is compared with the keys of its segment, and a log
-//! hint with the records that it names, in the value log too where that is at hand. The key directory of
-//! the checkpoint is compared with one that is rebuilt from the segments, a share of its shards at a time,
-//! so that memory is bounded by what the checkpoint takes and `KEYS_AT_ONCE`.
+//! Every checksum of every file is computed; a hint is compared with the keys of its segment, and a
+//! log hint with the records that it names, in the value log too if that is available. The key
+//! directory of the checkpoint is compared with one that is rebuilt from the segments, a share of
+//! its shards at a time, so that the checkpoint's size and `KEYS_AT_ONCE` bound the memory.
 
 mod directory;
 mod log_hints;
@@ -40,19 +40,19 @@ const KEYS_AT_ONCE: u64 = 1 << 20;
 /// Something that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The file, relative to what was checked.
+    /// The file, relative to the checked directory.
     pub file: String,
     /// The first byte.
     pub offset: u64,
-    /// How many bytes.
+    /// The length, in bytes.
     pub len: u64,
-    /// What is wrong, in words.
+    /// The problem, in words.
     pub what: String,
-    /// The keys that are hit, as far as they are known, and some of them where they are many.
+    /// The affected keys, as far as they are known, and some of them if they are many.
     pub keys: Vec<String>,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Files that were read.
@@ -61,21 +61,21 @@ pub struct Checked {
     pub bytes: u64,
     /// Whole records in segments.
     pub records: u64,
-    /// Keys that the segments hold, as the rebuilt directory counts them; 0 without a checkpoint to
-    /// compare with.
+    /// Keys in the segments by the rebuilt directory's count; 0 without a checkpoint to compare
+    /// with.
     pub keys: u64,
     /// Slots of the checkpoint that were compared.
     pub slots: u64,
-    /// Bytes behind what a crash left whole; no promise covers them.
+    /// Bytes behind the last whole record after a crash; no promise covers them.
     pub torn_bytes: u64,
-    /// What is damaged.
+    /// The damage.
     pub findings: Vec<Finding>,
-    /// What a reader may want to know and is no damage.
+    /// Remarks that are no damage.
     pub notes: Vec<String>,
 }
 
 impl Checked {
-    /// Takes in what another check found, under the name of a directory.
+    /// Adds the result of another check, under the name of a directory.
     pub fn add(&mut self, other: Self, below: &str) {
         self.files += other.files;
         self.bytes += other.bytes;
@@ -105,7 +105,7 @@ impl Checked {
         });
     }
 
-    /// Notes what a piece of a file says of its own checksums.
+    /// Notes the failed checksums of a piece of a file.
     pub fn find_in(&mut self, file: &str, piece: &Piece) {
         for field in &piece.fields {
             if let Check::Bad { got, expected } = &field.check {
@@ -131,11 +131,11 @@ pub fn is_store(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> 
 pub use crate::bitcask::LOCK_NAME;
 pub use crate::meta::{find_store, identity_of};
 
-/// Checks a store; of one in use (`is_live`) only what is finished is looked at. `progress` gets the bytes of every
-/// piece of work; `find_log` gives the value log that log hints speak of.
+/// Checks a store; if it is in use (`is_live`), only finished files are read. `progress` gets the
+/// bytes of every piece of work; `find_log` gives the value log that log hints refer to.
 ///
 /// # Errors
-/// Those of the disk; damage is what is returned otherwise.
+/// Those of the disk; damage is returned as the result.
 pub fn check_store<'a>(
     disk: &'a dyn Disk,
     directory: &'a Path,
@@ -159,7 +159,7 @@ pub fn check_store<'a>(
 struct StoreCheck<'a> {
     disk: &'a dyn Disk,
     directory: &'a Path,
-    /// The store is in use: only what is finished is looked at, the sealed segments and their hints.
+    /// The store is in use: only finished files are read, the sealed segments and their hints.
     is_live: bool,
     find_log: FindLog<'a>,
     progress: &'a dyn Fn(u64),
@@ -174,7 +174,7 @@ struct CheckedSegment {
     records: u64,
     /// Ranges that cannot be read.
     damaged: Vec<(u64, u64)>,
-    /// Its hint, if it says the same.
+    /// Its hint, if it agrees.
     hint: Option<HintTable>,
 }
 
@@ -383,7 +383,7 @@ impl StoreCheck<'_> {
         Ok(())
     }
 
-    /// Reads a segment to its end; returns the number of whole records, and what cannot be read.
+    /// Reads a segment to its end; returns the number of whole records, and the unreadable ranges.
     fn read_records(
         &mut self,
         scan: &mut Scan,
@@ -420,7 +420,7 @@ impl StoreCheck<'_> {
         Ok((records, damaged))
     }
 
-    /// Returns whether the segment was written by a merge.
+    /// Returns true if the segment was written by a merge.
     fn check_header(&mut self, reader: &SegmentReader, name: &str) -> Result<bool> {
         match reader.check_header() {
             Ok(kind) => Ok(kind == crate::segment::KIND_MERGED),
@@ -455,7 +455,7 @@ impl StoreCheck<'_> {
         }
     }
 
-    /// What a hint knows of the ranges that cannot be read.
+    /// Adds a hint's keys to the ranges that cannot be read.
     fn name_lost_keys(
         &mut self,
         name: &str,
@@ -520,7 +520,7 @@ impl StoreCheck<'_> {
         Ok(())
     }
 
-    /// Hints whose segments are gone: leftovers that openings do not look at.
+    /// Hints without segments: leftovers that openings ignore.
     fn check_stray_hints(&mut self) -> Result<()> {
         for entry in self.disk.list(self.directory).into_backend()? {
             let number = entry.name.strip_suffix(".hint");
@@ -537,7 +537,7 @@ impl StoreCheck<'_> {
     }
 }
 
-/// Keys of which hint and segment say different things, some of them.
+/// Keys for which hint and segment differ, some of them.
 fn differing_keys(
     hint: &HintTable,
     table: &KeyTable,
@@ -547,7 +547,7 @@ fn differing_keys(
     let mut keys = Vec::new();
     let mut scan = hint.scan();
     while let Some(entry) = scan.next().map_err(|error| error.to_string())? {
-        // What stands between them in the segment is not in the hint.
+        // Entries between them in the segment are missing in the hint.
         while let Some(found) = table.get(position).filter(|found| found.key < entry.key) {
             keys.push(key_shown(&found.key));
             position += 1;

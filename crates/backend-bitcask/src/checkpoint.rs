@@ -1,9 +1,9 @@
 //! The checkpoint: the key directory on disk, so that opening reads 16 bytes a key and the tail.
 //!
-//! It is taken while puts go on. What it covers is noted first, then shard after shard is copied;
-//! records behind what is covered are replayed over it when it is loaded. Before it gets its name,
-//! everything that its slots may point to is synced. Slots are written as they stand in memory, in
-//! their order, so that loading one is a copy: nothing is hashed again.
+//! It is taken while puts go on. The covered sequence is noted first, then shard after shard is
+//! copied; later records are replayed over it when it is loaded. Before it gets its name, all
+//! records that its slots may point to are synced. Slots are written as in memory, in their order,
+//! so that loading one is a copy: nothing is hashed again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ use crate::slot::Packed;
 pub(crate) const CHECKPOINT_NAME: &str = "checkpoint";
 
 pub(crate) const MAGIC: [u8; 8] = *b"KVbcchkp";
-/// Version 2 knew of no log; it is read as one of a store without. The version before held slots of
-/// another form, and is read as if it were missing.
+/// Version 2 had no log; it is read as one of a store without. The version before had slots of
+/// another form, and is treated as missing.
 const VERSION: u8 = 3;
 const VERSION_MIN: u8 = 2;
 pub(crate) const HEADER_BYTES: usize = 72;
@@ -42,11 +42,11 @@ pub(crate) const SLOT_BYTES: usize = size_of::<Packed>();
 pub(crate) const CHUNK_HEADER_BYTES: usize = 16;
 /// Slots in a chunk at most: a megabyte.
 pub(crate) const CHUNK_SLOTS_MAX: usize = 64 << 10;
-/// Written, and read, in pieces of about this size.
+/// The size of the pieces that are written and read, about.
 const BUFFER_BYTES: usize = 256 << 10;
 pub(crate) const TABLES_BYTES_MAX: u64 = 1 << 30;
 
-/// What a checkpoint says apart from the slots.
+/// The contents of a checkpoint apart from the slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Covered {
     pub(crate) log_id: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Covered {
     pub(crate) next_segment: u32,
     /// Written by closing: nothing came after it.
     pub(crate) is_clean: bool,
-    /// What each segment held. The live counts are left out.
+    /// Statistics of each segment. The live counts are left out.
     pub(crate) segments: BTreeMap<u32, SegmentStats>,
     /// The part of the value log that the checkpoint covers.
     pub(crate) log: CoveredLog,
@@ -126,7 +126,7 @@ impl CheckpointWriter {
         })
     }
 
-    /// Writes the slots of a shard, which are sorted, and returns how many bytes they take.
+    /// Writes the slots of a shard, which are sorted, and returns the bytes that they take.
     pub(crate) fn write(&mut self, shard: usize, slots: &[Packed]) -> kvorum_disk::Result<u64> {
         let start = self.offset;
         for chunk in slots.chunks(CHUNK_SLOTS_MAX) {
@@ -151,8 +151,8 @@ impl CheckpointWriter {
         Ok(self.offset - start)
     }
 
-    /// Writes the tables and the header, syncs, and gives the file its name. `places` are those that
-    /// slots may mean, as they are now.
+    /// Writes the tables and the header, syncs, and gives the file its name. `places` are the
+    /// present ones that slots may refer to.
     pub(crate) fn finish(mut self, disk: &dyn Disk, places: &Places) -> kvorum_disk::Result<u64> {
         let tables_at = self.offset;
         let mut tables = Vec::new();
@@ -209,10 +209,10 @@ impl CheckpointWriter {
     }
 }
 
-/// Why a checkpoint is not used.
+/// Reason to ignore a checkpoint.
 #[derive(Debug)]
 pub(crate) enum CheckpointError {
-    /// There is none, or one of an older version.
+    /// No checkpoint, or one of an older version.
     Missing,
     /// The disk failed.
     Disk(kvorum_disk::DiskError),
@@ -237,7 +237,7 @@ impl From<Truncated> for CheckpointError {
 /// A checkpoint that is being loaded: its header and tables are checked, its slots are still to come.
 pub(crate) struct Checkpoint {
     pub(crate) covered: Covered,
-    /// What each place is that slots may mean.
+    /// The segment of each place that slots may refer to.
     pub(crate) places: BTreeMap<u32, PlaceNumber>,
     file: Arc<dyn DiskFile>,
     slots: u64,
@@ -301,7 +301,7 @@ impl Checkpoint {
         })
     }
 
-    /// Begins to read the slots again, to see whether they are as they were written.
+    /// Begins to read the slots again, to verify them.
     pub(crate) fn reread(self) -> Reread {
         Reread {
             at: HEADER_BYTES as u64,
@@ -310,8 +310,8 @@ impl Checkpoint {
         }
     }
 
-    /// Loads the slots whose place `keep` admits into an empty directory. When that fails, what is in
-    /// the directory is of no use.
+    /// Loads the slots whose place `keep` admits into an empty directory. After a failure the
+    /// directory is of no use.
     pub(crate) fn load(
         &self,
         keydir: &Keydir,
@@ -369,7 +369,7 @@ pub(crate) struct Reread {
 }
 
 impl Reread {
-    /// Reads about so many bytes; returns how many they were, and whether that was the end.
+    /// Reads about so many bytes; returns the number read, and true at the end.
     pub(crate) fn step(&mut self, bytes_max: u64) -> Result<(u64, bool), CheckpointError> {
         let begun_at = self.at;
         let mut window = Window {
@@ -462,7 +462,7 @@ fn read_header(file: &dyn DiskFile, file_len: u64) -> Result<Header, CheckpointE
 /// Reads a file from front to end through a buffer.
 struct Window<'f> {
     file: &'f dyn DiskFile,
-    /// Where the next byte stands in the file.
+    /// The offset of the next byte in the file.
     at: u64,
     end: u64,
     bytes: Vec<u8>,
@@ -497,7 +497,7 @@ impl Window<'_> {
     }
 }
 
-/// A segment, by the kind of place that it is.
+/// A segment, by the kind of its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlaceNumber {
     /// Of the store's own.
@@ -512,7 +512,7 @@ fn put_row(out: &mut Vec<u8>, index: u32, kind: u8, number: u64) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Appends what is said of the log and returns how many rows that took.
+/// Appends the rows about the log and returns their number.
 fn put_log(out: &mut Vec<u8>, log: &CoveredLog) -> u32 {
     if *log == CoveredLog::default() {
         return 0;
@@ -598,7 +598,7 @@ fn take_segments(bytes: &[u8], covered: &mut Covered) -> Result<(), Truncated> {
     Ok(())
 }
 
-/// True of the kind of a row that says when a segment's entries expire.
+/// True for the kind of a row with expiries of a segment.
 pub(crate) fn is_about_expiries(kind: u32) -> bool {
     kind == EXPIRIES_OWN || kind == EXPIRIES_SHARED
 }
@@ -628,7 +628,7 @@ fn expiries_of(row: [u64; 8]) -> Expiries {
     Expiries::of(steps)
 }
 
-/// Places of a kind that is not known are left out, and with them their slots.
+/// Places of unknown kinds are left out, and with them their slots.
 fn take_places(
     bytes: &[u8],
     log: &mut CoveredLog,

@@ -1,4 +1,5 @@
-//! Writing checkpoints in steps: when one is due, and how it goes on beside puts and merges.
+//! Writing checkpoints in steps: the rules for when one is due, and its steps beside puts and
+//! merges.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +23,7 @@ const CHECKPOINT_RECORDS_MIN: u64 = 32 << 10;
 /// A checkpoint waits until this many times its size was put, unless the records are many.
 const CHECKPOINT_SHARE: u64 = 16;
 
-/// Checkpoints: the one in progress, and why the next is due.
+/// Checkpoints: the one in progress, and the reasons for the next.
 #[derive(Default)]
 pub(crate) struct Checkpoints {
     job: Option<CheckpointJob>,
@@ -45,8 +46,8 @@ impl Checkpoints {
         self.job = None;
     }
 
-    /// A checkpoint is due when replaying what came since the last one would take long, and when it
-    /// is small against that.
+    /// A checkpoint is due when replaying the records since the last one would take long, and when
+    /// it is small against that.
     pub(crate) fn due(&self, files: &SegmentFiles, catalog: &Catalog) -> Option<Task> {
         let keys = files.contents.keydir.len();
         let cost_bytes = checkpoint_bytes(&files.contents, catalog);
@@ -66,7 +67,8 @@ impl Checkpoints {
         is_due.then_some(Task::normal(TaskKind::Checkpoint, 0, cost_bytes))
     }
 
-    /// True when an old segment of the log would have to be read after a crash for this store.
+    /// True when this store has uncovered batches in an old segment of the log, to be read after a
+    /// crash.
     fn is_far_behind_log(files: &SegmentFiles, catalog: &Catalog) -> bool {
         let Some(log) = &files.log.log else {
             return false;
@@ -78,7 +80,7 @@ impl Checkpoints {
         old.any(|(_, entry)| entry.stats.sequence_max > covered)
     }
 
-    /// Goes on with a checkpoint that covers a batch, or begins one, whatever is under way.
+    /// Continues a checkpoint that covers a batch, or begins one, regardless of those in progress.
     pub(crate) fn cover(
         &mut self,
         files: &SegmentFiles,
@@ -113,7 +115,7 @@ impl Checkpoints {
             cost_bytes += written.into_backend()?;
             job.next_shard += 1;
         }
-        // Slots may point to what came after the beginning.
+        // Slots may point to records appended after the beginning.
         files.sync_all()?;
         copies.mark();
         let (places, is_in_log) = {
@@ -162,7 +164,7 @@ impl Checkpoints {
                 segments: segments.map(|(number, it)| (*number, it.stats)).collect(),
                 log: Self::covered_log(files, &catalog),
             };
-            // What they hid was hidden when the log was replayed, before this.
+            // The records that they hid were hidden when the log was replayed, before this.
             files.log.hidden.lock().clear();
             (covered, places)
         };
@@ -178,9 +180,9 @@ impl Checkpoints {
         })
     }
 
-    /// Takes note of the log that the store has entries in, which is durable by now, and with the first
-    /// checkpoint of how far sequences went: when checkpoints are lost twice, they go on above what was
-    /// given after the first time.
+    /// Notes the log with the store's entries, which is durable by now, and with the first
+    /// checkpoint the last sequence: when checkpoints are lost twice, sequences continue above
+    /// those given after the first time.
     fn note_log(files: &SegmentFiles, is_in_log: bool, sequence: u64) -> Result<()> {
         let Some(log) = &files.log.log else {
             return Ok(());
@@ -198,7 +200,7 @@ impl Checkpoints {
         })
     }
 
-    /// What the store has in the log; empty without one.
+    /// The store's part of the log; empty without one.
     fn covered_log(files: &SegmentFiles, catalog: &Catalog) -> CoveredLog {
         let Some(log) = &files.log.log else {
             return CoveredLog::default();
@@ -218,7 +220,7 @@ impl Checkpoints {
     }
 }
 
-/// What a checkpoint takes, about.
+/// The size of a checkpoint, about.
 pub(crate) fn checkpoint_bytes(contents: &Contents, catalog: &Catalog) -> u64 {
     let removals: u64 = catalog.shared.values().map(|it| it.stats.removals).sum();
     let shared = catalog.shared.values().map(|it| &it.stats);

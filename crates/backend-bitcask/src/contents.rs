@@ -1,4 +1,4 @@
-//! What a store holds: its segments, and the key directory whose slots point into them.
+//! The contents of a store: its segments, and the key directory whose slots point into them.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use crate::keydir::Keydir;
 use crate::segments::Catalog;
 use crate::slot::Slot;
 
-/// What readers see, changed by whoever holds the catalog for writing.
+/// The view of readers, changed under the catalog's write lock.
 pub(crate) struct Contents {
     pub(crate) catalog: RwLock<Catalog>,
     pub(crate) keydir: Keydir,
@@ -17,7 +17,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Forgets a key, if its record is still the one of this slot.
+    /// Forgets a key, if its slot is still this one.
     pub(crate) fn forget(&self, slot: &Slot) {
         self.catalog.write().forget(&self.keydir, slot);
     }

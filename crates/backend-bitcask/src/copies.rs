@@ -1,5 +1,6 @@
-//! Copies of records that outlive the segment they stood in: the segment that they are appended to, and the
-//! keys that are pointed to them. Merges make them of the store's own segments, collections of the value log's.
+//! Copies of records that outlive their segment: the segment that they are appended to, and the
+//! keys that are pointed to them. Merges copy the store's own segments, collections those of the
+//! value log.
 
 use kvorum_backend::{LostRange, Result};
 use kvorum_encoding::StorageKey;
@@ -17,15 +18,15 @@ use crate::slot::Slot;
 /// Copies are appended in pieces of about this size.
 const GATHERED_BYTES: u64 = 1 << 20;
 
-/// What becomes of a record.
+/// Treatments of a record.
 pub(crate) enum Fate {
     /// Nothing points to it any more.
     Gone,
     /// It is copied; an entry's slot follows.
     Copied(Option<Slot>),
-    /// It has expired, and older entries of its key may be left.
+    /// It has expired, and older entries of its key may remain.
     BecomesRemoval(Slot),
-    /// It has expired, and nothing is left to be hidden.
+    /// It has expired, and there is nothing left to hide.
     Expired(Slot),
 }
 
@@ -48,7 +49,7 @@ impl Copies {
         self.output.as_ref().map(segment_number)
     }
 
-    /// Takes a record on; what was gathered is appended when it is enough. Returns the bytes appended.
+    /// Takes a record; gathered ones are appended when they are enough. Returns the bytes appended.
     pub(crate) fn take(
         &mut self,
         files: &SegmentFiles,
@@ -64,8 +65,8 @@ impl Copies {
         }
     }
 
-    /// Appends copies to the output and points the directory to them, where nothing newer came. Returns the
-    /// bytes of their sources.
+    /// Appends copies to the output and points the directory to them, unless a newer record exists.
+    /// Returns the bytes of their sources.
     pub(crate) fn append(&mut self, files: &SegmentFiles, gathered: &Gathered) -> Result<u64> {
         if gathered.records.is_empty() {
             return Ok(0);
@@ -98,7 +99,7 @@ impl Copies {
             count,
             "each copy has its place in segment {number}"
         );
-        // A put relies on its old slots staying where it found them.
+        // A put relies on its old slots staying in their places.
         let _puts_wait = files.writer.lock();
         let mut catalog = files.contents.catalog.write();
         let output = catalog.own_mut(number);
@@ -145,11 +146,12 @@ impl Copies {
         Ok(self.output.insert(output))
     }
 
-    /// Leaves proof in the segment that copies are durable: their sources go next, and no later record may come
-    /// to carry it.
+    /// Writes a mark that proves the copies durable: their sources are removed next, and no later
+    /// record may follow to prove it.
     pub(crate) fn mark(&mut self) {
         if let Some(output) = &mut self.output {
-            // Without the mark, damage to the last copies may look like a torn tail; no more.
+            // Without the mark, damage to the last copies may look like a torn tail, but has no
+            // other effect.
             let _marked_or_full_disk = output.mark();
         }
     }
@@ -175,12 +177,12 @@ impl Copies {
     }
 }
 
-/// True of a record that copies and removals can be made of, and of one that says nothing.
+/// True for a record that copies and removals can be made of, and for one without a key.
 pub(crate) fn is_understood(record: &StoredFront) -> bool {
     record.kind == KIND_NOTHING || record.kind == KIND_ENTRY && decode_fields(&record.front).is_ok()
 }
 
-/// A record whose checksums are right and that makes no sense.
+/// A record with right checksums that does not decode.
 pub(crate) fn not_understood(file: String, record: &StoredFront) -> LostRange {
     let at = record.location;
     LostRange::new(
@@ -191,7 +193,7 @@ pub(crate) fn not_understood(file: String, record: &StoredFront) -> LostRange {
     )
 }
 
-/// What a record says that has a fate.
+/// The entry of a record with a fate.
 fn entry_of(record: &StoredFront) -> KeyEntry {
     match KeyEntry::of(record) {
         Some(entry) => entry,

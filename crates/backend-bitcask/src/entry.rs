@@ -1,15 +1,15 @@
-//! The front of a record as this engine fills it: fields, key, head.
+//! The engine's form of a record's front: fields, key, head.
 
 use bytes::Bytes;
 use kvorum_backend::{Fields, Tag, Timestamp};
 use kvorum_encoding::{ByteReader, StorageKey, Truncated};
 
-/// The kind of record that says something of a key.
+/// The kind of record with a key.
 pub(crate) const KIND_ENTRY: u8 = 1;
-/// The kind of record that an empty batch leaves, so that its sequence is taken.
+/// The kind of record for an empty batch, which takes its sequence.
 pub(crate) const KIND_NOTHING: u8 = 2;
 
-/// What stands before the key.
+/// Bytes before the key.
 const FIXED_BYTES: usize = 28;
 const FLAG_EXPIRES: u8 = 1;
 /// The fields of removals; they have none of their own.
@@ -81,7 +81,7 @@ pub(crate) fn decode_front(front: &Bytes) -> Result<Front, Truncated> {
     })
 }
 
-/// The fields at the beginning of a front, and where its key ends and its head begins.
+/// The fields at the beginning of a front, and the offset between its key and its head.
 pub(crate) fn decode_fields(front: &[u8]) -> Result<(Fields, usize), Truncated> {
     let mut reader = ByteReader::new(front);
     let segment = reader.u32()?;

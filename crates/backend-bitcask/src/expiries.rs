@@ -1,22 +1,22 @@
-//! When what was written to a segment expires: an estimate in a few steps, by which merges and the value
-//! log know what they would find expired beside what lasts.
+//! Expiry times of a segment's entries: an estimate in a few steps, from which merges and the value
+//! log derive how much they would find expired beside lasting entries.
 //!
-//! Each step says how many bytes are gone by a time. Where there are too many steps, two neighbours become
-//! one that has the later time: those whose bytes are thereby counted late for the shortest time in all.
-//! So nothing is counted as expired that is not. Source of the merging of neighbours: Y. Ben-Haim,
-//! E. Tom-Tov, A Streaming Parallel Decision Tree Algorithm, 2010.
+//! Each step is a number of bytes that are expired by a time. Too many steps are reduced by merging
+//! two neighbours into one with the later time: those whose bytes are thereby counted late for the
+//! shortest time in all. So no byte is counted as expired too early. Source of the merging of
+//! neighbours: Y. Ben-Haim, E. Tom-Tov, A Streaming Parallel Decision Tree Algorithm, 2010.
 
-/// As many as stand in a row of a checkpoint.
+/// The steps in a row of a checkpoint.
 pub(crate) const STEPS: usize = 4;
 
 /// Bytes of entries by when they expire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expiries {
-    /// In order of time; those that are not used come last, and have no bytes.
+    /// In order of time; unused ones come last, and have no bytes.
     steps: [Step; STEPS],
 }
 
-/// Bytes that are gone by a time.
+/// Bytes that are expired by a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Microseconds.
@@ -67,7 +67,7 @@ impl Expiries {
     }
 }
 
-/// Makes one step of two neighbours; the last place is free then.
+/// Makes one step of two neighbours, which frees the last place.
 fn join_two(steps: &mut [Step; STEPS + 1]) {
     let delay = |at: &usize| {
         let (first, next) = (steps[*at], steps[*at + 1]);

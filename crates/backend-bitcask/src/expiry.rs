@@ -1,4 +1,4 @@
-//! When entries are gone by time: one by one, and how much of a segment, about.
+//! Expiry of entries: of each, and of a share of a segment, about.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,19 +9,19 @@ use kvorum_planted_defects::is_planted;
 use crate::BitcaskSettings;
 use crate::segment_stats::SegmentStats;
 
-/// What a removal takes in place of an entry, about, in bytes.
+/// The size of a removal in place of an entry, about, in bytes.
 const REMOVAL_BYTES_ABOUT: u64 = 80;
 
-/// Expiry as a store has it: an entry's own, and the store's by age.
+/// The rules of expiry: an entry's own, and the store's by age.
 pub(crate) struct Expiry {
     age_micros: Option<u64>,
-    /// How long an expired entry is left on the disk.
+    /// The time for which an expired entry is left on the disk.
     grace_micros: u64,
-    /// The time when upkeep was last asked for, in microseconds.
+    /// The time of the last call for upkeep, in microseconds.
     known_time: AtomicU64,
 }
 
-/// What has expired of what counts as living in a segment, about.
+/// The expired share of a segment's live bytes, about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expired {
     pub(crate) records: u64,
@@ -29,13 +29,13 @@ pub(crate) struct Expired {
 }
 
 impl Expired {
-    /// What it takes as removals, where older entries of the keys may have to be hidden.
+    /// Bytes of its removals, if older entries of the keys may have to be hidden.
     pub(crate) fn removal_bytes(&self) -> u64 {
         let all = self.records.saturating_mul(REMOVAL_BYTES_ABOUT);
         all.min(self.bytes)
     }
 
-    /// What a merge frees of it, if each becomes a removal.
+    /// Bytes that a merge frees, if each becomes a removal.
     pub(crate) fn freed_bytes(&self) -> u64 {
         self.bytes - self.removal_bytes()
     }
@@ -50,7 +50,7 @@ impl Expiry {
         }
     }
 
-    /// When an entry is gone, by its own expiry or the store's.
+    /// The time when an entry expires, by its own expiry or the store's.
     fn expiry_of(&self, fields: &Fields) -> Option<Timestamp> {
         let at_age = |age| Timestamp(fields.last_modified.0.saturating_add(age));
         let by_age = self.age_micros.map(at_age);
@@ -80,7 +80,7 @@ impl Expiry {
         has_entries && expired_by.saturating_add(self.grace_micros) <= now.0
     }
 
-    /// Upkeep goes by the time when it was last asked for.
+    /// Upkeep uses the time of the last call for it.
     pub(crate) fn note_time(&self, now: Timestamp) {
         self.known_time.store(now.0, Ordering::Relaxed);
     }
@@ -89,7 +89,8 @@ impl Expiry {
         Timestamp(self.known_time.load(Ordering::Relaxed))
     }
 
-    /// What a merge would find expired, at least: what expires may be dead by then, and the rest lives.
+    /// The share that a merge would find expired, at least: entries that expire may be garbage by
+    /// then, and the rest is live.
     pub(crate) fn expired_in(&self, stats: &SegmentStats) -> Expired {
         let now = self.known_time();
         if self.is_all_collectable(stats, now) {

@@ -1,5 +1,5 @@
-//! Fingerprints: what a key is looked up by, under a secret of the store, so that nobody can choose
-//! keys that collide.
+//! Fingerprints: hashes of keys for lookups, under a secret of the store, so that clients cannot
+//! choose keys that collide.
 
 use siphasher::sip::SipHasher13;
 
@@ -22,8 +22,8 @@ impl Fingerprints {
         }
     }
 
-    /// A second hash of a key: together with the fingerprint it stands for the key where many are
-    /// compared at once and reading each from disk would take hours.
+    /// A second hash of a key: together with the fingerprint it stands for the key in comparisons
+    /// of many keys, for which reading each from disk would take hours.
     pub(crate) fn check_of(&self, key: &[u8]) -> u64 {
         let (k0, k1) = self.secret;
         SipHasher13::new_with_keys(!k1, k0).hash(key)

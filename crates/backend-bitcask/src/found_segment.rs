@@ -1,4 +1,4 @@
-//! A segment while a store is being opened: what it holds and how it ends.
+//! A segment while a store is being opened: its records and its end.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ pub(crate) struct Found {
     pub(crate) segment: Arc<Segment>,
     pub(crate) stats: SegmentStats,
     pub(crate) is_sealed: bool,
-    /// Everything in it is known to have been durable.
+    /// Everything in it was certainly durable.
     pub(crate) is_proven: bool,
     pub(crate) end: ScanEnd,
-    /// What an unsealed one holds behind what the checkpoint covers; others are gathered at once.
+    /// An unsealed segment's entries behind the checkpoint; those of others are gathered at once.
     pub(crate) entries: Vec<Newest>,
-    /// The first sequence behind what is covered; 0 for none.
+    /// The first sequence behind the checkpoint; 0 for none.
     pub(crate) first_sequence: u64,
     pub(crate) tail_bytes: u64,
 }
 
 impl Found {
-    /// Counts a record and gathers what it says of its key.
+    /// Counts a record and gathers its entry.
     pub(crate) fn take(&mut self, record: &kvorum_segment::StoredRecord, tail: &mut Tail) {
         let sequence = record.head.sequence;
         if self.first_sequence == 0 {
@@ -56,14 +56,14 @@ impl Found {
         if let ScanTail::Sealed(seal) = self.end.tail
             && self.is_sealed
         {
-            // What is damaged counts as well, or a removal could be dropped for want of it.
+            // Damaged records count as well, or a removal could be dropped for the lack of them.
             self.stats.records = self.stats.records.max(seal.records);
             self.stats.sequence_min = seal.sequence_min;
             self.stats.sequence_max = seal.sequence_max;
         }
     }
 
-    /// Opens an unsealed segment for writing, behind what is whole in it.
+    /// Opens an unsealed segment for writing, behind its last whole record.
     pub(crate) fn resume(
         &self,
         disk: &dyn Disk,

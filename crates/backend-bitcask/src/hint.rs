@@ -1,8 +1,8 @@
 //! Hint files: the keys of one finished segment, sorted, so that opening and folding need not read
 //! its values.
 //!
-//! A hint is bound to its segment by log, number, length and range of sequences, and never believed
-//! otherwise. What is wrong with a hint costs time, not data.
+//! A hint is bound to its segment by log, number, length and range of sequences, and is not used if
+//! one of them differs. A damaged hint costs time, not data.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::hint_table::{HintError, HintTable, HintTableWriter, check_version, sp
 
 const VERSION: u8 = 1;
 
-/// What a hint says of its segment. All of it has to be right for the hint to be used.
+/// A hint's facts of its segment. All of them have to be right for the hint to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HintedSegment {
     id: TableId,
@@ -47,7 +47,7 @@ impl HintedSegment {
         HintTableWriter::create(disk, path, self.id)
     }
 
-    /// The note of the segment's hint; log and number stand in the table's header.
+    /// The note of the segment's hint; log and number are in the table's header.
     ///
     /// ```text
     /// 1       format version, 1

@@ -1,8 +1,8 @@
-//! Hints as sorted tables: what records say of their keys, in checked blocks that are read alone.
+//! Hints as sorted tables: the entries of records, in checked blocks that are read alone.
 //!
-//! Anti-entropy segments are summed up for each block, so that a fold over few of them reads few blocks.
-//! Nothing stands in a hint that its records do not say: one that is damaged anywhere is given up and
-//! written again, and until then the records are read.
+//! Anti-entropy segments are summed up for each block, so that a fold over few of them reads few
+//! blocks. A hint has nothing that its records do not have: one with any damage is given up and
+//! rewritten, and until then the records are read.
 
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -41,22 +41,22 @@ const OPTIONS: TableOptions = TableOptions {
     sync_every_bytes: 0,
 };
 
-/// Why a hint is not used.
+/// Reason to ignore a hint.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HintError {
     /// The disk failed.
     #[error(transparent)]
     Disk(kvorum_disk::DiskError),
-    /// Its bytes are damaged or do not fit what it was made of.
+    /// Its bytes are damaged or do not match its source.
     #[error("{0}")]
     Unusable(String),
     /// It belongs to other contents.
     #[error("{0}")]
     Foreign(String),
-    /// It was written by a newer version; what it was made of tells the same.
+    /// It was written by a newer version; its source has the same entries.
     #[error("of a newer version")]
     Newer,
-    /// Likewise by an earlier one, in another layout.
+    /// It was written by an earlier one, in another layout.
     #[error("of an earlier version")]
     Earlier,
 }
@@ -87,9 +87,9 @@ pub(crate) fn check_version(note: &mut ByteReader<'_>, known: u8) -> Result<(), 
     }
 }
 
-/// Writes a hint under a temporary name: a table of [`kvorum_sst`] with one entry for each key, whose value
-/// is what [`KeyEntry::encode_value`] makes of its records, one behind the other. In front of its owner's note
-/// stand 8 bytes: when the first entry was last modified, from which the others are told apart.
+/// Writes a hint under a temporary name: a table of [`kvorum_sst`] with one entry for each key,
+/// whose value is the sequence of its records by [`KeyEntry::encode_value`]. The owner's note
+/// follows 8 bytes with the first entry's time of last modification, on which the others are based.
 pub(crate) struct HintTableWriter {
     table: TableWriter,
     temporary: PathBuf,
@@ -116,12 +116,12 @@ impl HintTableWriter {
         })
     }
 
-    /// Takes the next entry: in key order, of a key any number.
+    /// Takes the next entry: in key order, any number of each key.
     pub(crate) fn push(&mut self, entry: &KeyEntry) -> kvorum_sst::Result<()> {
         if entry.key != self.key {
             self.add_last()?;
         }
-        // Of a record and the removal that it was turned into, folds may still see the record.
+        // A record that was turned into a removal may still be visible to folds.
         if self.value.is_empty() || !entry.removal {
             self.facts = facts(entry);
         }
@@ -139,12 +139,13 @@ impl HintTableWriter {
         Ok(())
     }
 
-    /// How long the file is so far, in bytes.
+    /// The present length of the file, in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.table.len()
     }
 
-    /// Writes what is left, makes all durable, and gives the file its name. Returns its length, in bytes.
+    /// Writes the rest, makes all durable, and gives the file its name. Returns its length, in
+    /// bytes.
     pub(crate) fn finish(mut self, disk: &dyn Disk, note: &[u8]) -> kvorum_sst::Result<u64> {
         self.add_last()?;
         let base = self.base.unwrap_or_default().0.to_le_bytes();
@@ -167,7 +168,7 @@ fn facts(entry: &KeyEntry) -> Facts {
     }
 }
 
-/// An open hint, of which all was found right that does not stand in its blocks of entries.
+/// An open hint whose parts beside the blocks of entries were verified.
 pub(crate) struct HintTable {
     table: Arc<Table>,
     base: Timestamp,
@@ -191,7 +192,7 @@ impl HintTable {
         Ok((Self { table, base }, note))
     }
 
-    /// Reads again all that does not stand in blocks of entries; returns how much that was, in bytes.
+    /// Reads the parts beside the blocks of entries again; returns their bytes.
     pub(crate) fn check_frame(&self) -> Result<u64, HintError> {
         let first = FirstDamage::default();
         let checked = self.table.check_structure(&first)?;
@@ -204,12 +205,12 @@ impl HintTable {
         self.table.file_len()
     }
 
-    /// What it takes while it is open, in bytes of memory.
+    /// Its memory while it is open, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         size_of::<Self>() as u64 + self.table.memory_bytes()
     }
 
-    /// All entries in key order, for who comes to the last one.
+    /// All entries in key order, for a scan to the last one.
     pub(crate) fn scan(&self) -> HintScan {
         let options = ScanOptions {
             read_ahead_bytes: READ_AHEAD_BYTES,
@@ -239,7 +240,7 @@ impl HintTable {
     }
 }
 
-/// The time from which entries are told apart, and the owner's note.
+/// The base of the entries' times, and the owner's note.
 pub(crate) fn split_note(note: &Bytes) -> Result<(Timestamp, Bytes), Truncated> {
     let mut reader = ByteReader::new(note);
     let base = Timestamp(reader.u64()?);
@@ -260,10 +261,10 @@ pub(crate) struct HintScan {
     options: ScanOptions,
     to: Bound<Bytes>,
     block: LastBlock,
-    /// What keys are cut from.
+    /// The buffer that keys are cut from.
     keys: BytesMut,
     key: Bytes,
-    /// How much of its value was passed, in bytes.
+    /// The read part of its value, in bytes.
     passed: usize,
     damage: FirstDamage,
 }
@@ -341,9 +342,9 @@ impl HintScan {
         Ok(true)
     }
 
-    /// What the hint says of a key, wherever the scan stands.
+    /// The hint's entries of a key, wherever the scan is.
     pub(crate) fn get(&self, key: &Bytes) -> Result<Vec<KeyEntry>, HintError> {
-        // Without filters and hash indexes nobody asks for the key's hash.
+        // The key's hash is not used without filters and hash indexes.
         let found = self.scan.table().get(key, 0, &ReadContext::default())?;
         let value = found.map_or_else(Bytes::new, |found| found.value);
         let (mut entries, mut passed) = (Vec::new(), 0);
@@ -362,7 +363,7 @@ impl HintScan {
     }
 }
 
-/// The block that was read last: who looks for the next key mostly finds it there.
+/// The block that was read last: the next key is mostly in it.
 #[derive(Default)]
 struct LastBlock(Mutex<Option<(u64, Arc<Block>)>>);
 
@@ -378,7 +379,7 @@ impl BlockCache for LastBlock {
     }
 }
 
-/// Keeps the first damage that it is told of.
+/// Keeps the first report of damage.
 #[derive(Default)]
 struct FirstDamage(OnceLock<String>);
 

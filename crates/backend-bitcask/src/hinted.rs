@@ -1,4 +1,4 @@
-//! The records of a store that log hints speak of, and those that none does: what the catalog knows of that.
+//! Records of a store with and without log hints, in the catalog.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::segments::Catalog;
 use crate::shared::Standing;
 
 impl Catalog {
-    /// Opens the log hints that are there and speak of this store's records. Without a value log, or a checkpoint
-    /// over it, there is none to bind them to, and they are removed: without a checkpoint everything is replayed,
-    /// what was superseded as well. Should what superseded it not be readable any more, it counts again, and no
-    /// log hint speaks of it.
+    /// Opens the existing log hints of this store's records. Without a value log, or a checkpoint
+    /// over it, there is nothing to bind them to, and they are removed. Without a checkpoint all
+    /// records are replayed, superseded ones too. If the superseding record has become unreadable,
+    /// the older one counts again, and no log hint has it.
     pub(crate) fn open_log_hints(
         &mut self,
         disk: &dyn Disk,
@@ -48,10 +48,10 @@ impl Catalog {
                 continue;
             };
             match LogHint::open(disk, directory, number, bound) {
-                // It speaks of what was cut off.
+                // It refers to records that were cut off.
                 Ok(Some(hint)) if !self.is_all_there(&hint) => remove(disk, &path)?,
                 Ok(Some(hint)) => self.change_log_hints(Some(hint), |_| true),
-                // What an erasure or an earlier version left.
+                // It was left by an erasure or an earlier version.
                 Ok(None) => remove(disk, &path)?,
                 Err(HintError::Disk(error)) => return Err((&error).into()),
                 Err(HintError::Newer) => {}
@@ -76,7 +76,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// False when a log hint speaks of more than a segment of the store's own has.
+    /// False when a log hint refers to more than a segment of the store's own has.
     fn is_all_there(&self, hint: &LogHint) -> bool {
         let mut own = hint.parts.iter().filter(|part| part.number & OWN != 0);
         own.all(|part| {
@@ -93,7 +93,7 @@ impl Catalog {
         hint.is_wrong() || !parts.any(|part| self.is_spoken_of(part))
     }
 
-    /// True for a part of a segment that is there and has no hint of its own.
+    /// True for a part of an existing segment without a hint of its own.
     pub(crate) fn is_spoken_of(&self, part: &HintedPart) -> bool {
         if part.number & OWN == 0 {
             return self.shared.contains_key(&part.number);
@@ -102,14 +102,14 @@ impl Catalog {
         entry.is_some_and(|entry| entry.segment.hint.read().is_none())
     }
 
-    /// Entries of a log hint whose segments are there.
+    /// Entries of a log hint with existing segments.
     pub(crate) fn entries_there(&self, hint: &LogHint) -> u64 {
         let parts = hint.parts.iter();
         let there = parts.filter(|part| self.is_spoken_of(part));
         there.map(|part| part.entries).sum()
     }
 
-    /// Records that no log hint speaks of, the oldest first and so many at most, and the ranges in which
+    /// Records without a log hint, the oldest first and so many at most, and the ranges in which
     /// those are all.
     pub(crate) fn unhinted_records(
         &self,
@@ -158,8 +158,8 @@ impl Catalog {
         self.log_hints = Arc::new(kept.chain(new.map(Arc::new)).collect());
     }
 
-    /// Counts anew what no log hint speaks of in the segments of these parts; `scanned` is how many records
-    /// they have of one of the store's own.
+    /// Counts the records without a log hint in the segments of these parts anew; `scanned` is the
+    /// number of records in one of the store's own.
     pub(crate) fn count_unhinted(&mut self, parts: &[HintedPart], scanned: u64) {
         let numbers: BTreeSet<u32> = parts.iter().map(|part| part.number).collect();
         for number in numbers {

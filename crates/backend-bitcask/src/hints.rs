@@ -28,13 +28,13 @@ struct HintJob {
 
 enum HintPhase {
     Reading(Box<Scan>, KeyTableBuilder),
-    /// So many entries of the table were written.
+    /// The number of table entries that were written.
     Writing(KeyTable, usize, Box<HintTableWriter>),
 }
 
 impl Hints {
-    /// Full segments that are not sealed, and sealed ones without a hint. `output` is the segment that copies go
-    /// to.
+    /// Full segments that are not sealed, and sealed ones without a hint. `output` is the segment
+    /// for copies.
     pub(crate) fn due(files: &SegmentFiles, catalog: &Catalog, output: Option<u32>) -> Vec<Task> {
         let has_room = files.home.has_room_for_hints();
         let mut newest = catalog.segments.iter().rev();
@@ -72,7 +72,7 @@ impl Hints {
             match read_keys(scan, builder, budget, &mut cost_bytes)? {
                 KeysRead::Some => {}
                 KeysRead::Damaged => {
-                    // The hint would hide what the damage hid; the segment is read itself.
+                    // A hint would lack the damaged records; the segment is read itself.
                     files.contents.mark_damaged(number);
                     return Ok(StepOutcome::done(cost_bytes));
                 }
@@ -106,7 +106,7 @@ impl Hints {
         self.job = None;
     }
 
-    /// Lets go of a segment that is gone: the file system has its space back only when nobody reads it.
+    /// Releases a segment that is gone: the file system frees its space after the last reader.
     pub(crate) fn let_go(&mut self, number: u32) {
         self.job.take_if(|job| job.number == number);
     }

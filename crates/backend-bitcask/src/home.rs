@@ -1,4 +1,4 @@
-//! A store as a whole: its directory and settings, what is noted of it, what was found damaged, and counts since
+//! A store as a whole: its directory and settings, its notes, its list of losses, and counts since
 //! opening.
 
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::expiry::Expiry;
 use crate::lost::LostLog;
 use crate::meta::{self, Meta};
 
-/// An open store, apart from what it holds.
+/// An open store, apart from its contents.
 pub(crate) struct Home {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) directory: PathBuf,
@@ -49,7 +49,7 @@ impl Counters {
         counter.fetch_add(amount, Ordering::Relaxed);
     }
 
-    /// Counts what no checkpoint covers yet.
+    /// Counts records that no checkpoint covers yet.
     pub(crate) fn add_unchecked(&self, bytes: u64, records: u64) {
         Self::add(&self.unchecked_bytes, bytes);
         Self::add(&self.unchecked_records, records);
@@ -79,18 +79,19 @@ impl Home {
         }
     }
 
-    /// The identity of the contents: another one after an erasure.
+    /// The identity of the contents: an erasure changes it.
     pub(crate) fn identity(&self) -> u64 {
         self.identity.load(Ordering::Acquire)
     }
 
-    /// Looks at what outlives everything else.
+    /// Reads the data that outlive all other files.
     pub(crate) fn noted<T>(&self, look: impl FnOnce(&Meta) -> T) -> T {
         look(&self.meta.lock())
     }
 
-    /// Changes what outlives everything else, on disk first. Where it is not known what the disk has, nothing
-    /// more is written: a next opening may take what is put under the old identity for erased.
+    /// Changes the data that outlive all other files, on disk first. If the state of the disk is
+    /// unknown, nothing more is written: the next opening may take puts under the old identity for
+    /// erased.
     pub(crate) fn change_meta(&self, change: impl FnOnce(&mut Meta)) -> Result<()> {
         let mut held = self.meta.lock();
         let mut changed = held.clone();
@@ -110,7 +111,7 @@ impl Home {
         Ok(())
     }
 
-    /// What was found damaged. While it is held nothing is set aside.
+    /// The list of losses. While it is held nothing is set aside.
     pub(crate) fn lost(&self) -> MutexGuard<'_, LostLog> {
         self.lost.lock()
     }
@@ -119,7 +120,7 @@ impl Home {
         self.lost().add(&*self.disk, range);
     }
 
-    /// Damage that costs nothing: what was damaged is made again.
+    /// Notes damage without losses: the damaged part is rewritten.
     pub(crate) fn note_mended(&self, file: String, len: u64, what: &str) {
         Counters::add(&self.counters.corrupt_reads, 1);
         let held = format!("{what}; nothing is lost, it is written again");
@@ -135,7 +136,8 @@ impl Home {
         Counters::add(&self.counters.written_bytes, bytes);
     }
 
-    /// Hints make openings shorter and free nothing: where space is scarce it is left to copies and removals.
+    /// True if there is room for hints, which shorten openings and free nothing: scarce space is
+    /// left to copies and removals.
     pub(crate) fn has_room_for_hints(&self) -> bool {
         !self.intake.headroom().is_scarce()
     }

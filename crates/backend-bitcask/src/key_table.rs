@@ -1,4 +1,4 @@
-//! What a segment says of its keys: entries without head and body, sorted by key.
+//! The entries of a segment: keys and fields without head and body, sorted by key.
 //!
 //! Packed into a few buffers, because a segment of small values has millions of them.
 
@@ -14,16 +14,16 @@ const FLAG_EXPIRES: u8 = 1 << 1;
 const FLAG_SEGMENT: u8 = 1 << 2;
 const FLAG_TAG: u8 = 1 << 3;
 
-/// Tells the numbers of the store's own segments from those of the value log.
+/// The bit that separates the numbers of the store's own segments from those of the value log.
 pub(crate) const OWN: u32 = 1 << 31;
 
-/// What a record says of its key.
+/// A record's facts of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyEntry {
     pub(crate) key: Bytes,
     pub(crate) sequence: u64,
-    /// The segment of the value log that it stands in, or one of the store's own with [`OWN`]; 0 where
-    /// whoever has the entry knows it.
+    /// The record's segment in the value log, or one of the store's own with [`OWN`]; 0 if its
+    /// owner has it.
     pub(crate) segment: u32,
     pub(crate) at: Location,
     pub(crate) removal: bool,
@@ -32,7 +32,7 @@ pub(crate) struct KeyEntry {
 }
 
 impl KeyEntry {
-    /// What a record says; `None` when it is about no key or cannot be understood.
+    /// The entry of a record; `None` when it has no key or cannot be decoded.
     pub(crate) fn of(record: &StoredFront) -> Option<Self> {
         if record.kind != KIND_ENTRY {
             return None;
@@ -55,13 +55,13 @@ impl KeyEntry {
         self.encode_value(Timestamp::default(), out);
     }
 
-    /// Appends an entry without its key, as it differs from one that was last modified at `base`:
+    /// Appends an entry without its key, relative to one that was last modified at `base`:
     ///
     /// ```text
     /// size    field
     /// varint  sequence
     /// varint  offset of the record, in units of 8
-    /// varint  where its front ends, in bytes
+    /// varint  end of its front, in bytes
     /// varint  its length, in bytes
     /// 1       flags: 0 removal, 1 expires, 2 has a segment, 3 has a tag
     /// varint  segment, if it has one
@@ -112,8 +112,8 @@ impl KeyEntry {
         Ok(Self { key, ..entry })
     }
 
-    /// Decodes what [`KeyEntry::encode_value`] wrote at the front of `bytes`, and returns how long it is. The
-    /// key is for the caller to set.
+    /// Decodes the form of [`KeyEntry::encode_value`] at the front of `bytes`, and returns its
+    /// length. The caller sets the key.
     pub(crate) fn decode_value(base: Timestamp, bytes: &[u8]) -> Result<(Self, usize), Truncated> {
         let mut reader = ByteReader::new(bytes);
         let sequence = reader.varint()?;
@@ -181,12 +181,12 @@ fn number(reader: &mut ByteReader<'_>) -> Result<u32, Truncated> {
     u32::try_from(reader.varint()?).map_err(|_| Truncated { offset })
 }
 
-/// Entries are packed into pieces of this size: one buffer for all would be moved, and be twice as
-/// large as needed, whenever it grows.
+/// The size of the pieces that entries are packed into: one buffer for all would be moved, and be
+/// twice as large as needed, whenever it grows.
 const PIECE_BYTES: usize = 1 << PIECE_BITS;
 const PIECE_BITS: u32 = 18;
 
-/// Where an entry starts: the number of its piece, then the offset in it.
+/// The start of an entry: the number of its piece, then the offset in it.
 #[derive(Clone, Copy)]
 struct Start(u32);
 
@@ -234,7 +234,7 @@ impl KeyTableBuilder {
         entry.encode(&mut self.packed);
     }
 
-    /// The number of entries, of which a key may have several.
+    /// The number of entries. A key may have several.
     pub(crate) fn len(&self) -> usize {
         self.starts.len()
     }
@@ -280,14 +280,14 @@ impl KeyTable {
     }
 }
 
-/// The parts that order entries. What we encoded ourselves decodes; anything else sorts first.
+/// The parts that order entries. Entries encoded here decode; others sort first.
 fn key_and_sequence(bytes: &[u8]) -> (&[u8], u64) {
     let mut reader = ByteReader::new(bytes);
     let key = reader.take_prefixed().unwrap_or_default();
     (key, reader.varint().unwrap_or_default())
 }
 
-/// Gathers the smallest keys of a range, so that what is held is bounded however many there are.
+/// Gathers the smallest keys of a range, with bounded memory however many there are.
 pub(crate) struct SmallestKeys {
     builder: KeyTableBuilder,
     keys_max: usize,
@@ -325,7 +325,7 @@ impl SmallestKeys {
         }
     }
 
-    /// What was gathered, and the last key up to which that is all, if there are more.
+    /// The gathered entries, and the last key up to which they are complete, if there are more.
     pub(crate) fn finish(self) -> (KeyTable, Option<Bytes>) {
         (self.builder.finish(), self.last)
     }

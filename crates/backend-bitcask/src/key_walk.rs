@@ -1,11 +1,11 @@
-//! Walking the keys of several segments in order, as of one batch.
+//! Walking the keys of several segments in order, at the state of one batch.
 //!
-//! A segment of the store's own is one sorted source, and so is each log hint; what is in the value log
-//! and no log hint speaks of is one more. A source is a hint where there is one,
-//! otherwise a table gathered from the data: of the smallest keys that are left of the range, so many at
-//! most, and of the next when the walk is through with these. The newest entry of a key that the
-//! snapshot may see decides; a segment holds an entry until no older one of its key is left, so nothing
-//! else has to be asked.
+//! A segment of the store's own is one sorted source, and so is each log hint; the records of the
+//! value log without a log hint are one more. A source is a hint if there is one, otherwise a table
+//! gathered from the data: of the smallest remaining keys of the range, with a limit, and of the
+//! next ones when the walk has passed these. The newest entry of a key that the snapshot may see
+//! decides; a segment keeps an entry until no older one of its key is left, so no other source is
+//! needed.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::segment::Segment;
 use crate::shared::{Standing, StandingCursor, Standings};
 use kvorum_storage_errors::{IntoBackend, from_segment};
 
-/// What a source that has to be gathered holds of its keys at first: enough for a part of a listing.
+/// The number of keys that a gathered source has at first: enough for a part of a listing.
 const GATHERED_KEYS: usize = 10_000;
-/// A walk that goes on gathers more at a time, up to this, since each time all is read again.
+/// A longer walk gathers more at a time, up to this, since each time all is read again.
 const GATHERED_KEYS_MAX: usize = 64_000;
 
 /// With more anti-entropy segments than this, few blocks of a hint have none of them.
@@ -36,7 +36,7 @@ const SEGMENTS_MAX: usize = 256;
 #[derive(Clone)]
 pub(crate) struct SeenSegment {
     pub(crate) segment: Arc<Segment>,
-    /// The end of what belongs to the snapshot.
+    /// The end of the snapshot's records.
     pub(crate) until: u64,
     /// Nothing was appended since.
     pub(crate) was_sealed: bool,
@@ -48,13 +48,13 @@ pub(crate) struct SeenShared {
     pub(crate) number: u32,
     pub(crate) place: Place,
     pub(crate) records: Standings,
-    /// How many of the records belong to the snapshot, from the first.
+    /// The number of records in the snapshot, from the first.
     pub(crate) count: usize,
-    /// How many of them no log hint spoke of.
+    /// The number of them without a log hint.
     pub(crate) unhinted: usize,
 }
 
-/// What a snapshot sees.
+/// The view of a snapshot.
 pub(crate) struct Seen {
     /// The last batch.
     pub(crate) sequence: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Seen {
     pub(crate) log_hints: Arc<Vec<Arc<LogHint>>>,
 }
 
-/// Why a walk does not go on.
+/// Reason for the stop of a walk.
 #[derive(Debug)]
 pub(crate) enum Halted {
     Failed(BackendError),
@@ -84,7 +84,7 @@ type Result<T> = std::result::Result<T, Halted>;
 /// A walk over the keys of a range.
 pub(crate) struct KeyWalk<'a> {
     seen: &'a Seen,
-    /// Log hints that were not known to be wrong when it began.
+    /// Log hints that were not known to be wrong when the walk began.
     log_hints: Vec<Arc<LogHint>>,
     sources: Vec<Source>,
     range: FoldRange,
@@ -92,13 +92,13 @@ pub(crate) struct KeyWalk<'a> {
     keys_max: usize,
     /// Hints are read only where they may have keys of these anti-entropy segments.
     segments: Option<SegmentFilter>,
-    /// Some record could not be read, so that what is found may be outdated.
+    /// Some record could not be read, so that results may be outdated.
     pub(crate) met_damage: bool,
-    /// How many damaged ranges were met.
+    /// The number of damaged ranges that were met.
     pub(crate) damaged_reads: u64,
 }
 
-/// A key that the snapshot sees, and where its record stands.
+/// A key that the snapshot sees, and the place of its record.
 pub(crate) struct SeenKey {
     pub(crate) entry: KeyEntry,
     pub(crate) place: Place,
@@ -108,18 +108,18 @@ struct Source {
     origin: Origin,
     keys: Keys,
     current: Option<KeyEntry>,
-    /// Where its keys go on that were not come to yet.
+    /// The start of its keys that were not reached yet.
     from: Bound<Bytes>,
 }
 
-/// What a source is gathered from where it has no hint.
+/// The data that a source without a hint is gathered from.
 #[derive(Clone)]
 enum Origin {
     /// A segment of the store's own.
     Own(SeenSegment),
-    /// The records that a log hint speaks of.
+    /// The records of a log hint.
     Hinted(Arc<LogHint>),
-    /// Those that none speaks of.
+    /// The records without a log hint.
     Unhinted,
 }
 
@@ -127,7 +127,7 @@ pub(crate) enum Keys {
     Table {
         table: KeyTable,
         position: usize,
-        /// The key up to which that is all, if there are more.
+        /// The key up to which it is complete, if there are more.
         last: Option<Bytes>,
     },
     Hint(Box<HintScan>),
@@ -145,9 +145,9 @@ impl Origin {
 }
 
 impl<'a> KeyWalk<'a> {
-    /// Begins at the start of the range. `has_damage` says that records are known to be missing. With
-    /// `segments` it may leave out what is in none of these anti-entropy segments, and show what was
-    /// superseded by that: see [`KeyWalk::is_newest`].
+    /// Begins at the start of the range. `has_damage` means that records are known to be missing.
+    /// With `segments` it may leave out keys in none of these anti-entropy segments, and then show
+    /// records that such keys' entries supersede: see [`KeyWalk::is_newest`].
     pub(crate) fn new(
         seen: &'a Seen,
         range: &FoldRange,
@@ -206,7 +206,7 @@ impl<'a> KeyWalk<'a> {
         self.advance(index)
     }
 
-    /// Goes on at the first key at or behind `key`. It never goes back.
+    /// Moves to the first key at or behind `key`. It never moves back.
     pub(crate) fn seek(&mut self, key: &Bytes) -> Result<()> {
         for index in 0..self.sources.len() {
             let is_behind = |source: &Source| {
@@ -231,7 +231,7 @@ impl<'a> KeyWalk<'a> {
         Ok(())
     }
 
-    /// The next key that is there.
+    /// The next existing key.
     pub(crate) fn next(&mut self) -> Result<Option<SeenKey>> {
         loop {
             let currents = self.sources.iter().filter_map(|it| it.current.as_ref());
@@ -258,7 +258,7 @@ impl<'a> KeyWalk<'a> {
     fn take(&mut self, key: &Bytes) -> Result<Option<SeenKey>> {
         let mut newest: Option<SeenKey> = None;
         for index in 0..self.sources.len() {
-            // Copies have the sequence of what they were made of: a log hint may have both.
+            // Copies have the sequences of their originals: a log hint may have both.
             loop {
                 let source = &mut self.sources[index];
                 let Some(entry) = source.current.take_if(|it| it.key == *key) else {
@@ -268,7 +268,7 @@ impl<'a> KeyWalk<'a> {
                     && newest
                         .as_ref()
                         .is_none_or(|newest| rank(&newest.entry) < rank(&entry))
-                    // What a log hint says of a segment that is gone was copied, or is not needed.
+                    // An entry of a log hint in a dropped segment was copied, or is not needed.
                     && let Some(place) = self.seen.place_in(&source.origin, &entry)
                 {
                     newest = Some(SeenKey { entry, place });
@@ -284,7 +284,7 @@ impl<'a> KeyWalk<'a> {
         self.segments.is_some()
     }
 
-    /// False for what this walk has shown and a part of a hint supersedes that was left out.
+    /// False for a shown entry that is superseded by one in a part of a hint that was left out.
     pub(crate) fn is_newest(&mut self, key: &SeenKey) -> Result<bool> {
         for index in 0..self.sources.len() {
             let Source { keys, origin, .. } = &self.sources[index];
@@ -316,7 +316,7 @@ impl<'a> KeyWalk<'a> {
         self.seen.place_in(origin, entry).is_some()
     }
 
-    /// Goes on with the data of a source from behind a key on, and returns what it has of that key.
+    /// Continues a source in its data from behind a key, and returns its entries of that key.
     fn gather_at(&mut self, index: usize, key: &Bytes) -> Result<Vec<KeyEntry>> {
         self.gather_next(index, &Bound::Included(key.clone()))?;
         let mut said = Vec::new();
@@ -327,8 +327,8 @@ impl<'a> KeyWalk<'a> {
         Ok(said)
     }
 
-    /// Moves one source to its next entry. A hint that turns out damaged gives way to the data, behind
-    /// what was passed of it; a table that is at its end gives way to the next.
+    /// Moves one source to its next entry. A hint that turns out damaged is replaced by the data,
+    /// behind its passed keys; a table at its end is replaced by the next.
     fn advance(&mut self, index: usize) -> Result<()> {
         let source = &mut self.sources[index];
         let next = match source.keys.next() {
@@ -391,7 +391,7 @@ impl<'a> KeyWalk<'a> {
         })
     }
 
-    /// Reads the fronts of the records that a log hint speaks of, or of those that none does.
+    /// Reads the fronts of the records with a certain log hint, or with none.
     fn gather_logged(
         &mut self,
         hinted_by: Option<&LogHint>,
@@ -438,7 +438,7 @@ impl<'a> KeyWalk<'a> {
         Ok(())
     }
 
-    /// Takes what a record says, if it belongs to the snapshot and to the rest of the range.
+    /// Takes a record's entry, if it belongs to the snapshot and to the rest of the range.
     fn take_visible(
         &self,
         record: &StoredFront,
@@ -498,7 +498,7 @@ impl Seen {
         found.ok().map(|index| &self.segments[index])
     }
 
-    /// Where an entry of a source stands.
+    /// The place of a source's entry.
     fn place_in(&self, origin: &Origin, entry: &KeyEntry) -> Option<Place> {
         match origin {
             Origin::Own(seen) => Some(Place::Own(seen.segment.clone())),
@@ -506,7 +506,7 @@ impl Seen {
         }
     }
 
-    /// A segment, unless it was gone by then.
+    /// A segment, unless it was gone when the snapshot began.
     fn place_of(&self, number: u32) -> Option<Place> {
         if number & OWN != 0 {
             return Some(Place::Own(self.own(number)?.segment.clone()));
@@ -517,7 +517,7 @@ impl Seen {
 }
 
 impl SeenShared {
-    /// The next few records; `None` behind those that belong to the snapshot.
+    /// The next few records; `None` behind the snapshot's last one.
     fn next_standings(&self, cursor: &mut StandingCursor) -> Option<Vec<Standing>> {
         const AT_ONCE: usize = 1024;
         // Puts wait for this lock, so it is not held across reads.
@@ -528,7 +528,7 @@ impl SeenShared {
     }
 }
 
-/// What log hints speak of in one segment.
+/// The parts of one segment with log hints.
 pub(crate) struct Parts(Vec<(u64, u64)>);
 
 impl Parts {
@@ -546,7 +546,7 @@ impl Parts {
 }
 
 impl Parts {
-    /// Up to where they hold everything, from the beginning on. Bytes.
+    /// The end up to which they are complete, from the beginning on. Bytes.
     pub(crate) fn reach(mut self) -> u64 {
         self.0.sort_unstable();
         let mut parts = self.0.into_iter();
@@ -557,19 +557,19 @@ impl Parts {
     }
 }
 
-/// What comes of looking for a key.
+/// The result of looking for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sought {
     /// The entry after next is at or before the first at the key.
     Near,
-    /// It may be behind what was gathered.
+    /// It may be behind the gathered keys.
     NotGathered,
 }
 
 pub(crate) enum Next {
     Entry(KeyEntry),
     End,
-    /// There may be more behind this key, which was the last that was gathered.
+    /// There may be more behind this key, the last that was gathered.
     NotGathered(Bytes),
 }
 
@@ -583,7 +583,7 @@ impl Keys {
         }
     }
 
-    /// Goes forward to a key that is not passed yet.
+    /// Moves forward to a key that is not passed yet.
     fn seek(&mut self, key: &Bytes) -> Sought {
         match self {
             Self::Table {
@@ -621,8 +621,8 @@ impl Keys {
     }
 }
 
-/// Of two records of one sequence, one is a copy of the other, or the removal that an expired entry
-/// was turned into.
+/// Decides between two records of one sequence: one is a copy of the other, or the removal that
+/// replaced an expired entry.
 fn rank(entry: &KeyEntry) -> (u64, bool) {
     (entry.sequence, entry.removal)
 }

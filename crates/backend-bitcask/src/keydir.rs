@@ -1,4 +1,4 @@
-//! The key directory: where the record of each key stands, in about 20 bytes a key and no key bytes.
+//! The key directory: the place of each key's record, in about 20 bytes a key and no key bytes.
 //!
 //! A key is found by a fingerprint under a secret of the store. Two keys may have the same one: the
 //! key in the record decides, and both have their slot. The directory is cut into shards by the
@@ -38,7 +38,7 @@ struct Content {
 }
 
 impl Content {
-    /// Where a slot points to. No slot outlives its place: that its key is absent would be wrong.
+    /// The place of a slot. No slot outlives its place, since its key would wrongly be absent.
     fn place_of(&self, packed: Packed) -> &Place {
         match self.places.get(packed.place()) {
             Some(place) => place,
@@ -47,13 +47,13 @@ impl Content {
     }
 }
 
-/// The places where a key may be: one, unless fingerprints collide.
+/// The possible places of a key: one, unless fingerprints collide.
 pub(crate) struct Candidates {
     pub(crate) first: Option<(Slot, Place)>,
     pub(crate) others: Vec<(Slot, Place)>,
 }
 
-/// What becomes of the slot of one key. Both are of one fingerprint; one of them is there.
+/// A change of one key's slot. Both slots are of one fingerprint; at least one is present.
 pub(crate) struct Change {
     pub(crate) old: Option<Slot>,
     pub(crate) new: Option<Slot>,
@@ -93,8 +93,8 @@ impl Keydir {
         tables.sum::<usize>() as u64
     }
 
-    /// What `look` makes of the first slot with this fingerprint, under the shard's lock: nothing there
-    /// is cloned, and `look` should be quick.
+    /// Calls `look` with the first slot with this fingerprint, under the shard's lock: nothing
+    /// there is cloned, and `look` should be quick.
     pub(crate) fn look<T>(
         &self,
         fingerprint: u64,
@@ -107,7 +107,7 @@ impl Keydir {
         look(Slot::unpack(shard, packed), content.place_of(packed))
     }
 
-    /// The slots with this fingerprint, and where they point to.
+    /// The slots with this fingerprint, and their places.
     pub(crate) fn candidates(&self, fingerprint: u64) -> Candidates {
         let shard = shard_of(fingerprint);
         let content = self.shards[shard].content.read();
@@ -122,7 +122,7 @@ impl Keydir {
         }
     }
 
-    /// The slots with this fingerprint: for an opening, which knows the segments itself.
+    /// The slots with this fingerprint: for an opening, which has the segments itself.
     pub(crate) fn slots_of(&self, fingerprint: u64) -> Vec<Slot> {
         let shard = shard_of(fingerprint);
         let content = self.shards[shard].content.read();
@@ -130,7 +130,7 @@ impl Keydir {
         slots.map(|packed| Slot::unpack(shard, packed)).collect()
     }
 
-    /// True when exactly this slot is there.
+    /// True when exactly this slot is present.
     pub(crate) fn contains(&self, slot: &Slot) -> bool {
         let packed = slot.pack();
         let content = self.shards[slot.shard()].content.read();
@@ -138,8 +138,8 @@ impl Keydir {
         found.any(|it| it.is_same_record(packed))
     }
 
-    /// Makes changes, so that a reader sees all of those of one shard at once, and of several shards
-    /// none before it sees all. `done` is told of each whether its old slot was still there.
+    /// Makes changes, so that a reader sees those of one shard at once, and those of several shards
+    /// only when all are made. `done` gets each change, and true if its old slot was still present.
     pub(crate) fn change(&self, changes: &[Change], mut done: impl FnMut(&Change, bool)) {
         if let [change] = changes {
             if let Some(shard) = change.shard() {
@@ -166,13 +166,13 @@ impl Keydir {
         }
     }
 
-    /// Puts `new` in the place of `old`; false when `old` is not there any more.
+    /// Replaces `old` by `new`; false when `old` is no longer present.
     pub(crate) fn replace(&self, old: &Slot, new: Slot) -> bool {
         let mut content = self.shards[old.shard()].content.write();
         content.table.replace(old.pack(), new.pack())
     }
 
-    /// Removes a slot; false when it is not there any more.
+    /// Removes a slot; false when it is no longer present.
     pub(crate) fn remove(&self, old: &Slot) -> bool {
         let change = Change {
             old: Some(*old),
@@ -191,7 +191,7 @@ impl Keydir {
         self.change(&[change], |_, _| {});
     }
 
-    /// Removes what `keep` refuses and returns how many those were. Visits every slot.
+    /// Removes slots that `keep` refuses and returns their number. Visits every slot.
     pub(crate) fn retain(&self, mut keep: impl FnMut(u32) -> bool) -> u64 {
         let mut removed = 0;
         for shard in &self.shards {
@@ -240,7 +240,7 @@ impl Keydir {
         slots
     }
 
-    /// Takes the slots of one shard that had none, sorted by fingerprint.
+    /// Takes the slots of one empty shard, sorted by fingerprint.
     pub(crate) fn load_shard(&self, index: usize, slots: &[Packed]) {
         if let Some(shard) = self.shards.get(index) {
             let mut content = shard.content.write();
@@ -267,7 +267,8 @@ impl Keydir {
         }
     }
 
-    /// Shows the table of places to every shard. No slot may point to what is gone from it.
+    /// Shows the table of places to every shard. No slot may point to a place that is missing in
+    /// it.
     pub(crate) fn show_places(&self, places: &Arc<Places>) {
         for shard in &self.shards {
             shard.content.write().places = places.clone();
@@ -410,7 +411,7 @@ mod tests {
         assert!(keydir.memory_bytes() < 200 * 32 + 64 * 1024);
     }
 
-    /// 64 stores, from 1 to 12 million keys: what is reckoned, at the worst moment.
+    /// 64 stores, from 1 to 12 million keys: the calculated memory at the worst moment.
     #[test]
     fn the_directory_takes_at_most_24_bytes_a_key_at_any_size() {
         // One store of a 64th of the keys; stores differ in their secrets alone.

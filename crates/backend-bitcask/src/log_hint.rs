@@ -1,19 +1,19 @@
-//! Log hints: keys of records that stand in the value log, sorted, so that a fold need not read the
-//! front of each.
+//! Log hints: keys of records in the value log, sorted, so that a fold need not read the front of
+//! each.
 //!
-//! A segment of the log holds records of many stores, few of each, and nothing in it says which keys
-//! those are. So a store writes a hint of its own for many segments at a time: for its records that
-//! begin in certain ranges of them. What a range of a segment holds never changes and its number is
-//! never given to another one, so that a hint may be behind and is never wrong: records outside of its
-//! ranges are read themselves, and entries of segments that are gone are passed over.
+//! A segment of the log holds records of many stores, few of each, without an index of their keys.
+//! So a store writes a hint of its own for many segments at a time: for its records that begin in
+//! certain ranges of them. The contents of a range never change and a segment's number is never
+//! reused, so that a hint may be behind and is never wrong: records outside of its ranges are read
+//! themselves, and entries of dropped segments are skipped.
 //!
-//! A hint has the newest record of each key within its ranges, removals as well. All of it was durable
-//! before the hint had its name.
+//! A hint has the newest record of each key within its ranges, removals as well. All of it was
+//! durable before the hint had its name.
 //!
-//! It speaks in the same way of what was copied out of the log to a segment of the store's own that is not
-//! full yet: ranges from its beginning on.
+//! It covers records that were copied out of the log to an unfinished segment of the store's own in
+//! the same way: ranges from the segment's beginning on.
 //!
-//! What is wrong with a log hint costs time, not data, and it is written again.
+//! A damaged log hint costs time, not data, and is rewritten.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,16 +33,16 @@ const SUFFIX: &str = ".loghint";
 /// As tables, log hints have other numbers than the hints of segments.
 const TABLES_FROM: u64 = 1 << 32;
 
-/// A range of a segment of the log that a hint speaks for.
+/// A range of a segment that a hint covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HintedPart {
     /// The segment; of the store's own with [`crate::key_table::OWN`].
     pub(crate) number: u32,
-    /// Where the store's first record in it begins, or before that. Bytes.
+    /// The start of the store's first record in it, or an offset before that. Bytes.
     pub(crate) from: u64,
-    /// The store's records that begin here or behind are not in it. Bytes.
+    /// The end: the store's records that begin here or behind are not in it. Bytes.
     pub(crate) to: u64,
-    /// Entries of the hint that stand in this segment, where it has several parts at the first of them.
+    /// Entries of the hint in this segment, counted at the first of its parts.
     pub(crate) entries: u64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn log_hint_number(name: &str) -> Option<u32> {
     name.strip_suffix(SUFFIX)?.parse().ok()
 }
 
-/// Whose records a log hint speaks of.
+/// The store and the log of a log hint's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BoundTo {
     /// The identity of the store's contents.
@@ -106,13 +106,13 @@ impl LogHintWriter {
         self.table.push(entry)
     }
 
-    /// How long the file is so far, in bytes.
+    /// The present length of the file, in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.table.len()
     }
 
-    /// Writes what is left and gives the file its name. What it speaks of has to be durable. Returns its
-    /// length, in bytes. The note; the store stands in the table's header:
+    /// Writes the rest and gives the file its name. Its records have to be durable. Returns its
+    /// length, in bytes. The note, with the store in the table's header:
     ///
     /// ```text
     /// 1       format version, 1
@@ -189,8 +189,8 @@ pub(crate) struct LogHint {
 }
 
 impl LogHint {
-    /// Opens a log hint; `None` for one that does not speak of the records of this store in this log, or
-    /// that an earlier version wrote.
+    /// Opens a log hint; `None` for one that is not of this store's records in this log, or that an
+    /// earlier version wrote.
     pub(crate) fn open(
         disk: &dyn Disk,
         directory: &Path,
@@ -219,7 +219,7 @@ impl LogHint {
         &self.parts[from..to]
     }
 
-    /// It was found damaged: it is not used any more, and is written again.
+    /// Marks it as damaged: it is not used any more, and is rewritten.
     pub(crate) fn set_wrong(&self) {
         self.is_wrong.store(true, Ordering::Relaxed);
     }
@@ -228,7 +228,7 @@ impl LogHint {
         self.is_wrong.load(Ordering::Relaxed)
     }
 
-    /// What it takes while it is open, in bytes of memory.
+    /// Its memory while it is open, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let own = size_of::<Self>() + self.parts.capacity() * size_of::<HintedPart>();
         own as u64 + self.table.memory_bytes()
@@ -330,7 +330,7 @@ mod tests {
         }
     }
 
-    /// What it adds to a value of 2,000 bytes has to stay below 5 % when it is written twice.
+    /// Its share of a value of 2,000 bytes has to stay below 5 % when it is written twice.
     #[test]
     fn an_entry_takes_about_twenty_seven_bytes_and_the_end_of_its_key() {
         let disk = disk();

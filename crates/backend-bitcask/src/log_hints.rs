@@ -1,10 +1,10 @@
-//! Writing log hints in steps: when one is due, from what it is made, and when it goes.
+//! Writing log hints in steps: the rules for when one is due, its sources, and its removal.
 //!
-//! One is written of records that no log hint speaks of yet, once there are enough of them: in the log, and
-//! in the segment of the store's own that what is collected is copied to, which has no hint until it is
-//! full. So that a walk does not have to look into too many, those of about one size become one when there are many. One
-//! of which most stands in segments that are gone is written again without that, and one of which all
-//! does is removed.
+//! One is written for records without a log hint, once there are enough of them: in the log, and in
+//! the unfinished segment of the store's own that collected records are copied to. Many log hints
+//! of about one size are merged into one, so that a walk does not have to read too many. A log hint
+//! whose entries are mostly in dropped segments is rewritten without them; one with no other entry
+//! is removed.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use crate::shared::Standing;
 
 /// The subject of tasks that write log hints: no segment of the store has this number.
 pub(crate) const LOG_HINT_SUBJECT: u32 = 0;
-/// A log hint is made of so many records at most: their keys are held in memory meanwhile.
+/// The most records of a log hint: their keys are in memory meanwhile.
 const RECORDS_MAX: usize = 64 << 10;
-/// What reading a front counts as. Bytes.
+/// The assumed cost of reading a front. Bytes.
 const FRONT_BYTES: u64 = 256;
-/// What an entry takes in a log hint, about. Bytes.
+/// The size of an entry in a log hint, about. Bytes.
 const ENTRY_BYTES: u64 = 40;
 
 /// The log hints of a store, one at a time.
@@ -46,7 +46,7 @@ struct LogHintJob {
     /// Log hints that it takes the place of.
     replaces: Vec<Arc<LogHint>>,
     phase: Phase,
-    /// How many records of a segment of the store's own were read for it.
+    /// The number of records of a segment of the store's own that were read for it.
     scanned: u64,
 }
 
@@ -64,7 +64,7 @@ struct Writing {
     writer: LogHintWriter,
 }
 
-/// What a log hint is made of.
+/// The source of a log hint.
 struct Source {
     keys: Keys,
     /// The log hint that these are the keys of.
@@ -72,13 +72,13 @@ struct Source {
     current: Option<KeyEntry>,
 }
 
-/// What is to be done next.
+/// The next work.
 enum Wanted {
-    /// Some are wrong, or speak of nothing that is there.
+    /// Some are wrong, or without existing segments.
     Removal,
-    /// A segment of the store's own, of which so many bytes have none.
+    /// A segment of the store's own has so many bytes without a log hint.
     Scanning(u32, u64),
-    /// So many records in the log have none.
+    /// So many records in the log are without one.
     Writing(u64),
     Merging(Vec<Arc<LogHint>>),
 }
@@ -139,7 +139,7 @@ impl LogHints {
         let hints = &catalog.log_hints;
         let many = files.home.settings.log_hints_merged.max(2);
         let mut entries_max = files.home.settings.log_hint_records_min.max(1);
-        // Beyond this there are more of them than of the size before.
+        // Above this size there are more than of the size before.
         while hints.len() >= many && entries_max < u64::MAX {
             entries_max = entries_max.saturating_mul(many as u64);
             let small = hints.iter().filter(|it| it.entries < entries_max);
@@ -203,7 +203,7 @@ impl LogHints {
             {
                 cost_bytes += FRONT_BYTES;
                 if !Self::gather_front(files, &place, standing, builder)? {
-                    // A hint would hide what the damage hid; the records are read themselves.
+                    // A hint would lack the damaged records; they are read themselves.
                     Self::mark_logged_damaged(files, &place);
                     return Ok(StepOutcome::done(cost_bytes));
                 }
@@ -220,7 +220,7 @@ impl LogHints {
                     Ok(false) => return Self::finish(files, job, cost_bytes),
                     Ok(true) => cost_bytes = read + writing.writer.len() - begin,
                     Err(HintError::Disk(error)) => return Err((&error).into()),
-                    // One of those that were to be merged. It was marked by whoever read it.
+                    // One of those to be merged. Its reader has marked it.
                     Err(_) => {
                         return Ok(StepOutcome::done(cost_bytes.max(1)));
                     }
@@ -378,7 +378,7 @@ impl LogHints {
         let Phase::Writing(writing) = job.phase else {
             unreachable!("a log hint of {:?} ends unwritten", job.parts);
         };
-        // What it speaks of must not be lost after it.
+        // Its records must not be lost after it.
         files.sync_all()?;
         let (number, begin) = (writing.number, writing.writer.len());
         let len = writing.writer.finish(&*files.home.disk, &job.parts);
@@ -397,13 +397,13 @@ impl LogHints {
                 Self::remove_log_hints(files, &replaces)?;
             }
             Err(HintError::Disk(error)) => return Err((&error).into()),
-            // It is not as it was written: it is written again.
+            // It was written wrongly, and will be rewritten.
             Ok(None) | Err(_) => Self::remove_log_hints(files, &[number])?,
         }
         Ok(StepOutcome::done(cost_bytes + len.saturating_sub(begin)))
     }
 
-    /// Removes log hints that are wrong or speak of nothing that is there. What they spoke of has none then.
+    /// Removes log hints that are wrong or without existing segments. Their records have none then.
     fn remove_useless(&mut self, files: &SegmentFiles) -> Result<()> {
         let useless: Vec<Arc<LogHint>> = {
             let catalog = files.contents.catalog.read();
@@ -445,7 +445,7 @@ impl LogHints {
 }
 
 impl LogHintJob {
-    /// What is left of it, about.
+    /// The remaining work, about.
     fn cost_bytes(&self) -> u64 {
         match &self.phase {
             Phase::Scanning(scan, _) => scan.read_to().max(1),
@@ -456,7 +456,7 @@ impl LogHintJob {
 }
 
 impl Writing {
-    /// Writes what there is of the next key; false when there are no more.
+    /// Writes the entries of the next key; false when there are no more.
     fn write_key(&mut self) -> std::result::Result<bool, HintError> {
         let newest = self.next_key()?;
         for entry in &newest {
@@ -465,8 +465,9 @@ impl Writing {
         Ok(!newest.is_empty())
     }
 
-    /// The newest entry of the next key among those in segments that are there; none behind the last. Of
-    /// one sequence there may be several: what is copied has it as well, and either may go first.
+    /// The newest entries of the next key among those in existing segments; none behind the last.
+    /// Of one sequence there may be several: a copy has that of its original, and either segment
+    /// may be dropped first.
     fn next_key(&mut self) -> std::result::Result<Vec<KeyEntry>, HintError> {
         let mut newest: Vec<KeyEntry> = Vec::new();
         while newest.is_empty() {

@@ -1,5 +1,5 @@
-//! A store's share of the value log: the log, if the store has one, and how much of it the store's own files
-//! repeat.
+//! A store's share of the value log: the log, if the store has one, and the part of it that the
+//! store's own files cover.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::home::Home;
 /// The value log as one store has it.
 pub(crate) struct LogShare {
     home: Arc<Home>,
-    /// The log, where entries stay that were put through it.
+    /// The log, in which entries stay.
     pub(crate) log: Option<ValueLog>,
-    /// The batch up to which the store's own files say what it has.
+    /// The batch up to which the store's own files are complete.
     covered: AtomicU64,
     /// Removals that opening found in the store's own files, by fingerprint and check: without a
-    /// checkpoint the log gives back older entries of their keys as well. Empty once it has.
+    /// checkpoint the log replays older entries of their keys as well. Empty after the replay.
     pub(crate) hidden: Mutex<BTreeMap<(u64, u64), u64>>,
-    /// What copies of the store that are being made need of the log.
+    /// Segments of the log that copies of the store in progress need.
     pub(crate) holds: Holds,
-    /// What was known to have expired in the log when the log last asked. Bytes.
+    /// Known expired bytes in the log at its last survey.
     pub(crate) told_bytes: AtomicU64,
 }
 
@@ -48,20 +48,20 @@ impl LogShare {
         self.covered.load(Ordering::Acquire)
     }
 
-    /// Takes note of a checkpoint, or of an erasure, which leaves nothing to cover.
+    /// Notes a checkpoint, or an erasure, which leaves nothing to cover.
     pub(crate) fn cover(&self, sequence: u64) {
         self.covered.fetch_max(sequence, Ordering::AcqRel);
     }
 
-    /// The log's oldest segment with anything of this store. The log looks through all of its segments for
-    /// it, so that a step asks once: what is known stays on the safe side, for segments only go, and what
-    /// comes meanwhile is newer than all that the step looks at.
+    /// The log's oldest segment with anything of this store. The log looks through all of its
+    /// segments for it, so a step asks once: an old answer is on the safe side, since segments only
+    /// disappear, and records added meanwhile are newer than all that the step reads.
     pub(crate) fn oldest(&self) -> Option<u32> {
         let log = self.log.as_ref()?;
         log.oldest_segment_of(StoreId(self.home.identity()))
     }
 
-    /// Has the log ask what the store needs of it.
+    /// Makes the log survey the store's usage.
     pub(crate) fn usage_changed(&self) {
         if let Some(log) = &self.log {
             log.usage_changed();

@@ -1,7 +1,7 @@
-//! What a store needs of the value log, and what it copies out of it.
+//! A store's use of the value log, and its copies out of it.
 //!
-//! An entry is the same wherever its record stands: copies keep their sequence, and of two records of
-//! a key the one with the higher sequence counts. So a batch may be replayed over anything.
+//! An entry is the same wherever its record is: copies keep their sequence, and the record of a key
+//! with the higher sequence counts. So a batch may be replayed over any state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::slot::Slot;
 
 /// The subject of expiry in the value log: no segment has this number.
 pub(crate) const EXPIRES_IN_LOG: u32 = 0;
-/// The log is told when so much more of what the store has there has expired: a part in so many.
+/// The part of the store's data in the log that has to expire before the log is notified.
 const TOLD_PARTS: u64 = 16;
 
 fn needs(
@@ -40,7 +40,7 @@ fn needs(
         || catalog.are_removals_needed(entry, oldest)
 }
 
-/// What the store needs of the log; what it does not need any more it forgets.
+/// The store's use of the log; segments that it does not need any more are forgotten.
 pub(crate) fn usage(files: &SegmentFiles) -> Vec<SegmentUse> {
     let Some(log) = &files.log.log else {
         return Vec::new();
@@ -77,7 +77,7 @@ pub(crate) fn usage(files: &SegmentFiles) -> Vec<SegmentUse> {
             unneeded.push(*number);
         }
     }
-    // Those that were let go since a copy was made of the store.
+    // Segments that were dropped since a copy of the store was made.
     let copied = held.iter().flat_map(|it| it.before(newest));
     for segment in copied.collect::<BTreeSet<u32>>() {
         if !catalog.shared.contains_key(&segment) {
@@ -98,7 +98,7 @@ pub(crate) fn usage(files: &SegmentFiles) -> Vec<SegmentUse> {
     usage
 }
 
-/// Has the log ask again when much has expired there since.
+/// Makes the log survey usage again after much has expired there.
 pub(crate) fn tell_expired(files: &SegmentFiles, catalog: &Catalog) {
     let Some(log) = &files.log.log else {
         return;
@@ -114,8 +114,8 @@ pub(crate) fn tell_expired(files: &SegmentFiles, catalog: &Catalog) {
     }
 }
 
-/// Forgets a segment of the log, and returns how many slots still pointed to it. The caller holds
-/// the writer.
+/// Forgets a segment of the log, and returns the number of slots that still pointed to it. The
+/// caller holds the writer.
 fn let_go(files: &SegmentFiles, catalog: &mut Catalog, number: u32) -> u64 {
     let Some(entry) = catalog.shared.get(&number) else {
         return 0;
@@ -131,13 +131,13 @@ fn let_go(files: &SegmentFiles, catalog: &mut Catalog, number: u32) -> u64 {
     left
 }
 
-/// Copies those of the records that are still needed, and returns how many bytes that was.
+/// Copies the records that are still needed, and returns their bytes.
 pub(crate) fn relocate(
     files: &SegmentFiles,
     copies: &mut Copies,
     records: &[LoggedRecord],
 ) -> Result<u64> {
-    // Until slots were moved, none may mean another segment.
+    // Until slots were moved, none may refer to another segment.
     let _places = files.contents.catalog.write().hold_places();
     let oldest = files.log.oldest();
     let mut gathered = Gathered::default();
@@ -200,8 +200,8 @@ fn fate_of(files: &SegmentFiles, record: &LoggedRecord, oldest: Option<u32>) -> 
     }
 }
 
-/// Makes copies durable and lets go of a segment of which everything readable was offered, or of which
-/// this store needs nothing.
+/// Makes copies durable and lets go of a segment after its readable records were offered, or
+/// without a need of this store.
 pub(crate) fn settle(
     files: &SegmentFiles,
     checkpoints: &mut Checkpoints,
@@ -247,14 +247,14 @@ pub(crate) fn settle(
     Ok(StepOutcome::done(cost_bytes))
 }
 
-/// The task of forgetting what has expired in the log.
+/// The task of forgetting expired entries in the log.
 pub(crate) fn expiry_due(files: &SegmentFiles, catalog: &Catalog, now: Timestamp) -> Option<Task> {
     expired_segment(files, catalog, now)?;
     Some(Task::normal(TaskKind::Expire, u64::from(EXPIRES_IN_LOG), 0))
 }
 
-/// A segment of the log in which everything of this store has expired, with nothing older left
-/// that would show again.
+/// A segment of the log in which everything of this store has expired, and no older entries are
+/// left that would reappear.
 fn expired_segment(files: &SegmentFiles, catalog: &Catalog, now: Timestamp) -> Option<u32> {
     let log = files.log.log.as_ref()?;
     let (newest, oldest) = (log.newest_segment(), files.log.oldest());
@@ -269,13 +269,13 @@ fn expired_segment(files: &SegmentFiles, catalog: &Catalog, now: Timestamp) -> O
     expired.map(|(number, _)| *number)
 }
 
-/// Forgets what has expired in the log.
+/// Forgets expired entries in the log.
 pub(crate) fn expire(files: &SegmentFiles, now: Timestamp) {
     let Some(log) = &files.log.log else {
         return;
     };
     {
-        // A put relies on its old slots staying where it found them.
+        // A put relies on its old slots staying in their places.
         let _puts_wait = files.writer.lock();
         let mut catalog = files.contents.catalog.write();
         while let Some(number) = expired_segment(files, &catalog, now) {
@@ -289,11 +289,11 @@ pub(crate) fn expire(files: &SegmentFiles, now: Timestamp) {
     log.usage_changed();
 }
 
-/// Keeps in the value log what the store needs of it now.
+/// Keeps the segments of the value log that the store needs now.
 pub(crate) fn hold(files: &SegmentFiles) -> Option<Arc<HeldSegments>> {
     let log = files.log.log.as_ref()?;
-    // Whoever is asked for the usage has this lock as well, and puts wait: the segment that is
-    // appended to now is the oldest that later batches can be in.
+    // The call for usage takes this lock as well, and puts wait: the segment that is appended to
+    // now is the oldest that later batches can be in.
     let _puts_wait = files.writer.lock();
     let from = log.newest_segment();
     let oldest = files.log.oldest();
@@ -304,7 +304,8 @@ pub(crate) fn hold(files: &SegmentFiles) -> Option<Arc<HeldSegments>> {
     Some(files.log.holds.add(HeldSegments { older, from }))
 }
 
-/// What would have to be copied of a segment's entries. Where it says zero, nobody looks for that.
+/// Bytes of a segment's entries that would have to be copied. Zero means that the segment is not
+/// read for them.
 fn lasting_bytes(
     catalog: &Catalog,
     entry: &SharedEntry,

@@ -1,5 +1,5 @@
-//! What was set aside as damaged: bytes in `lost/`, and an index of what they held, written as soon as
-//! something is found.
+//! Damaged parts that were set aside: bytes in `lost/`, and an index of their keys, written as soon
+//! as damage is found.
 
 use std::path::Path;
 
@@ -37,14 +37,14 @@ impl LostLog {
         &self.ranges
     }
 
-    /// True when records are among what was lost, so that older ones of their keys may show.
+    /// True when records were lost, so that older ones of their keys may show.
     pub(crate) fn has_records(&self) -> bool {
         self.ranges.iter().any(|range| {
             is_lost_name(&range.file) || kvorum_segment::parse_file_name(&range.file).is_some()
         })
     }
 
-    /// Adds a range, copies its bytes and writes the index. A range that is known is left as it is.
+    /// Adds a range, copies its bytes and writes the index. A known range does not change.
     pub(crate) fn add(&mut self, disk: &dyn Disk, range: LostRange) {
         if !is_news(&self.ranges, &range) {
             return;

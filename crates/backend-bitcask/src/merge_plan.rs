@@ -1,4 +1,4 @@
-//! What is merged next, and how urgent that is: the numbers that [`crate::victim`] chooses by.
+//! The next merge, and its urgency: the numbers that [`crate::victim`] uses.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use crate::segments::{Catalog, SegmentEntry};
 use crate::settings::{MergePolicy, MergeSettings};
 use crate::victim::{Candidate, WholeStore, choose_round, urgency};
 
-/// Limit of garbage in the store while puts are refused for want of space, whatever is allowed otherwise:
-/// copying much for little is better than refusing. Percent.
+/// Limit of garbage in the store while puts are refused for want of space, regardless of the
+/// settings: copying much for little is better than refusing. Percent.
 const EXHAUSTED_DEAD_PERCENT: u8 = 5;
-/// The same where removals are soon refused too.
+/// The same while removals will soon be refused too.
 const DEAD_PERCENT_FOR_REMOVALS: u8 = 1;
 
 /// The merges of a store that are to come.
@@ -26,7 +26,7 @@ pub(crate) struct MergePlan {
 }
 
 impl MergePlan {
-    /// A segment of which everything has expired.
+    /// A segment with expired entries alone.
     pub(crate) fn expired(
         &self,
         files: &SegmentFiles,
@@ -42,8 +42,8 @@ impl MergePlan {
         Some(merge_task(entry, TaskKind::Expire, 0, Urgency::Normal))
     }
 
-    /// The merge under way, of which the segment and the position are given, or what is to be merged next.
-    /// `output` is the segment that copies go to.
+    /// The merge in progress, given its segment and position, or the next one. `output` is the
+    /// segment for copies.
     pub(crate) fn due(
         &mut self,
         files: &SegmentFiles,
@@ -86,8 +86,8 @@ impl MergePlan {
         Some(merge_task(entry, TaskKind::Merge, 0, urgency))
     }
 
-    /// A segment that cannot be read is left as it is: what can be read of it is served, and the others
-    /// have their turn.
+    /// Leaves a segment that cannot be read: its readable records are served, and others are
+    /// merged.
     pub(crate) fn failed(&mut self, number: u32, error: &BackendError) {
         if self.unreadable.failed(number.into(), error) {
             self.done(number);
@@ -103,7 +103,7 @@ impl MergePlan {
         self.round.clear();
     }
 
-    /// What the round has yet to read and write, in bytes.
+    /// Bytes that the round has yet to read and write.
     pub(crate) fn owed_bytes(&self, catalog: &Catalog) -> u64 {
         let merged = self.round.iter().filter_map(|it| catalog.segments.get(it));
         merged
@@ -115,8 +115,8 @@ impl MergePlan {
         !self.unreadable.contains(number.into())
     }
 
-    /// The settings of merges at present. While puts are refused for want of space, merges wait neither for
-    /// the night nor for more garbage.
+    /// The present settings of merges. While puts are refused for want of space, merges wait
+    /// neither for the night nor for more garbage.
     fn merge_settings(files: &SegmentFiles) -> MergeSettings {
         let mut settings = files.home.settings.merge.clone();
         let headroom = files.home.intake.headroom();
@@ -134,8 +134,8 @@ impl MergePlan {
         settings
     }
 
-    /// What the copy of a segment may take. Files of earlier versions may be longer than what is held back:
-    /// those of which the copy does not fit are left alone, and others make room.
+    /// The space for the copy of a segment. Files of earlier versions may be longer than the
+    /// reserve: those are left alone if their copies do not fit, and others make room.
     fn room_for_copies(files: &SegmentFiles) -> u64 {
         let headroom = files.home.intake.headroom();
         match headroom.is_scarce() {
@@ -144,7 +144,8 @@ impl MergePlan {
         }
     }
 
-    /// The bound on what is dead holds at any load; the rest of merging can wait for what pays.
+    /// The urgency of a merge. The bound on garbage holds at any load; other merges can wait until
+    /// they pay.
     fn merge_urgency(
         files: &SegmentFiles,
         entry: &SegmentEntry,
@@ -174,7 +175,7 @@ impl MergePlan {
             .collect()
     }
 
-    /// The segment that copies go to, as a candidate for an early end.
+    /// The segment for copies, as a candidate for an early end.
     fn output_candidate(
         files: &SegmentFiles,
         output: Option<u32>,
@@ -191,8 +192,8 @@ impl MergePlan {
         ))
     }
 
-    /// Removals count as dead where a merge could drop them all, and what has expired where it does not
-    /// become a removal.
+    /// A merge's candidate. Removals count as garbage if a merge could drop them all, and expired
+    /// entries if they do not become removals.
     fn candidate(
         files: &SegmentFiles,
         catalog: &Catalog,

@@ -1,10 +1,11 @@
-//! Merging: what is live in one finished segment is copied elsewhere, then the segment is removed.
+//! Merging: the live records of one finished segment are copied elsewhere, then the segment is
+//! removed.
 //!
-//! Records keep their sequence, so the order of files says nothing and any subset may be merged in any
-//! order. A removal goes with its segment only when no other segment can hold an older entry of its
-//! key; an expired entry whose key may have older ones becomes a removal. Everything is synced before
-//! the segment is noted as retired, and noted before it is unlinked: a crash at any point leaves
-//! either both or what was copied.
+//! Records keep their sequence, so the order of files has no meaning and any subset may be merged
+//! in any order. A removal is dropped with its segment only when no other segment can hold an older
+//! entry of its key; an expired entry whose key may have older ones becomes a removal. Everything
+//! is synced before the segment is noted as retired, and noted before it is unlinked: a crash at
+//! any point leaves either both or the copies.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ struct MergeJob {
     source: Source,
 }
 
-/// Readers wait while so many keys are forgotten.
+/// The number of keys that are forgotten while readers wait.
 const KEYS_AT_ONCE: usize = 256;
 
 enum Source {
@@ -47,22 +48,22 @@ struct RecordSource {
     scan: Scan,
     /// Read, and left for the next step because the budget was used up.
     pending: Option<StoredRecord>,
-    /// Some could not be read, and were listed as lost.
+    /// Some records could not be read, and were listed as lost.
     has_met_damage: bool,
 }
 
-/// How far a step has come in its source.
+/// Progress of a step in its source.
 enum Progress {
     /// The budget is used up.
     Some,
     /// There is no more.
     All,
-    /// The hint is not to be believed: the segment itself says the same.
+    /// The hint is damaged: the segment itself is read.
     BadHint,
 }
 
 impl Merges {
-    /// The segment that is being merged, and how far that has come in its bytes.
+    /// The segment that is being merged, and the position reached in it.
     pub(crate) fn under_way(&self) -> Option<(u32, u64)> {
         let job = self.job.as_ref()?;
         let position = match &job.source {
@@ -109,7 +110,7 @@ impl Merges {
         };
         match progress {
             Progress::Some => self.job = Some(job),
-            // The next step begins anew.
+            // The next step begins again.
             Progress::BadHint => {}
             Progress::All => {
                 Self::finish(files, copies, &job)?;
@@ -165,7 +166,7 @@ impl Merges {
         now: Timestamp,
         cost_bytes: &mut u64,
     ) -> Result<Progress> {
-        // What is read may have to be written as well.
+        // Records that are read may have to be written as well.
         source.scan.set_read_ahead(budget.bytes / 2);
         let oldest = files.log.oldest();
         let mut gathered = Gathered::default();
@@ -190,7 +191,7 @@ impl Merges {
         Ok(progress)
     }
 
-    /// The next record; damage on the way is reported once and passed over.
+    /// The next record; damage before it is reported once and skipped.
     fn next_record(
         files: &SegmentFiles,
         victim: &Segment,
@@ -280,8 +281,8 @@ impl Merges {
     /// Makes the copies durable, then removes the segment.
     fn finish(files: &SegmentFiles, copies: &mut Copies, job: &MergeJob) -> Result<()> {
         let number = job.victim.number;
-        // The copies, and with them whatever superseded the records that were not copied: those were
-        // dead for readers, and yet all that a crash would have left.
+        // The copies are synced, and with them the records that superseded uncopied ones: those
+        // were garbage for readers, but after a crash they would be needed.
         files.sync_all()?;
         copies.mark();
         let stats = files.contents.catalog.write().own_mut(number).stats;
@@ -299,10 +300,11 @@ impl Merges {
         copies.end_large(files)
     }
 
-    /// Records that damage kept from being copied leave slots that would soon mean another segment. Where no
-    /// damage was met they are listed as lost here: what should not be is not to go without a word.
+    /// Forgets records that damage kept from being copied: their slots would soon refer to another
+    /// segment. If no damage was met they are listed as lost here, so that this impossible state is
+    /// reported.
     fn forget_unmerged(files: &SegmentFiles, job: &MergeJob, data_end: u64) {
-        // Nobody points a key to a finished segment any more, so this needs no lock over all shards.
+        // No key is pointed to a finished segment any more, so this needs no lock over all shards.
         let place = job.victim.place;
         let left = files.contents.keydir.retain(|it| it != place);
         let has_met_damage = match &job.source {
@@ -318,7 +320,7 @@ impl Merges {
     }
 }
 
-/// True when a removal of this sequence in segment `within` may go with it.
+/// True when a removal of this sequence may be dropped with its segment `within`.
 fn is_droppable(catalog: &Catalog, sequence: u64, within: u32, oldest: Option<u32>) -> bool {
     let is_droppable = catalog.is_removal_droppable(sequence, within, oldest);
     is_droppable || is_planted!(TombstoneDroppedTooEarly)

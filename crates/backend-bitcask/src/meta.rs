@@ -1,8 +1,8 @@
-//! The identity of a store and what must outlive its other files, kept twice.
+//! The identity of a store and the data that must outlive its other files, kept twice.
 //!
-//! Without it no record could be checked and no fingerprint made, so it is written to two files, one
-//! after the other. Each holds all of it; the first write is the moment of change, and an opening
-//! that finds them different finishes the second. Each says which store it belongs to, so that a copy of
+//! Without it no record could be checked and no fingerprint made, so it is written to two files,
+//! one after the other. Each holds all of it; the first write is the moment of change, and an
+//! opening that finds a difference finishes the second. Each names its store, so that a copy of
 //! another store is not taken for a newer one.
 
 use std::path::Path;
@@ -29,7 +29,7 @@ const VERSION_WITH_LOG: u8 = 2;
 /// Room for far more retired segments than there can be between two checkpoints.
 pub(crate) const BYTES_MAX: u64 = 64 << 20;
 
-/// What a store knows of itself.
+/// The store's identity and notes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// Counts the writes of this file.
@@ -45,7 +45,7 @@ pub(crate) struct Meta {
     pub(crate) sequence: u64,
     /// No segment at or above this number was ever created before the others were listed.
     pub(crate) next_segment: u32,
-    /// Segments that were removed since the last checkpoint; one that is still there is a leftover.
+    /// Segments that were removed since the last checkpoint; one that still exists is a leftover.
     pub(crate) retired: Vec<u32>,
     /// The value log that holds entries of the store; 0 for none.
     pub(crate) value_log: u64,
@@ -150,10 +150,10 @@ impl Meta {
     }
 }
 
-/// What an opening finds.
+/// The result of choosing between the copies.
 pub(crate) type FoundMeta = ChosenCopy<Meta>;
 
-/// The identity of a store, which is also that of its log; `None` where no copy can be read.
+/// The identity of a store, which is also that of its log; `None` if no copy can be read.
 pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
     let read = read(disk, directory, &Belonging::by_directory(directory))?;
     Ok(read.content.map(|meta| meta.identity))
@@ -192,7 +192,7 @@ fn is_witnessed(disk: &dyn Disk, directory: &Path, identity: u64) -> Result<bool
     Ok(false)
 }
 
-/// The store in a directory, for a caller that looks for a certain one. Writes nothing.
+/// The store in a directory, compared with an expected one. Writes nothing.
 ///
 /// # Errors
 /// Those of the disk, and [`ErrorKind::NewerFormat`].
@@ -245,7 +245,7 @@ pub(crate) fn settle(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Result<(
     settle_two_copies(disk, directory, NAMES, &meta.encode())
 }
 
-/// What the store knows of itself, or a new identity for a new store.
+/// The store's identity and notes, or a new identity for a new store.
 pub(crate) fn read_or_create(
     disk: &dyn Disk,
     directory: &Path,

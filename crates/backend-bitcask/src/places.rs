@@ -1,10 +1,9 @@
 //! Places: the segments that slots point into, by small numbers.
 //!
-//! A slot has 22 bits for its segment, so it names an index into this table. The table is never
-//! changed: a changed copy takes its place in every shard of the key directory, beside the slots that
-//! point into it. So a lookup finds both under the one lock that it takes anyway. An index is given
-//! out again once no slot, no snapshot and no checkpoint that is being written can mean the segment
-//! that had it before.
+//! A slot has 22 bits for its segment, so it names an index into this table. The table never
+//! changes: a changed copy replaces it in every shard of the key directory, beside the slots that
+//! point into it. So a lookup finds both under the one lock that it takes anyway. An index is
+//! reused once no slot, no snapshot and no unfinished checkpoint can refer to its former segment.
 
 use std::sync::{Arc, Weak};
 
@@ -16,7 +15,7 @@ use crate::read_cache::CachedSegment;
 use crate::segment::Segment;
 use crate::shared_place::{SharedPlace, lost_name};
 
-/// Where the record of a slot stands. Whoever holds one can read it.
+/// The segment of a slot's record. Its holder can read it.
 #[derive(Clone)]
 pub(crate) enum Place {
     /// In a segment of the store's own.
@@ -25,13 +24,13 @@ pub(crate) enum Place {
     Shared(Arc<SharedPlace>),
 }
 
-/// True when the device failed, or the system: the record may be whole.
+/// True when the device or the system failed: the record may be whole.
 pub(crate) fn is_unread(error: &SegmentError) -> bool {
     matches!(error, SegmentError::Disk(disk) if disk.kind() == DiskErrorKind::Device)
 }
 
 impl Place {
-    /// What slots call it.
+    /// Its index in slots.
     pub(crate) fn index(&self) -> u32 {
         match self {
             Self::Own(segment) => segment.place,
@@ -47,7 +46,7 @@ impl Place {
         }
     }
 
-    /// What the cache of entries calls its segment.
+    /// Its segment's identity in the cache of entries.
     pub(crate) fn cached(&self) -> CachedSegment {
         match self {
             Self::Own(segment) => segment.cached,
@@ -55,7 +54,7 @@ impl Place {
         }
     }
 
-    /// What the list of what was lost calls its segment.
+    /// Its segment's name in the list of losses.
     pub(crate) fn listed_name(&self) -> String {
         match self {
             Self::Own(segment) => segment.listed_name(),
@@ -85,7 +84,7 @@ impl Place {
     }
 }
 
-/// A place that is not kept by being remembered.
+/// A weak reference to a place.
 pub(crate) enum WeakPlace {
     Own(Weak<Segment>),
     Shared(Weak<SharedPlace>),

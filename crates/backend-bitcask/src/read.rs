@@ -16,7 +16,7 @@ use crate::slot::Slot;
 use crate::store::Store;
 use crate::unread::Verdict;
 
-/// What was read of a record, the front at least.
+/// A record that was read, the front at least.
 trait HasFront {
     fn front(&self) -> &Bytes;
 }
@@ -70,8 +70,8 @@ impl Store {
         }))
     }
 
-    /// The entry of a key, if the cache has what stands where the first slot of its fingerprint points
-    /// to. That two keys have one fingerprint is so rare that the others are not asked for.
+    /// The entry of a key, if the cache has the record of the first slot with its fingerprint. Two
+    /// keys with one fingerprint are so rare that the other slots are not tried.
     fn cached(&self, key: &StorageKey, fingerprint: u64) -> Option<(EntryPlace, StoredEntry)> {
         let cache = self.cache.get()?;
         let (place, entry) = self.contents.keydir.look(fingerprint, |slot, place| {
@@ -154,8 +154,8 @@ impl Store {
         damage.map_or(Ok(Lookup::Absent), Err)
     }
 
-    /// Notes that the device failed to read a record; true when it counts as damaged by now, which is told
-    /// when it comes to that. The key is that of the record: of its fingerprint, at least.
+    /// Notes that the device failed to read a record; true when it counts as damaged by now, which
+    /// is reported at that moment. The key is that of the record: of its fingerprint, at least.
     #[cold]
     fn is_given_up(&self, key: &StorageKey, place: &Place, slot: &Slot, now: Timestamp) -> bool {
         let verdict = self.unread.failed((place.cached(), slot.offset()), now);
@@ -168,8 +168,8 @@ impl Store {
         verdict != Verdict::MayPass
     }
 
-    /// The slot of a key. Nothing is read when it still points to where a reader found the key; else the
-    /// front of what has its fingerprint.
+    /// The slot of a key. Nothing is read when it still is the one in which a reader found the key;
+    /// else the fronts of records with its fingerprint are.
     pub(crate) fn slot_of(
         &self,
         key: &[u8],
@@ -208,7 +208,7 @@ impl Store {
                 Err(error) if error.would_block() => {
                     return Err(from_segment(&error).of_kind(ErrorKind::WouldBlock));
                 }
-                // Its key cannot be read any more; that it is another one is next to impossible.
+                // Its key cannot be read any more; a different key is next to impossible.
                 Err(error) if error.is_damage() => damaged = Some((slot, 0)),
                 Err(error) if is_unread(&error) => {
                     let record = (place.cached(), slot.offset());

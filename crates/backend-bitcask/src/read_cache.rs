@@ -1,15 +1,15 @@
 //! Entries that were read lately, for all stores of a node.
 //!
-//! What the system has in its page cache costs a system call, a copy, an allocation and two checksums
-//! to read; here it costs a lookup and two handles. An entry is found by the segment and the offset
-//! where its record stands, and both say the same for as long as the process lives: nothing has to be
-//! taken out when a key is overwritten, a segment merged or a store erased. What nobody asks for any
-//! more is pushed out by what is read.
+//! An entry in the system's page cache costs a system call, a copy, an allocation and two checksums
+//! to read; here it costs a lookup and two handles. An entry is found by its segment and its
+//! record's offset, which refer to the same record for as long as the process lives: nothing has to
+//! be removed when a key is overwritten, a segment merged or a store erased. Entries that are no
+//! longer read are evicted by others.
 //!
-//! The replacement policy is that of `quick_cache`: an entry has to be asked for again before it can
-//! push out others that were, so a walk over many keys once does no harm. Folds do not come here.
-//! Before that, an entry is copied here only when it is read from its segment a second time: most of
-//! what a large store is asked for is not asked for again soon, and the copy costs more than the read.
+//! The replacement policy is that of `quick_cache`: an entry has to be read again before it can
+//! evict others that were, so one walk over many keys does no harm. Folds do not use the cache. An
+//! entry is copied here only when it is read from its segment a second time: most reads of a large
+//! store are not repeated soon, and the copy costs more than the read.
 
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,17 +21,18 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use crate::entry::{decode_fields, key_of};
 
-/// A larger entry is not kept, in bytes: to copy it from the page cache costs more than to ask for it.
+/// The largest entry that is kept, in bytes: copying a larger one from the page cache costs more
+/// than a system call.
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
 /// For sizing the cache's own tables.
 const ENTRY_BYTES_EXPECTED: u64 = 2048;
-/// What an entry takes beside its bytes: itself, the cache's tables, and the count of its holders.
+/// The memory of an entry beside its bytes: the value, the cache's tables, and the reference count.
 const ENTRY_OVERHEAD_BYTES: usize = 256;
 
 /// Numbers for segments, each given once in the life of the process.
 static NEXT_SEGMENT: AtomicU64 = AtomicU64::new(0);
 
-/// Tells an open segment from all others, of this store and of others, before and after.
+/// The identity of an open segment among all others, of this store and of others, before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CachedSegment(u64);
 
@@ -41,7 +42,7 @@ impl CachedSegment {
         Self(NEXT_SEGMENT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// What callers call a record of it.
+    /// The place of one of its records.
     pub(crate) fn entry_place(self, offset: u64) -> EntryPlace {
         EntryPlace {
             part: self.0,
@@ -56,8 +57,8 @@ struct Place {
     offset: u64,
 }
 
-/// An entry as a reader found it: checked and decompressed, in a run of memory of its own. Small, so
-/// that it takes few lines of the processor's cache to be found.
+/// An entry as a reader found it: checked and decompressed, in one piece of memory. Small, so that
+/// a lookup touches few lines of the processor's cache.
 #[derive(Clone)]
 pub(crate) struct CachedEntry {
     sequence: Sequence,
@@ -75,7 +76,7 @@ impl CachedEntry {
         key_of(&self.bytes)
     }
 
-    /// The entry, if its front can be read; it could when it was kept.
+    /// The entry, if its front can be read, as it could when it was kept.
     pub(crate) fn into_stored(self) -> Option<StoredEntry> {
         let (fields, key_end) = decode_fields(&self.bytes).ok()?;
         let mut head = self.bytes;
@@ -109,8 +110,8 @@ pub struct ReadCache {
 }
 
 impl ReadCache {
-    /// A cache for at most so many bytes, what its tables need included; what was read once takes eight
-    /// bytes beside it for each 2 KB of them, and 8 MB at most.
+    /// A cache for at most so many bytes, its tables included. The record of first reads takes
+    /// eight bytes beside it for each 2 KB of them, and 8 MB at most.
     pub fn new(bytes_max: u64) -> Self {
         let expected = usize::try_from(bytes_max / ENTRY_BYTES_EXPECTED).unwrap_or(usize::MAX);
         let expected = expected.max(16);
@@ -118,8 +119,8 @@ impl ReadCache {
             expected,
             bytes_max,
             EntryWeight,
-            // Fixed, so that what is evicted is the same in each run of a simulation. Nobody chooses
-            // the numbers of segments and the offsets.
+            // Fixed, so that evictions are the same in each run of a simulation. The numbers of
+            // segments and the offsets cannot be chosen by clients.
             foldhash::fast::FixedState::default(),
             DefaultLifecycle::default(),
         );
@@ -140,13 +141,14 @@ impl ReadCache {
         self.entries.capacity()
     }
 
-    /// Changes the bound; what is too much goes at once. The cache rounds it up by a few bytes.
+    /// Changes the bound; excess entries are removed at once. The cache rounds it up by a few
+    /// bytes.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.entries.set_capacity(bytes_max);
     }
 
-    /// Entries that were read from their segments. What was found here is not counted: that would
-    /// cost a tenth of finding it.
+    /// Entries that were read from their segments. Hits are not counted: that would cost a tenth of
+    /// a lookup.
     pub fn misses(&self) -> u64 {
         self.misses.load(Ordering::Relaxed)
     }
@@ -155,8 +157,8 @@ impl ReadCache {
         self.entries.get(&Place { segment, offset })
     }
 
-    /// Takes a copy of what was not here and had to be read twice lately. What was read may be a part of
-    /// something larger, which would be kept with it.
+    /// Keeps a copy of an entry that was missing and had to be read twice lately. The entry itself
+    /// may be a part of something larger, which would be kept with it.
     pub(crate) fn keep(
         &self,
         segment: CachedSegment,

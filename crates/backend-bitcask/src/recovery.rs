@@ -1,5 +1,5 @@
 //! Opening a store: the checkpoint and the tail behind it; without one the hints; without them the
-//! data. What cannot be believed is set aside and read from the next source.
+//! data. A damaged source is set aside, and the next one is read.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ use crate::shared::{SharedEntry, Standing};
 use crate::shared_place::{SharedPlace, lost_name};
 use crate::tail::Tail;
 
-/// What opening found.
+/// The result of opening.
 pub(crate) struct Recovered {
     pub(crate) catalog: Catalog,
     pub(crate) keydir: Keydir,
@@ -52,14 +52,14 @@ pub(crate) struct Recovered {
     pub(crate) hidden: BTreeMap<(u64, u64), u64>,
 }
 
-/// A segment that belongs to this log, before slots can mean it.
+/// A segment that belongs to this log, before slots can refer to it.
 struct Opened {
     reader: SegmentReader,
     is_merged: bool,
     has_header: bool,
 }
 
-/// What opening works with.
+/// The state of an opening.
 pub(crate) struct Recovery<'a> {
     pub(crate) disk: &'a dyn Disk,
     pub(crate) directory: &'a Path,
@@ -70,7 +70,7 @@ pub(crate) struct Recovery<'a> {
     pub(crate) log: Option<&'a ValueLog>,
 }
 
-/// Places in segments of the log that should be there and are not: number, and slots that mean it.
+/// Places in missing segments of the log: number, and slots that refer to it.
 #[derive(Default)]
 struct MissingPlaces {
     by_index: BTreeMap<u32, (u32, Cell<u64>)>,
@@ -88,12 +88,12 @@ impl MissingPlaces {
     }
 }
 
-/// The places that slots of the checkpoint mean.
+/// The places of the checkpoint's slots.
 #[derive(Default)]
 struct KnownPlaces {
     /// By number of the store's own segments; all of them have one.
     own: BTreeMap<u32, u32>,
-    /// Segments of the log that are there.
+    /// Existing segments of the log.
     shared: Vec<Arc<SharedPlace>>,
 }
 
@@ -142,7 +142,7 @@ impl Recovery<'_> {
         self.directory.join(file_name(u64::from(number)))
     }
 
-    /// Removes files under temporary names and what was retired before.
+    /// Removes files under temporary names and retired files.
     fn remove_leftovers(&self) -> Result<()> {
         let mut is_changed = false;
         for entry in self.disk.list(self.directory).into_backend()? {
@@ -162,7 +162,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Opens what belongs to this log.
+    /// Opens the files of this log.
     fn open_segments(&mut self) -> Result<BTreeMap<u32, Opened>> {
         let mut opened = BTreeMap::new();
         for number in list_segments(self.disk, self.directory).into_backend()? {
@@ -191,7 +191,7 @@ impl Recovery<'_> {
         Ok(opened)
     }
 
-    /// A file of the log before an erasure is a leftover; one of any other log is not ours to touch.
+    /// A file of the log before an erasure is a leftover; one of any other log must not be touched.
     fn put_foreign_aside(&mut self, number: u32, got_log: u64, len: u64) -> Result<()> {
         if got_log == self.meta.erased {
             self.disk.remove_file(&self.path(number)).into_backend()?;
@@ -211,7 +211,7 @@ impl Recovery<'_> {
         remove_if_there(self.disk, &hint).into_backend().map(drop)
     }
 
-    /// What the checkpoint covers, its slots, and what slots call each segment.
+    /// The checkpoint's contents, its slots, and the places of segments.
     fn load_checkpoint(
         &mut self,
         opened: &BTreeMap<u32, Opened>,
@@ -246,8 +246,8 @@ impl Recovery<'_> {
                     }
                 };
             }
-            // A slot into a segment of the log that is gone was left behind: its record was copied to
-            // the store's own files, or superseded.
+            // A slot in a dropped segment of the log is a leftover: its record was copied to the
+            // store's own files, or superseded.
             let keep = |place: u32| {
                 let is_there = is_there.get(place as usize).copied().unwrap_or(false);
                 if !is_there {
@@ -287,7 +287,7 @@ impl Recovery<'_> {
         Ok((Covered::default(), keydir, known))
     }
 
-    /// A segment of the log that the checkpoint speaks of. That a whole log is gone was told before.
+    /// A segment of the log in the checkpoint. The loss of a whole log was reported before.
     fn log_segment(&self, covered: &Covered, number: u32) -> Whereabouts {
         match self.log.filter(|log| log.log_id() == covered.log.log_id) {
             Some(log) => log.whereabouts(StoreId(self.meta.identity), number),
@@ -298,7 +298,7 @@ impl Recovery<'_> {
     fn report_missing_in_log(&mut self, covered: &Covered, missing: &MissingPlaces) {
         for (number, slots) in missing.by_index.values() {
             let records = slots.get();
-            // Of what was covered, removals and superseded records are missed by nobody.
+            // The loss of covered removals and superseded records has no effect.
             if records > 0 {
                 let stats = covered.log.segments.get(number);
                 let len = stats.map_or(0, |stats| stats.data_end);
@@ -416,7 +416,7 @@ impl Recovery<'_> {
         Ok(it)
     }
 
-    /// Opens the hint of a sealed segment for the folds to come; removes one that is wrong.
+    /// Opens the hint of a sealed segment for later folds; removes a wrong one.
     fn attach_hint(&mut self, segment: &Segment, seal: Option<kvorum_segment::Seal>) -> Result<()> {
         let path = hint_path(self.directory, segment.number);
         let Some(info) = self.disk.info(&path).into_backend()? else {
@@ -442,7 +442,7 @@ impl Recovery<'_> {
         self.remove_hint(segment.number)
     }
 
-    /// Takes the keys of a sealed segment from its hint; false when there is none to believe.
+    /// Takes the keys of a sealed segment from its hint; false when there is no usable one.
     fn read_hint(
         &mut self,
         it: &mut Found,
@@ -484,9 +484,9 @@ impl Recovery<'_> {
         Ok(true)
     }
 
-    /// Of the segments that puts went to, the unsealed ones may end anywhere after a crash. Where a
-    /// batch is missing between two of them, what follows was not durable either, and is cut: the
-    /// store then holds every batch up to one, and none behind it.
+    /// Cuts segments behind a gap. Unsealed segments of puts may end anywhere after a crash. If a
+    /// batch is missing between two of them, the later ones were not durable either: the store then
+    /// holds every batch up to one, and none behind it.
     fn cut_behind_gap(&self, found: &mut BTreeMap<u32, Found>, covered: &Covered) -> Result<()> {
         let mut last_sequence = covered.sequence.max(self.meta.sequence);
         let mut is_gap_possible = false;
@@ -554,7 +554,7 @@ impl Recovery<'_> {
                 let rewrite_from = is_suspect.then_some(it.end.durable_to);
                 let writer = it
                     .resume(self.disk, &path, rewrite_from)
-                    // An earlier run may not have synced what the page cache shows.
+                    // An earlier run may not have synced the pages that the cache shows.
                     .inspect_err(|_| mark_suspect(self.disk, self.directory))?;
                 let is_prepared = it.stats.records == 0
                     && side.active.is_some()
@@ -578,8 +578,8 @@ impl Recovery<'_> {
         if is_suspect {
             self.disk.remove_file(&suspect).into_backend()?;
         }
-        // Without the checkpoint nothing may be left that says how far sequences went: the log lets go of
-        // what no store needs. A checkpoint that could not be read once may be believed later.
+        // Without the checkpoint there may be no record left of the last sequence: the log drops
+        // segments that no store needs. A checkpoint that could not be read once may be used later.
         if covered.sequence == 0 && self.meta.value_log != 0 {
             sequence += UNKNOWN_SEQUENCES;
         }
@@ -620,8 +620,8 @@ impl KnownPlaces {
     }
 }
 
-/// What the checkpoint says of the log: counts, removals, and the records that slots point to. Those
-/// that are dead already no later snapshot can see.
+/// Takes over the checkpoint's rows about the log: counts, removals, and the records that slots
+/// point to. No later snapshot can see records that are garbage already.
 fn recover_log(recovered: &mut Recovered, shared: Vec<Arc<SharedPlace>>, covered: &Covered) {
     let catalog = &mut recovered.catalog;
     for place in shared {

@@ -1,8 +1,8 @@
-//! Scrubbing: what does not change is read again now and then, and rot is reported before a reader or
-//! an opening meets it.
+//! Scrubbing: unchanging files are read again now and then, so that corruption is reported before a
+//! client's read or an opening meets it.
 //!
-//! Sealed segments with their hints, log hints, and the checkpoint. A hint or a checkpoint that rotted cost
-//! nothing but time at the next opening: it is told, and made again from what it was made of.
+//! It covers sealed segments with their hints, log hints, and the checkpoint. A corrupt hint or
+//! checkpoint costs only time at the next opening: it is reported, and rewritten from its source.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,19 +29,19 @@ const CHECKPOINT_SUBJECT: u64 = 0;
 /// Log hints stand behind all segments: the subjects of tasks that read them.
 const LOG_HINTS_FROM: u64 = 1 << 32;
 
-/// What is being read again.
+/// The file being read.
 enum ScrubJob {
     Segment(Arc<Segment>, Box<Scan>),
     /// The segment was read; its hint follows.
     Hint(Hint, Box<HintScan>),
     Checkpoint(Box<Reread>),
-    /// One whose header or tables are wrong.
+    /// A checkpoint with a wrong header or wrong tables.
     DamagedCheckpoint(&'static str),
     /// There is nothing, or it was damaged.
     Nothing,
 }
 
-/// What a task reads again.
+/// The file of a task.
 enum Found {
     Segment(Arc<Segment>),
     LogHint(Arc<LogHint>),
@@ -84,7 +84,7 @@ impl Scrub {
         })
     }
 
-    /// Reads a part of a file, for as long as that is due.
+    /// Reads a part of a file, as long as it is due.
     pub(crate) fn step(
         &mut self,
         files: &SegmentFiles,
@@ -118,7 +118,7 @@ impl Scrub {
         self.scrubbing.abandon();
     }
 
-    /// Forgets what was read when, as in an erasure.
+    /// Forgets the times of all reads, as in an erasure.
     pub(crate) fn forget(&mut self, files: &SegmentFiles) {
         let home = &files.home;
         self.scrubbing.forget(&*home.disk, &home.directory);
@@ -144,7 +144,7 @@ impl Scrub {
         }
     }
 
-    /// The file of a subject, and what is read of it.
+    /// The file of a subject, and its state.
     fn find(files: &SegmentFiles, subject: u64) -> Option<(ScrubFile, Found)> {
         if subject == CHECKPOINT_SUBJECT {
             return Some((Self::checkpoint_file(files), Found::Checkpoint));
@@ -180,13 +180,14 @@ impl Scrub {
         ) {
             Ok(checkpoint) => Ok(ScrubJob::Checkpoint(Box::new(checkpoint.reread()))),
             Err(CheckpointError::Disk(error)) => Err((&error).into()),
-            // No earlier than a checkpoint is due there is one; a newer one this version did not write.
+            // A missing one is not written before it is due; a newer one was not written by this
+            // version.
             Err(CheckpointError::Missing | CheckpointError::Newer(_)) => Ok(ScrubJob::Nothing),
             Err(CheckpointError::Unusable(why)) => Ok(ScrubJob::DamagedCheckpoint(why)),
         }
     }
 
-    /// Reads on; returns the bytes that were read, and whether that was the end.
+    /// Continues; returns the bytes that were read, and true at the end.
     fn read_on(
         files: &SegmentFiles,
         job: &mut ScrubJob,
@@ -236,7 +237,7 @@ impl Scrub {
         (len.max(1), true)
     }
 
-    /// Reads what does not stand in blocks of entries; returns how many bytes that was, and what follows.
+    /// Reads the parts beside the blocks of entries; returns their bytes, and the rest of the job.
     fn open_hint(files: &SegmentFiles, hint: Hint) -> Result<(u64, ScrubJob)> {
         let checked = hint.table().check_frame();
         let Some(bytes) = Self::unless_rotten(files, &hint, checked)? else {
@@ -266,7 +267,7 @@ impl Scrub {
         }
     }
 
-    /// `None` for what is damaged: it is told and written again.
+    /// `None` for a damaged file, which is reported and will be rewritten.
     fn unless_rotten<T>(
         files: &SegmentFiles,
         hint: &Hint,

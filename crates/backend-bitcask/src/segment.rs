@@ -14,13 +14,13 @@ pub(crate) const KIND_APPENDED: u8 = 1;
 /// The kind in the header of a segment that merges write.
 pub(crate) const KIND_MERGED: u8 = 2;
 
-/// An open segment. Whoever holds one can read it, also after its file lost its name.
+/// An open segment. Its holder can read it, even after the removal of its file's name.
 pub(crate) struct Segment {
     pub(crate) number: u32,
-    /// What slots call it: its index in the store's places.
+    /// Its index in the store's places.
     pub(crate) place: u32,
     pub(crate) reader: SegmentReader,
-    /// What the cache of entries calls it.
+    /// Its identity in the cache of entries.
     pub(crate) cached: CachedSegment,
     pub(crate) is_merged: bool,
     pub(crate) hint: RwLock<Option<Arc<HintTable>>>,
@@ -46,7 +46,7 @@ impl Segment {
         })
     }
 
-    /// What the list of what was lost calls it.
+    /// Its name in the list of losses.
     pub(crate) fn listed_name(&self) -> String {
         file_name(u64::from(self.number))
     }

@@ -1,5 +1,5 @@
-//! The files of a store's own segments: the one that puts are appended to, those that follow and precede it,
-//! and how all of them become durable.
+//! The files of a store's own segments: the active one, its successor and predecessors, and their
+//! syncs.
 //!
 //! Locks of a store are taken in this order and released before any wait for a device, except where a comment
 //! says otherwise: the engine's upkeep, writer, catalog, shards of the key directory in ascending order. A put
@@ -23,7 +23,7 @@ use crate::segment_stats::SegmentStats;
 use crate::segments::{SegmentEntry, too_many_segments};
 use crate::slot::OFFSET_BYTES_MAX;
 
-/// The file set of a store, with what it stands on: what jobs are handed.
+/// The file set of a store, with its parts: the argument of jobs.
 pub(crate) struct SegmentFiles {
     pub(crate) home: Arc<Home>,
     pub(crate) contents: Arc<Contents>,
@@ -31,13 +31,13 @@ pub(crate) struct SegmentFiles {
     pub(crate) writer: Mutex<WriteSide>,
     /// The sequence up to which every batch is known to be durable.
     durable: AtomicU64,
-    /// How long segments are to be at present, within what the settings allow. Bytes.
+    /// The present target for the length of segments, within the settings' limit. Bytes.
     bytes_aim: AtomicU64,
     /// Segments that are retired and whose files could not be removed.
     unremoved: Mutex<Vec<u32>>,
 }
 
-/// What the writer's lock protects.
+/// The state under the writer's lock.
 #[derive(Default)]
 pub(crate) struct WriteSide {
     pub(crate) active: Option<SegmentWriter>,
@@ -98,7 +98,7 @@ impl SegmentFiles {
     /// Syncs everything put so far and returns the sequence up to which that holds.
     pub(crate) fn sync_all(&self) -> Result<u64> {
         self.home.intake.check_not_failed()?;
-        // Before the handles: what is counted here is in a file by now.
+        // Before the handles: copies that are counted here are in a file by now.
         let copies = self.contents.catalog.read().unsynced_copies();
         let (handles, sequence) = {
             let writer = self.writer.lock();
@@ -121,13 +121,14 @@ impl SegmentFiles {
         Ok(sequence)
     }
 
-    /// Leaves proof of what was synced when no later record is there to carry it.
+    /// Writes a mark that proves the last sync if no later record does.
     fn mark_if_idle(&self, sequence: u64) {
         if let Some(mut writer) = self.writer.try_lock()
             && writer.last_sequence == sequence
             && let Some(active) = &mut writer.active
         {
-            // Without the mark, damage to the last group may look like a torn tail; no more.
+            // Without the mark, damage to the last group may look like a torn tail, but has no
+            // other effect.
             let _marked_or_full_disk = active.mark();
         }
     }
@@ -154,8 +155,8 @@ impl SegmentFiles {
         Ok(writer.active.insert(created))
     }
 
-    /// The segment after the active one: the one that upkeep prepared. Where it did not come to that
-    /// (in a store just opened, or for a segment that filled in no time), puts wait for the device.
+    /// The segment after the active one, prepared by upkeep. If upkeep has not prepared it (in a
+    /// store just opened, or for a segment that filled quickly), puts wait for the device.
     fn next_active(&self, writer: &mut WriteSide) -> Result<SegmentWriter> {
         if let Some(prepared) = writer.prepared.take() {
             self.show(&prepared, false)?;
@@ -167,7 +168,7 @@ impl SegmentFiles {
         Ok(created)
     }
 
-    /// A new segment for copies, which readers know. Waits for the device.
+    /// A new segment for copies, visible to readers. Waits for the device.
     pub(crate) fn begin_copies(&self) -> Result<SegmentWriter> {
         let number = self.writer.lock().take_number();
         let created = self.create(number, true)?;
@@ -177,7 +178,7 @@ impl SegmentFiles {
         Ok(created)
     }
 
-    /// True when there is no segment to append to, or so full a one that the next should be there. Puts to the
+    /// True when there is no active segment, or one so full that the next should exist. Puts to the
     /// value log need none.
     pub(crate) fn is_next_wanted(&self) -> bool {
         let half = self.bytes_max() / 2;
@@ -188,7 +189,7 @@ impl SegmentFiles {
             && writer.active.as_ref().is_none_or(is_half_full)
     }
 
-    /// Creates the segment that follows the active one, if it is not there. The caller holds upkeep.
+    /// Creates the segment that follows the active one, if it is missing. The caller holds upkeep.
     pub(crate) fn prepare_next(&self) -> Result<()> {
         let number = {
             let mut writer = self.writer.lock();
@@ -202,7 +203,7 @@ impl SegmentFiles {
         Ok(())
     }
 
-    /// Ends the segment that puts go to; the next put begins another. The caller holds upkeep.
+    /// Ends the active segment; the next put begins another. The caller holds upkeep.
     pub(crate) fn end_active(&self) -> Result<()> {
         if self.writer.lock().active.is_none() {
             return Ok(());
@@ -238,7 +239,7 @@ impl SegmentFiles {
         bytes_max.min(self.bytes_aim.load(Ordering::Relaxed))
     }
 
-    /// Sets how long new segments are to be, as far as the settings allow it.
+    /// Sets the target for new segments, within the settings' limit.
     pub(crate) fn aim_at(&self, bytes: u64) {
         self.bytes_aim.store(bytes, Ordering::Relaxed);
     }
@@ -248,7 +249,7 @@ impl SegmentFiles {
         segment.position().records > 0 && segment.end() + len > self.bytes_max()
     }
 
-    /// Seals full segments up to `number`, oldest first, so that a seal vouches for all before it.
+    /// Seals full segments up to `number`, oldest first, so that a seal proves all before it.
     pub(crate) fn seal_retiring(&self, number: u32) -> Result<()> {
         loop {
             let oldest = {
@@ -263,8 +264,7 @@ impl SegmentFiles {
         }
     }
 
-    /// Seals a segment that nothing is appended to any more. On a full disk it is left to be sealed
-    /// later.
+    /// Seals a segment without further appends. On a full disk that is left for later.
     pub(crate) fn seal(&self, mut writer: SegmentWriter) -> Result<()> {
         let number = segment_number(&writer);
         let seal = match writer.seal() {
@@ -290,22 +290,22 @@ impl SegmentFiles {
         Ok(())
     }
 
-    /// Removes the files of a segment that is noted as retired. What cannot be removed is remembered: the next
-    /// opening removes it, if need be.
+    /// Removes the files of a segment that is noted as retired. Those that cannot be removed are
+    /// remembered: the next opening removes them, if need be.
     pub(crate) fn remove_retired(&self, number: u32) {
         if self.unlink(number).is_err() {
             self.unremoved.lock().push(number);
         }
     }
 
-    /// Retired segments whose files are there still.
+    /// Retired segments whose files still exist.
     pub(crate) fn unremoved(&self) -> Vec<u32> {
         self.unremoved.lock().clone()
     }
 
     /// Tries again to remove such files.
     pub(crate) fn remove_again(&self, number: u32) -> Result<()> {
-        // What is not known as removed is in use.
+        // A file that is not known as removed is in use.
         if !self.unremoved.lock().contains(&number) {
             return Ok(());
         }
@@ -323,7 +323,8 @@ impl SegmentFiles {
         self.home.disk.sync_directory(directory)
     }
 
-    /// Forgets all segments, as in an erasure, and returns the number of one that readers never knew.
+    /// Forgets all segments, as in an erasure, and returns the number of one that readers never
+    /// saw.
     pub(crate) fn forget_all(&self, writer: &mut WriteSide) -> Option<u32> {
         self.unremoved.lock().clear();
         let prepared = writer.prepared.take();

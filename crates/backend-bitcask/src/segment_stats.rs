@@ -1,5 +1,5 @@
-//! What a store knows of the records in one segment: how many there are, how many are current, and when
-//! they expire.
+//! Statistics of the records in one segment: their number, the number of current ones, and their
+//! expiry times.
 
 use kvorum_backend::Fields;
 use kvorum_segment::{FILE_HEADER_BYTES, Seal};
@@ -8,7 +8,7 @@ use crate::expiries::Expiries;
 use crate::key_table::KeyEntry;
 use crate::slot::Slot;
 
-/// What is known of the records of a segment.
+/// Statistics of a segment's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentStats {
     /// The end of its records, in bytes.
@@ -22,11 +22,11 @@ pub(crate) struct SegmentStats {
     /// 0 when there are no records.
     pub(crate) sequence_min: u64,
     pub(crate) sequence_max: u64,
-    /// The latest expiry of any of its entries, in microseconds; the most there is for never.
+    /// The latest expiry of any of its entries, in microseconds; the maximum for never.
     pub(crate) expires_by: u64,
-    /// When the last of its entries was last modified, in microseconds.
+    /// Latest modification time of its entries, in microseconds.
     pub(crate) modified_by: u64,
-    /// When those of its entries expire that do by themselves.
+    /// The expiry times of its entries that expire by themselves.
     pub(crate) expiries: Expiries,
 }
 
@@ -61,7 +61,7 @@ impl SegmentStats {
         }
     }
 
-    /// Counts what a scan or a hint said of a key.
+    /// Counts an entry of a scan or a hint.
     pub(crate) fn count_entry(&mut self, entry: &KeyEntry) {
         let stored_bytes = entry.at.len.next_multiple_of(8);
         let fields = (!entry.removal).then_some(&entry.fields);
@@ -105,15 +105,15 @@ impl SegmentStats {
         self.data_end.saturating_sub(FILE_HEADER_BYTES)
     }
 
-    /// Entries that nothing points to. Never too few: a removal that an older removal of the same
-    /// segment made needless may be counted here after an opening.
+    /// Entries without a slot. Never too few: a removal made needless by an older removal of the
+    /// same segment may be counted here after an opening.
     pub(crate) fn dead_entries(&self) -> u64 {
         self.records
             .saturating_sub(self.removals)
             .saturating_sub(self.live_records)
     }
 
-    /// Bytes that a merge frees: all but what is live and what removals take.
+    /// Bytes that a merge frees: all but live records and removals.
     pub(crate) fn dead_bytes(&self) -> u64 {
         self.data_bytes()
             .saturating_sub(self.live_bytes)

@@ -1,5 +1,5 @@
-//! The catalog of a store's segments, of its own ones and of those of the value log: what is known of
-//! each, and what slots call it.
+//! The catalog of a store's segments, of its own and of those in the value log: statistics of each,
+//! and their places.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -22,9 +22,9 @@ pub(crate) struct SegmentEntry {
     pub(crate) stats: SegmentStats,
     /// Nothing is appended to it any more.
     pub(crate) is_sealed: bool,
-    /// Log hints speak of its records that begin before this. Bytes.
+    /// The end of its records with log hints. Bytes.
     pub(crate) hinted_to: u64,
-    /// How many records those are, about.
+    /// The number of those records, about.
     pub(crate) hinted_records: u64,
 }
 
@@ -40,25 +40,25 @@ impl SegmentEntry {
     }
 }
 
-/// A segment that was taken out, and may still be read.
+/// A segment that was taken out, and may still have readers.
 pub(crate) struct Removed {
     held: WeakPlace,
     place: u32,
     bytes: u64,
 }
 
-/// The segments of a store, and what slots call them.
+/// The segments of a store, and their places.
 pub(crate) struct Catalog {
     pub(crate) segments: BTreeMap<u32, SegmentEntry>,
-    /// Segments of the value log that hold something of the store, by number.
+    /// Segments of the value log with records of the store, by number.
     pub(crate) shared: BTreeMap<u32, SharedEntry>,
     /// Hints of records in the log, oldest first.
     pub(crate) log_hints: Arc<Vec<Arc<LogHint>>>,
     /// The number of the next log hint.
     pub(crate) next_log_hint: u32,
-    /// The store's first batch in each segment of the log that may still be there.
+    /// The store's first batch in each segment of the log that may still exist.
     pub(crate) log_starts: BTreeMap<u32, u64>,
-    /// What every shard of the key directory has, too.
+    /// The table that every shard of the key directory has, too.
     pub(crate) places: Arc<Places>,
     /// The last batch that readers see.
     pub(crate) last_sequence: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Catalog {
     place_hold: Weak<PlaceHold>,
 }
 
-/// Keeps places from being given out a second time.
+/// Prevents the reuse of places.
 pub(crate) struct PlaceHold;
 
 impl Catalog {
@@ -110,7 +110,7 @@ impl Catalog {
         }
     }
 
-    /// A segment that cannot be gone: the caller appends to it, or holds what would remove it.
+    /// A segment that cannot be gone: the caller appends to it, or holds the lock for its removal.
     pub(crate) fn own_mut(&mut self, number: u32) -> &mut SegmentEntry {
         match self.segments.get_mut(&number) {
             Some(entry) => entry,
@@ -135,7 +135,7 @@ impl Catalog {
         self.segments.insert(segment.number, entry);
     }
 
-    /// A place that no slot means; `None` when all are taken.
+    /// A place that no slot refers to; `None` when all are taken.
     pub(crate) fn take_place(&mut self) -> Option<u32> {
         if self.place_hold.strong_count() == 0 {
             let free = &mut self.free_places;
@@ -155,7 +155,7 @@ impl Catalog {
         (place < PLACES_MAX).then_some(place)
     }
 
-    /// Keeps places as they are for as long as the result lives.
+    /// Prevents the reuse of places for as long as the result lives.
     pub(crate) fn hold_places(&mut self) -> Arc<PlaceHold> {
         self.place_hold.upgrade().unwrap_or_else(|| {
             let hold = Arc::new(PlaceHold);
@@ -196,9 +196,9 @@ impl Catalog {
     }
 
     /// True when a removal of this sequence in segment `within` may be forgotten: no other segment
-    /// can hold an older entry of its key. Such an entry would be dead, and its segment would have
-    /// begun before the removal.
-    /// The log may have one as well; `oldest` is its oldest segment with anything of the store.
+    /// can hold an older entry of its key. Such an entry would be garbage, and its segment would
+    /// have begun before the removal. The log may have one as well; `oldest` is its oldest segment
+    /// with anything of the store.
     pub(crate) fn is_removal_droppable(
         &self,
         sequence: u64,
@@ -215,7 +215,7 @@ impl Catalog {
         })
     }
 
-    /// Takes out a segment that no slot points to. Readers that hold it go on.
+    /// Takes out a segment that no slot points to. Its readers go on.
     pub(crate) fn remove_segment(&mut self, number: u32) {
         let Some(entry) = self.segments.remove(&number) else {
             unreachable!("segment {number} is taken out, and is not in the catalog");
@@ -229,7 +229,7 @@ impl Catalog {
         self.removed.push(Removed { held, place, bytes });
     }
 
-    /// Lets go of a segment of the log that no slot points to. Readers that hold it go on.
+    /// Lets go of a segment of the log that no slot points to. Its readers go on.
     pub(crate) fn remove_shared(&mut self, number: u32) {
         let Some(entry) = self.shared.remove(&number) else {
             unreachable!("log segment {number} is let go of, and is not in the catalog");
@@ -238,7 +238,7 @@ impl Catalog {
         self.give_up_place(entry.place.index, held, 0);
     }
 
-    /// Takes out all segments and returns their numbers. Nothing counts as held any more.
+    /// Takes out all segments and returns their numbers. None counts as held any more.
     pub(crate) fn clear(&mut self) -> Vec<u32> {
         let numbers: Vec<u32> = self.segments.keys().copied().collect();
         for number in &numbers {
@@ -255,7 +255,7 @@ impl Catalog {
         numbers
     }
 
-    /// What is held for keys beside the key directory, in bytes: where records stand in the log, and the
+    /// Memory for keys beside the key directory, in bytes: places of records in the log, and the
     /// indexes of hints.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let standings = self.shared.values().map(|it| it.memory_bytes() as u64);
@@ -267,7 +267,7 @@ impl Catalog {
         standings.sum::<u64>() + hints.sum::<u64>() + log_hints.sum::<u64>()
     }
 
-    /// Space that segments and hints take, in bytes.
+    /// Space of segments and hints, in bytes.
     pub(crate) fn own_bytes(&self) -> u64 {
         let hint_len = |entry: &SegmentEntry| {
             let hint = entry.segment.hint.read();
@@ -279,17 +279,17 @@ impl Catalog {
         segments.chain(log_hints).sum()
     }
 
-    /// Bytes of removed segments that somebody still reads.
+    /// Bytes of removed segments that still have readers.
     pub(crate) fn pinned_bytes(&self) -> u64 {
         let removed = self.removed.iter();
         let read = removed.filter(|removed| removed.held.is_held());
         read.map(|removed| removed.bytes).sum()
     }
 
-    /// The entry of a segment of the log, made when it is new.
+    /// The entry of a segment of the log, created if it is missing.
     ///
     /// # Errors
-    /// [`ErrorKind::Full`] when the store has as many segments as it can tell apart.
+    /// [`ErrorKind::Full`] when all places are taken.
     pub(crate) fn shared_entry(
         &mut self,
         keydir: &Keydir,
@@ -329,7 +329,7 @@ impl Catalog {
     }
 
     /// True when the log has an older batch of the store than this, needed or not. `oldest` is its
-    /// oldest segment that has any.
+    /// oldest segment with one.
     pub(crate) fn is_older_in_log(&self, sequence: u64, oldest: Option<u32>) -> bool {
         let Some(oldest) = oldest else {
             return false;
@@ -338,7 +338,7 @@ impl Catalog {
         first.is_some_and(|(_, start)| *start < sequence)
     }
 
-    /// Counts a copy of the record that a slot pointed to, if it stood in the log.
+    /// Counts a copy of a slot's record, if that was in the log.
     pub(crate) fn note_copy(&mut self, old: &Slot) {
         let Some(Place::Shared(shared)) = self.places.get(old.place()) else {
             return;
@@ -363,14 +363,14 @@ impl Catalog {
         }
     }
 
-    /// True when removals of a segment of the log may still hide something elsewhere.
+    /// True when removals of a segment of the log may still hide an entry elsewhere.
     pub(crate) fn are_removals_needed(&self, entry: &SharedEntry, oldest: Option<u32>) -> bool {
         let (sequence, number) = (entry.stats.sequence_max, entry.place.number());
         entry.stats.removals > 0 && self.is_older_than_in_log(sequence, number, oldest)
     }
 
-    /// True when there may be an older entry than one of this sequence in a segment of the log, in an older
-    /// segment of the log or in one of the store's own.
+    /// True when there may be an older entry than one of this sequence in a segment of the log: in
+    /// an older segment of the log or in one of the store's own.
     pub(crate) fn is_older_than_in_log(
         &self,
         sequence: u64,
@@ -380,7 +380,7 @@ impl Catalog {
         oldest.is_some_and(|oldest| oldest < number) || self.is_older_own(sequence)
     }
 
-    /// True when a segment of the store's own may have an older entry, which is dead.
+    /// True when a segment of the store's own may have an older entry, which is garbage.
     pub(crate) fn is_older_own(&self, sequence: u64) -> bool {
         self.segments
             .values()

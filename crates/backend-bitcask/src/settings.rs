@@ -1,48 +1,49 @@
-//! The knobs of the engine: plain values, apart from the components that are passed in beside them.
+//! Settings of the engine: plain values, apart from the components that are passed beside them.
 
 use std::time::Duration;
 
 use kvorum_backend::{Belonging, DayHours, SyncStrategy, Timestamp};
 use kvorum_segment::Compression;
 
-/// How a store behaves and how it performs. Defaults are Riak's where Riak has the setting, except
-/// for durability.
+/// Behaviour and performance of a store. Defaults are Riak's where Riak has the setting, except for
+/// durability.
 #[derive(Clone, Debug)]
 pub struct BitcaskSettings {
     // Behaviour.
     /// The opener's knowledge of the store.
     pub belonging: Belonging,
-    /// What [`kvorum_backend::Durability::BackendDefault`] promises.
+    /// The promise of [`kvorum_backend::Durability::BackendDefault`].
     pub sync: SyncStrategy,
-    /// Entries are gone this long after they were last modified; `None` for never. An entry's own
+    /// Entries expire this long after they were last modified; `None` for never. An entry's own
     /// expiry counts as well, whichever comes first.
     pub expiry: Option<Duration>,
-    /// How long an expired entry is left on disk before space is reclaimed: larger values reclaim
-    /// more at once.
+    /// The time for which an expired entry is left on disk before its space is reclaimed: larger
+    /// values reclaim more at once.
     pub expiry_grace: Duration,
-    /// When space is reclaimed.
+    /// Rules for reclaiming space.
     pub merge: MergeSettings,
 
     // Performance.
-    /// A segment is finished when the next record would make it longer than this, in bytes. An entry
-    /// larger than that gets a segment of its own. A store with little gets smaller segments, for the
-    /// dead bytes of the one being written cannot be freed.
+    /// The limit of a segment's length, in bytes; it is finished before a record that would exceed
+    /// it. A larger entry gets a segment of its own. A small store gets smaller segments, since the
+    /// garbage of the active one cannot be freed.
     pub file_bytes_max: u64,
-    /// How new bodies are stored.
+    /// Compression of new bodies.
     pub compression: Compression,
     /// A checkpoint is due after this many bytes of records, or after 16 times its own size if that
-    /// is more: what a crash leaves to be replayed. Many small records make one due sooner.
+    /// is more: the limit of the replay after a crash. Many small records make one due sooner.
     pub checkpoint_after_bytes: u64,
 
     /// With the value log: a checkpoint is due as well when the log is this many segments ahead of
-    /// one that holds something not covered. Larger: less is written, more is read after a crash.
+    /// one with uncovered records. Larger: less is written, more is read after a crash.
     pub log_segments_behind_max: u32,
-    /// With the value log: a log hint is written when no log hint speaks of so many records. Larger:
-    /// fewer files, more fronts to be read by each part of a fold.
+    /// With the value log: a log hint is written when so many records have none. Larger: fewer
+    /// files, more fronts to be read by each part of a fold.
     pub log_hint_records_min: u64,
-    /// So many log hints of about one size become one. Larger: less is written, more files are open.
+    /// The number of log hints of about one size that are merged into one. Larger: less is written,
+    /// more files are open.
     pub log_hints_merged: usize,
-    /// Sealed segments are read again within this time, to find rot; `None` for never.
+    /// The period in which sealed segments are read again, to find corruption; `None` for never.
     pub scrub_period: Option<Duration>,
 
     /// Replaces the keyed hash, to make different keys collide.
@@ -50,19 +51,19 @@ pub struct BitcaskSettings {
     pub fingerprint: Option<fn(&[u8]) -> u64>,
 }
 
-/// When a segment is merged: a *trigger* starts a round of merges, and every segment that meets a
+/// Rules for merging segments: a *trigger* starts a round of merges, and every segment that meets a
 /// *threshold* is merged in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergeSettings {
-    /// When merging is allowed at all.
+    /// The time when merging is allowed at all.
     pub policy: MergePolicy,
-    /// Trigger: this share of a segment's records is dead, in percent.
+    /// Trigger: the share of garbage among a segment's records, in percent.
     pub fragmentation_trigger_percent: u8,
-    /// Trigger: a segment holds this many dead bytes.
+    /// Trigger: garbage bytes in a segment.
     pub dead_bytes_trigger: u64,
-    /// Trigger: this share of all bytes of the store is dead, in percent; beyond 100 for never.
-    /// Bounds the space that a store takes, which the triggers of single segments do not. One segment
-    /// is merged at a time, whatever the thresholds say, until the share is lower.
+    /// Trigger: the share of garbage among all bytes of the store, in percent; beyond 100 for
+    /// never. Bounds the space of a store, which the triggers of single segments do not. One
+    /// segment is merged at a time, regardless of the thresholds, until the share is lower.
     pub store_dead_trigger_percent: u8,
     /// Threshold: as the trigger of the same name.
     pub fragmentation_threshold_percent: u8,
@@ -72,12 +73,12 @@ pub struct MergeSettings {
     pub small_file_threshold_bytes: u64,
 }
 
-/// When merging is allowed.
+/// Times when merging is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergePolicy {
     /// At any time.
     Always,
-    /// Never: space of dead entries is not reclaimed.
+    /// Never: the space of garbage is not reclaimed.
     Never,
     /// In these hours.
     Window(DayHours),

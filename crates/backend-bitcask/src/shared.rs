@@ -1,10 +1,10 @@
-//! The segments of the value log that a store has something in: what lives there, and where the store's
-//! records stand.
+//! The segments of the value log with records of a store: their live records, and the places of
+//! all.
 //!
-//! The log knows its segments by number and cannot list what one store has in them: the others' share
-//! is most of it. So a store remembers where its records stand, in three bytes each, for folds, which
-//! need the superseded ones and the removals as well. A fold reads the fronts of those that no log hint
-//! ([`crate::log_hint`]) speaks of.
+//! The log knows its segments by number and cannot list one store's records: most are other
+//! stores'. So a store keeps the places of its records, in three bytes each, for folds, which need
+//! the superseded ones and the removals as well. A fold reads the fronts of those without a log
+//! hint ([`crate::log_hint`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::segment_stats::SegmentStats;
 use crate::shared_place::SharedPlace;
 use crate::slot::Slot;
 
-/// Where a record stands.
+/// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// In units of 8 bytes.
@@ -26,7 +26,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// In the bits: the offset in the higher half, and of the lower half this one.
+    /// Bit 31 of the lower half; the offset is in the higher half.
     const REMOVAL: u32 = 1 << 31;
 
     pub(crate) fn new(offset: u64, removal: bool) -> Self {
@@ -41,12 +41,12 @@ impl Standing {
         self.removal
     }
 
-    /// Where it begins, in bytes.
+    /// Offset of its first byte.
     pub(crate) fn offset(self) -> u64 {
         u64::from(self.offset) * RECORD_ALIGN_BYTES
     }
 
-    /// Where its front may be read: a long one costs a second read.
+    /// The place for reading its front: a long one costs a second read.
     pub(crate) fn location(self) -> Location {
         const FRONT_BYTES_GUESSED: u64 = 256;
         Location {
@@ -70,12 +70,12 @@ impl Standing {
     }
 }
 
-/// Records in the order in which they were met; grows at its end only. Each takes two or three bytes:
-/// how far it stands from the one before it.
+/// Records in the order of their arrival; grows at its end only. Each takes two or three bytes: its
+/// distance from the one before it.
 ///
 /// ```text
-/// varint  bit 0: it is a removal; bit 1: it stands before the one before it; from bit 2 on how far
-///         away, in units of 8
+/// varint  bit 0: it is a removal; bit 1: it lies before the one before it; from bit 2 on the
+///         distance, in units of 8
 /// ```
 #[derive(Default)]
 pub(crate) struct StandingList {
@@ -89,7 +89,7 @@ pub(crate) struct StandingList {
 pub(crate) struct StandingCursor {
     at: usize,
     last: u32,
-    /// How many were passed.
+    /// The number of passed records.
     pub(crate) passed: usize,
 }
 
@@ -136,7 +136,7 @@ impl StandingList {
         std::iter::from_fn(move || self.next(&mut cursor))
     }
 
-    /// What it takes, in bytes of memory.
+    /// Its memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.packed.capacity()
     }
@@ -148,19 +148,19 @@ pub(crate) type Standings = Arc<Mutex<StandingList>>;
 /// A segment of the log in a store.
 pub(crate) struct SharedEntry {
     pub(crate) place: Arc<SharedPlace>,
-    /// Of this store's records alone.
+    /// Statistics of this store's records alone.
     pub(crate) stats: SegmentStats,
     pub(crate) records: Standings,
-    /// How many of them no log hint speaks of.
+    /// The number of them without a log hint.
     pub(crate) unhinted: usize,
     /// Some of its records cannot be read, so that no hint is written of it.
     pub(crate) is_damaged: bool,
-    /// How often records of it were copied to the store's own files, and how many of those copies are
-    /// durable. Until all are, the segment is what a power cut leaves of them.
+    /// The number of its records copied to the store's own files, and the number of durable copies.
+    /// Until both are equal, a power cut leaves only the segment's own records.
     pub(crate) copied: u64,
     pub(crate) copied_durably: u64,
-    /// Current records that a collection found expired. They stay current until the segment is let go:
-    /// they may hide older ones beside them.
+    /// Current records that a collection found expired. They stay current until the segment is
+    /// dropped: they may hide older ones in it.
     pub(crate) expired: Vec<Slot>,
 }
 
@@ -178,18 +178,18 @@ impl SharedEntry {
         }
     }
 
-    /// Notes where a record stands.
+    /// Notes the place of a record.
     pub(crate) fn stand(&mut self, standing: Standing) {
         self.records.lock().push(standing);
         self.unhinted += 1;
     }
 
-    /// What the store holds for it, in bytes of memory.
+    /// The store's memory for it, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         const OWN_BYTES: usize = size_of::<SharedEntry>()
             + size_of::<SharedPlace>()
             + size_of::<Mutex<StandingList>>()
-            // Who holds them is counted, and maps have room.
+            // Reference counts, and the slack of maps.
             + 64;
         let expired_bytes = self.expired.capacity() * size_of::<Slot>();
         OWN_BYTES + self.records.lock().memory_bytes() + expired_bytes
@@ -200,7 +200,7 @@ impl SharedEntry {
     }
 }
 
-/// What a checkpoint says of the log.
+/// A checkpoint's rows about the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CoveredLog {
     pub(crate) log_id: u64,

@@ -1,4 +1,4 @@
-//! A segment of the value log as slots call it, and its name in the list of what was lost.
+//! A segment of the value log as a place of slots, and its name in the list of losses.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::read_cache::CachedSegment;
 /// The name under which the log's segments are listed as lost.
 pub(crate) const LOST_PREFIX: &str = "value_log/";
 
-/// A segment of the log, and what slots call it.
+/// A segment of the log, and its place.
 pub(crate) struct SharedPlace {
     pub(crate) index: u32,
     pub(crate) segment: Arc<LogSegment>,
@@ -30,7 +30,7 @@ impl SharedPlace {
     }
 }
 
-/// What a lost part of the log is listed under.
+/// The name of a lost part of the log.
 pub(crate) fn lost_name(number: u32) -> String {
     format!(
         "{LOST_PREFIX}{}",

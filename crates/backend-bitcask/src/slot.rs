@@ -1,16 +1,16 @@
-//! A slot: where the newest record of one key stands, in 16 bytes.
+//! A slot: the place of one key's newest record, in 16 bytes.
 //!
-//! The fingerprint loses two bits of its 64 (6 name the shard, 56 are stored): among 156,000 keys of a
-//! store a lookup meets the fingerprint of another key once in 3 * 10^13 times, which then costs one
-//! read of the disk. Lengths are rounded up to classes, so that one read still fetches all: exact up
-//! to 2 KiB, at most 0.8 % too long beyond.
+//! The fingerprint loses two bits of its 64 (6 name the shard, 56 are stored): among 156,000 keys
+//! of a store a lookup meets the fingerprint of another key once in 3 * 10^13 times, at the cost of
+//! one read of the disk. Lengths are rounded up to classes, so that one read still fetches all:
+//! exact up to 2 KiB, at most 0.8 % too long beyond.
 
 use kvorum_segment::{Location, RECORD_ALIGN_BYTES};
 
 /// Bits of a fingerprint that name the shard.
 pub(crate) const SHARD_BITS: u32 = 6;
 const FINGERPRINT_BITS: u32 = 56;
-/// The lowest bits of a fingerprint, for which there is no room.
+/// The lowest bits of a fingerprint, which are not stored.
 const LOST_BITS: u64 = (1 << (64 - SHARD_BITS - FINGERPRINT_BITS)) - 1;
 const OFFSET_BITS: u32 = 30;
 const PLACE_BITS: u32 = 22;
@@ -25,17 +25,17 @@ const _: () = assert!(FINGERPRINT_SHIFT + FINGERPRINT_BITS == 128);
 
 /// A record has to begin before this, in bytes.
 pub(crate) const OFFSET_BYTES_MAX: u64 = RECORD_ALIGN_BYTES << OFFSET_BITS;
-/// Places that slots can tell apart.
+/// The number of different places in slots.
 pub(crate) const PLACES_MAX: u32 = 1 << PLACE_BITS;
 
-/// The units in which a slot remembers lengths, in bytes.
+/// The units of lengths in a slot, in bytes.
 const LEN_UNIT_BYTES: u64 = RECORD_ALIGN_BYTES;
 const FRONT_UNIT_BYTES: u64 = 16;
 /// Bits of a class below its leading one.
 const LEN_DIGITS: u32 = 7;
 const FRONT_DIGITS: u32 = 4;
 
-/// Where the newest record of a key stands.
+/// The place of a key's newest record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     fingerprint: u64,
@@ -80,7 +80,7 @@ impl Slot {
         u64::from(self.offset) * RECORD_ALIGN_BYTES
     }
 
-    /// Where the record stands, with lengths rounded up.
+    /// The record's place, with lengths rounded up.
     pub(crate) fn location(&self) -> Location {
         Location {
             offset: self.offset(),
@@ -89,7 +89,7 @@ impl Slot {
         }
     }
 
-    /// What the record takes in its segment, in bytes, as exactly as the slot knows.
+    /// The record's length in its segment, in bytes, as precisely as in the slot.
     pub(crate) fn stored_bytes(&self) -> u64 {
         units_of(u64::from(self.len_class), LEN_DIGITS) * LEN_UNIT_BYTES
     }
@@ -102,7 +102,7 @@ impl Slot {
     ///
     /// ```text
     /// bits  field, from the lowest
-    ///    8  where the front ends: class of units of 16 bytes, 4 digits below the leading one
+    ///    8  end of the front: class of units of 16 bytes, 4 digits below the leading one
     ///   12  length: class of units of 8 bytes, 7 digits below the leading one; never 0
     ///   22  place
     ///   30  offset in units of 8 bytes
@@ -138,7 +138,7 @@ pub(crate) struct Packed(pub(crate) u128);
 impl Packed {
     pub(crate) const EMPTY: Self = Self(0);
 
-    /// What slots of a fingerprint are looked up by.
+    /// The key of a lookup for slots of a fingerprint.
     pub(crate) fn sought(fingerprint: u64) -> Self {
         Self(u128::from(fingerprint_bits(fingerprint)) << FINGERPRINT_SHIFT)
     }
@@ -184,7 +184,8 @@ fn low_half(bits: u128) -> u64 {
     bits as u64
 }
 
-/// The class of a length: its leading one, `digits` more, and how many were left out; rounded up.
+/// The class of a length: its leading one, `digits` more, and the number of omitted ones; rounded
+/// up.
 fn class_of(units: u64, digits: u32) -> u64 {
     let bits = u64::BITS - units.leading_zeros();
     let left_out = bits.saturating_sub(digits + 1);

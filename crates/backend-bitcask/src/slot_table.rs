@@ -1,18 +1,18 @@
 //! The slots of one shard: a sorted array with gaps, in pages.
 //!
-//! A slot stands at its *home*, the place that its fingerprint has in proportion, or as near behind it
-//! as order allows. So a lookup looks at three to five slots, an insertion moves what stands up to the
-//! next gap, and a larger table is filled from a smaller one in one pass, without hashing anything.
+//! A slot is at its *home*, the place in proportion to its fingerprint, or as near behind it as
+//! order allows. So a lookup reads three to five slots, an insertion moves the slots up to the next
+//! gap, and a larger table is filled from a smaller one in one pass, without hashing anything.
 //!
-//! Growing by a fifteenth keeps the table between 79 and 90 % full, where doubling would take it down
-//! to 45. Pages are all of one size, so what one table gives back fits every other: tables of many
-//! sizes in one allocator leave holes between them that take more memory than the slots.
+//! Growing by a fifteenth keeps the table between 79 and 90 % full, where doubling would take it
+//! down to 45. Pages are all of one size, so those that one table frees fit every other: tables of
+//! many sizes in one allocator leave holes between them that take more memory than the slots.
 
 use crate::slot::Packed;
 
 /// Slots in a page.
 const PAGE_SLOTS: usize = 32;
-/// The homes end this far before the end, so that the last slots have room to stand behind theirs.
+/// The distance of the last home from the end, so that the last slots have room behind theirs.
 const MARGIN_SLOTS: usize = 8;
 /// Tables grow by this part of their pages.
 const GROWTH: usize = 15;
@@ -28,8 +28,8 @@ pub(crate) struct SlotTable {
     fill: u8,
 }
 
-/// How full a table may be, out of 256, from a number that differs from table to table. The span is
-/// one step of growth, so that at any moment tables are spread over all stages of it.
+/// The fill limit of a table, out of 256, from a number that differs from table to table. The span
+/// is one step of growth, so that at any moment tables are spread over all stages of it.
 pub(crate) fn fill_of(number: u64) -> u8 {
     214 + number.to_le_bytes()[0] % 17
 }
@@ -57,7 +57,7 @@ impl SlotTable {
         self.len as usize
     }
 
-    /// Memory that it takes beside itself, in bytes.
+    /// Its memory beside the struct, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.pages.len() * (size_of::<Page>() + size_of::<[Packed; PAGE_SLOTS]>())
     }
@@ -74,7 +74,7 @@ impl SlotTable {
 
     /// The same slots in a larger table.
     pub(crate) fn grown(&self) -> Self {
-        // Pages added to the end for want of room do not count.
+        // Pages added to the end for lack of room do not count.
         let pages = (self.homes as usize).div_ceil(PAGE_SLOTS);
         let mut table = Self::of_pages(self.fill, larger(pages));
         table.fill_from(self.slots());
@@ -87,14 +87,14 @@ impl SlotTable {
         self.replaced_by(&kept)
     }
 
-    /// A table in place of this one, of slots that are sorted by fingerprint.
+    /// A replacement for this table with these slots, which are sorted by fingerprint.
     pub(crate) fn replaced_by(&self, slots: &[Packed]) -> Self {
         let mut table = self.replaced_by_room(slots.len());
         table.fill_from(slots.iter().copied());
         table
     }
 
-    /// An empty table in place of this one, with room for `count` slots.
+    /// An empty replacement for this table, with room for `count` slots.
     pub(crate) fn replaced_by_room(&self, count: usize) -> Self {
         let mut pages = 0;
         while room_in(homes_in(pages), self.fill) < count {
@@ -128,7 +128,7 @@ impl SlotTable {
             .take_while(move |slot| slot.fingerprint_bits() == bits)
     }
 
-    /// Adds a slot, whether the table is too full for it or not.
+    /// Adds a slot, even to a table that is too full for it.
     pub(crate) fn insert(&mut self, slot: Packed) {
         if self.homes == 0 {
             *self = Self::of_pages(self.fill, 1);
@@ -148,7 +148,7 @@ impl SlotTable {
         self.len += 1;
     }
 
-    /// Writes `new` over the slot of the same record as `old`; false when that is not there. Both are
+    /// Writes `new` over the slot of the same record as `old`; false when that is missing. Both are
     /// of one fingerprint.
     pub(crate) fn replace(&mut self, old: Packed, new: Packed) -> bool {
         match self.position(old) {
@@ -160,7 +160,7 @@ impl SlotTable {
         }
     }
 
-    /// Removes the slot of the same record as `old`; false when that is not there.
+    /// Removes the slot of the same record as `old`; false when that is missing.
     pub(crate) fn remove(&mut self, old: Packed) -> bool {
         let Some(mut at) = self.position(old) else {
             return false;
@@ -246,7 +246,7 @@ fn homes_in(pages: usize) -> usize {
     slots - MARGIN_SLOTS.min(slots / 16)
 }
 
-/// How many slots make a table full.
+/// The number of slots in a full table.
 fn room_in(homes: usize, fill: u8) -> usize {
     homes * usize::from(fill) / 256
 }
@@ -359,7 +359,8 @@ mod tests {
         }
     }
 
-    /// Tables that are filled alike would all grow at the same moment, and every put meanwhile wait for one.
+    /// Tables that are filled alike would all grow at the same moment, and every put would wait for
+    /// one of them.
     #[test]
     fn of_tables_that_are_filled_alike_less_than_half_grow_within_a_percent() {
         const TABLES: u64 = 64;
@@ -367,7 +368,7 @@ mod tests {
         const LAST: u64 = 12_000;
         let mut growths = std::collections::BTreeMap::<u64, u64>::new();
         for number in 0..TABLES {
-            // As a store's fingerprints mix the numbers of its shards.
+            // A store's fingerprints mix the numbers of its shards like this.
             let mut table = SlotTable::new(fill_of(spread(number) >> 32));
             for count in 0..LAST {
                 if !table.has_room() {
@@ -380,8 +381,8 @@ mod tests {
         let all: u64 = growths.range(FIRST..).map(|(_, tables)| tables).sum();
         assert!(all > 10 * TABLES, "{all}");
         for from in FIRST..LAST {
-            // One percent more slots in each. On an average a seventh of the tables grows meanwhile, more
-            // where the last of one size come with the first of the next.
+            // One percent more slots in each. On average a seventh of the tables grows meanwhile,
+            // and more when the last of one size grow together with the first of the next.
             let within = growths.range(from..from + from / 100);
             let tables: u64 = within.map(|(_, tables)| tables).sum();
             assert!(tables < TABLES / 2, "{tables} grow from {from} on");

@@ -1,9 +1,10 @@
-//! Snapshots: the files as they were, and folds over their keys in order.
+//! Snapshots: the files at one moment, and folds over their keys in order.
 //!
-//! A snapshot holds the segments of its moment open and reads them up to where they ended then; a
-//! segment that a merge removes meanwhile loses its name only. Writers keep no record for snapshots.
-//! A fold costs what hints say of its range, plus the data of own segments without a hint and the fronts
-//! of what no log hint speaks of yet. Of the keys of these it holds a bounded number in memory.
+//! A snapshot holds the segments of its moment open and reads them up to their ends at that time; a
+//! segment that a merge removes meanwhile loses its name only. Writers keep no record for
+//! snapshots. A fold reads the hints of its range, the data of own segments without a hint, and the
+//! fronts of records without a log hint. It holds a bounded number of keys of the latter two in
+//! memory.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -43,8 +44,8 @@ impl BitcaskSnapshot {
         }
     }
 
-    /// Walks over the keys of a range for as long as the lease holds. `visit` gets each key that the filter
-    /// admits, and says whether to go on and from where.
+    /// Walks over the keys of a range for as long as the lease holds. `visit` gets each key that
+    /// the filter admits, and returns whether to continue and from where.
     fn walk_over(
         &self,
         range: &FoldRange,
@@ -53,7 +54,7 @@ impl BitcaskSnapshot {
     ) -> Result<FoldEnd> {
         let later = is_planted!(SnapshotSeesLaterWrites).then(|| seen_now(&self.store));
         let seen = later.as_ref().unwrap_or(&self.seen);
-        // Where a walk goes on that ends now.
+        // The start of the rest of a walk that ends now.
         let mut rest = start_of(range);
         let mut has_stopped = false;
         let walked = self.walk_until_halted(seen, range, filter, &mut |key| {
@@ -70,7 +71,7 @@ impl BitcaskSnapshot {
         match walked {
             Ok(end) => Ok(end),
             Err(Halted::Failed(error)) => Err(error),
-            // What comes next was looked for.
+            // The walk was looking for the next key.
             Err(Halted::OutOfTime) if has_stopped => {
                 Ok(FoldEnd::Stopped(StorageKey::from_encoded(rest)))
             }
@@ -140,7 +141,8 @@ impl BitcaskSnapshot {
         Ok(None)
     }
 
-    /// True for a record that the key directory points to: nothing has superseded it up to now.
+    /// True for a record that the key directory points to: no later one has superseded it up to
+    /// now.
     fn is_at_hand(&self, key: &SeenKey) -> bool {
         let (place, offset) = (key.place.index(), key.entry.at.offset);
         let is_it = |slot: Slot| slot.place() == place && slot.offset() == offset;
@@ -149,8 +151,8 @@ impl BitcaskSnapshot {
         self.store.contents.keydir.look(fingerprint, look).is_some()
     }
 
-    /// Where a record could not be read, it may have been the one that superseded what was found: the
-    /// key directory knows better, as far as it has not moved on.
+    /// Decides by the key directory, as far as it has not moved on, if a record could not be read:
+    /// that one may have superseded the one that was found.
     fn is_current(&self, key: &SeenKey, seen: u64) -> Result<bool> {
         let entry = &key.entry;
         let fingerprint = self.store.contents.fingerprints.of(&entry.key);
@@ -160,7 +162,7 @@ impl BitcaskSnapshot {
         else {
             return Ok(false);
         };
-        // A place means what it meant for as long as somebody holds its segment.
+        // A place refers to the same segment for as long as that is held.
         if slot.place() == key.place.index() && slot.offset() == entry.at.offset {
             return Ok(true);
         }
@@ -210,12 +212,12 @@ impl BitcaskSnapshot {
     }
 }
 
-/// How a walk goes on behind a key.
+/// The continuation of a walk behind a key.
 enum Going {
     On,
     /// With the first key at or behind this one.
     OnAt(Bytes),
-    /// Not now; what comes next is told.
+    /// A stop, with the next key.
     Stop,
     /// The same, at or behind this key.
     StopAt(Bytes),

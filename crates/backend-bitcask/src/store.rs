@@ -1,4 +1,5 @@
-//! The store: the parts that reads and writes use. It knows no upkeep, whose jobs are handed parts of it.
+//! The store: the parts that reads and writes use. It does not depend on upkeep, whose jobs get
+//! parts of it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,7 +28,7 @@ pub(crate) struct Store {
     pub(crate) unread: UnreadRecords,
     pub(crate) compressor: Compressor,
     pub(crate) group: Arc<GroupSync>,
-    /// Shared by the stores of a node; there is none until the node says so.
+    /// Shared by the stores of a node; unset until the node sets it.
     pub(crate) cache: OnceLock<Arc<ReadCache>>,
     /// Released when the store is dropped or closed.
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,

@@ -1,6 +1,6 @@
 //! Gathering the newest record of each key while a store is opened.
 //!
-//! Keys are told apart by two hashes of 64 bits, one under the store's secret each: comparing the
+//! Keys are distinguished by two hashes of 64 bits, each under the store's secret: comparing the
 //! keys themselves would mean a read of the disk for every overwritten record.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::places::Place;
 use crate::segment::Segment;
 use crate::slot::Slot;
 
-/// A record, as far as deciding which is the newest of its key needs it.
+/// A record's facts that decide on the newest of its key.
 pub(crate) struct Newest {
     check: u64,
     sequence: u64,
@@ -45,7 +45,7 @@ impl Tail {
         self.entries.len() as u64
     }
 
-    /// What a record of a segment counts for.
+    /// The facts of a segment's record.
     pub(crate) fn newest_of(&self, entry: &KeyEntry, segment: &Segment) -> Newest {
         let fingerprint = self.fingerprints.of(&entry.key);
         Newest {
@@ -79,7 +79,7 @@ impl Tail {
             .collect()
     }
 
-    /// Replays what was gathered over a key directory. `place_of` finds the segment of a place.
+    /// Replays the gathered records over a key directory. `place_of` finds the segment of a place.
     pub(crate) fn replay(
         self,
         keydir: &Keydir,
@@ -116,7 +116,7 @@ fn rank(it: &Newest) -> (u64, bool, u32) {
     (it.sequence, it.removal, it.segment)
 }
 
-/// The slot of the same key and its sequence; a slot whose record cannot be read is taken for it.
+/// The slot of the same key and its sequence; a slot with an unreadable record is taken for it.
 fn find_old(
     keydir: &Keydir,
     newest: &Newest,

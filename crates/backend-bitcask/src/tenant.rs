@@ -43,7 +43,7 @@ impl Tenant for Bitcask {
         self.store.contents.catalog.read().own_bytes()
     }
 
-    /// What is in memory stays in the log, or is written to a checkpoint in place of another.
+    /// Data in memory stay in the log, or are written to a checkpoint that replaces another.
     fn unwritten_bytes(&self) -> u64 {
         0
     }

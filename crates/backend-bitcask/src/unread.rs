@@ -1,13 +1,13 @@
-//! Records that the device does not give, however often they are asked for.
+//! Records that the device persistently fails to read.
 //!
-//! A device may fail for a while, and what it failed to read then is whole afterwards: an error, and
-//! nothing is written over it. A sector that is gone for good would leave its key beyond help for ever,
-//! for a write looks at what it replaces. So a record that was asked for often, over minutes, and was
-//! never given counts as damaged from then on: reads say so, so that replicas mend it, and a write goes
-//! over it. That is told once, in the list of what was lost.
+//! A device may fail for a while, and such records are whole afterwards: reads return an error, and
+//! nothing is written over them. A sector that is lost for good would block its key for ever, since
+//! a write reads the entry that it replaces. So a record whose reads have failed often, over
+//! minutes, counts as damaged from then on: reads report that, so that replicas repair it, and a
+//! write replaces it. It is reported once, in the list of losses.
 //!
-//! Only records that failed are known here, and only until the store is opened again: then the device is
-//! asked anew.
+//! Only failed records are kept here, and only until the store is opened again: then the device is
+//! tried again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,18 +17,18 @@ use parking_lot::Mutex;
 
 use crate::read_cache::CachedSegment;
 
-/// Reads have to fail for so long, four minutes: as long as upkeep tries.
+/// The time for which reads have to fail, four minutes: as long as upkeep retries.
 const FAILING_MICROS_MIN: u64 = 240_000_000;
-/// What may have passed between two of them at most, as far as this counts: a clock that is set ahead
-/// does not give up what would have been read the next time, and at least nine reads have to fail.
+/// The most time between two of them that counts: a clock that is set ahead does not give up a
+/// record that the next read would get, and at least nine reads have to fail.
 const PASSED_MICROS_MAX: u64 = 30_000_000;
-/// A device that fails more records at a time has failed itself.
+/// The most failed records at a time: with more, the device itself has failed.
 const RECORDS_MAX: usize = 10_000;
 
-/// Where a record begins.
+/// The start of a record.
 pub(crate) type RecordPlace = (CachedSegment, u64);
 
-/// What a failed read says of a record.
+/// The meaning of a failed read for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It may be given the next time.
@@ -43,12 +43,12 @@ pub(crate) enum Verdict {
 #[derive(Default)]
 pub(crate) struct UnreadRecords {
     failing: Mutex<BTreeMap<RecordPlace, Failing>>,
-    /// How many there are, so that reads that go well need not take the lock.
+    /// The number of records, so that successful reads need not take the lock.
     count: AtomicUsize,
 }
 
 struct Failing {
-    /// When a read of it failed last.
+    /// The time of its last failed read.
     last: Timestamp,
     failing_micros: u64,
     is_given_up: bool,
@@ -66,7 +66,7 @@ impl UnreadRecords {
             failing_micros: 0,
             is_given_up: false,
         });
-        // A clock that was set back says nothing of how long it has been.
+        // A clock that was set back does not measure the time.
         let passed_micros = now.0.saturating_sub(it.last.0).min(PASSED_MICROS_MAX);
         it.failing_micros += passed_micros;
         it.last = now;

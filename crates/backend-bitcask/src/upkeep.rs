@@ -1,4 +1,4 @@
-//! Upkeep: what is owed, and its steps. The order and the pace are somebody else's.
+//! Upkeep: the backlog and its steps. Callers decide on order and pace.
 
 use kvorum_backend::{
     Result, StepBudget, StepOutcome, SyncStrategy, Task, TaskKind, Timestamp, Unsynced,
@@ -16,9 +16,9 @@ use crate::scrub::Scrub;
 use crate::segment_files::{SegmentFiles, WriteSide};
 use crate::segments::Catalog;
 
-/// A store has its live bytes in so many segments at least,
+/// The least number of segments for a store's live bytes.
 const FILES_MIN: u64 = 4;
-/// of at least this size, or what counts as small if that is more, where the disk has room for it. Bytes.
+/// The least size of each, or the limit of small ones if that is more, if the disk has room. Bytes.
 const FILE_BYTES_AIM_MIN: u64 = 1 << 20;
 
 /// The jobs of a store, each with what is in progress.
@@ -63,7 +63,7 @@ impl Upkeep {
         now: Timestamp,
     ) -> Result<StepOutcome> {
         files.home.expiry.note_time(now);
-        // Steps of other stores may have taken much of what was free at the last look.
+        // Steps of other stores may have taken much of the free space since the last measurement.
         files.home.intake.measure();
         if task.kind == TaskKind::Scrub {
             let is_checkpoint_wrong = &mut self.checkpoints.is_last_wrong;
@@ -139,7 +139,7 @@ impl Upkeep {
         Ok(step)
     }
 
-    /// Sets the length of new segments. The segment being written cannot be merged, so it is limited to a
+    /// Sets the length of new segments. The active segment cannot be merged, so it is limited to a
     /// part of the store's live bytes. On a small disk its copy has to fit into the reserve.
     fn aim_at_file_bytes(files: &SegmentFiles, catalog: &Catalog) {
         let live = catalog.segments.values().map(|it| it.stats.live_bytes);
@@ -151,9 +151,10 @@ impl Upkeep {
         files.aim_at(aim);
     }
 
-    /// The next segment is created before puts need it, for that waits for the device.
+    /// The creation of the next segment before puts need it, since that waits for the device.
     fn next_segment_due(files: &SegmentFiles) -> Option<Task> {
-        // Always of one subject, so that it is left alone for a while when it fails, as on a full disk.
+        // Always of one subject, so that it is left alone for a while when it fails, as on a full
+        // disk.
         files
             .is_next_wanted()
             .then_some(Task::normal(TaskKind::Flush, 0, FILE_HEADER_BYTES))
@@ -171,7 +172,7 @@ impl Upkeep {
         self.unsynced.due(files.home.settings.sync, bytes, now)
     }
 
-    /// True when batches in the value log may wait for a sync that nobody asked for.
+    /// True when batches in the value log may wait for a sync without a caller.
     fn is_log_unsynced(files: &SegmentFiles, writer: &WriteSide) -> bool {
         let durable = files.durable();
         files.log.log.is_some()
@@ -179,7 +180,7 @@ impl Upkeep {
             && writer.last_sequence > durable
     }
 
-    /// Gives up what is under way, as before erasing or closing.
+    /// Abandons jobs in progress, as before erasing or closing.
     pub(crate) fn abandon(&mut self) {
         self.merges.abandon();
         self.merge_plan.abandon();
@@ -196,7 +197,7 @@ impl Upkeep {
         self.scrub.forget(files);
     }
 
-    /// Seals full segments, and the one that copies go to.
+    /// Seals full segments, and the one for copies.
     pub(crate) fn seal_all(&mut self, files: &SegmentFiles) -> Result<()> {
         files.seal_retiring(u32::MAX)?;
         self.copies.end(files)
@@ -210,7 +211,7 @@ impl Upkeep {
         last.map(drop)
     }
 
-    /// Maintenance that is due, in bytes read and written.
+    /// Due maintenance, in bytes read and written.
     pub(crate) fn owed_bytes(&self, files: &SegmentFiles, catalog: &Catalog) -> u64 {
         let hints = Hints::due(files, catalog, self.copies.number());
         let hints: u64 = hints.iter().map(|task| task.cost_bytes).sum();

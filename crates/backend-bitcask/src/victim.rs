@@ -1,13 +1,13 @@
 //! The choice of the segment to merge next: pure, over numbers.
 //!
-//! Triggers start a round, thresholds decide what belongs to it, as in Riak; within a round the segment
-//! that frees the most for its cost goes first. One segment at a time: merging all of them at once is
-//! what made merges felt. Bytes estimated to have expired count as dead.
+//! Triggers start a round, thresholds decide what belongs to it, as in Riak; within a round the
+//! segment that frees the most for its cost goes first. One segment at a time: merging all of them
+//! at once made merges noticeable. Bytes estimated to have expired count as garbage.
 //!
-//! The bound on the whole store's dead bytes takes the one segment that frees the most for its cost,
-//! times its age, and looks again. A round of all segments would copy nearly everything, where each has
-//! something dead in it. The rest of an old segment will live on and repays its copy for longer; a young
-//! one soon has more dead in it. The value log follows the same rule.
+//! The bound on the whole store's garbage takes the one segment that frees the most for its cost,
+//! times its age, and chooses again. A round of all segments would copy nearly everything if each
+//! has some garbage. The rest of an old segment is likely to stay live and repays its copy for
+//! longer; a young one soon has more garbage. The value log follows the same rule.
 //!
 //! The segment that copies go to is left alone until it is full. It is ended early only if it holds too
 //! much garbage and no other segment is worth a merge; otherwise a small store would keep in it several
@@ -17,12 +17,13 @@ use kvorum_backend::Urgency;
 
 use crate::MergeSettings;
 
-/// A store of fewer bytes may be dead to any share: a merge costs some syncs, whatever it frees.
+/// The size below which a store may have any share of garbage: a merge costs some syncs, however
+/// little it frees.
 const SMALL_STORE_BYTES: u64 = 256 << 10;
-/// Merges press when this much more than allowed is dead. Percent.
+/// Merges press when garbage exceeds its limit by this much. Percent.
 const PRESSING_PERCENT: u64 = 3;
 
-/// What is known of a finished segment.
+/// Facts of a finished segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) number: u32,
@@ -40,12 +41,12 @@ impl Candidate {
         percent(self.dead_bytes, self.bytes)
     }
 
-    /// What merging it writes, in bytes.
+    /// Bytes that merging it writes.
     pub(crate) fn copied_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.dead_bytes)
     }
 
-    /// What is freed for each byte read and written, times the age.
+    /// Bytes freed for each byte read and written, times the age.
     fn worth(&self, newest: u32) -> u128 {
         let age = u128::from(newest.saturating_sub(self.number)) + 1;
         let copied = u128::from(self.copied_bytes());
@@ -60,12 +61,12 @@ impl Candidate {
 pub(crate) struct WholeStore {
     pub(crate) bytes: u64,
     pub(crate) dead_bytes: u64,
-    /// Length of its segments at present: those shorter than half of it are small.
+    /// The present length of its segments: those shorter than half of it are small.
     pub(crate) file_bytes_aim: u64,
 }
 
-/// The segments of a new round, best first; empty when no trigger is met. `output` is the segment that copies
-/// go to.
+/// The segments of a new round, best first; empty when no trigger is met. `output` is the segment
+/// for copies.
 pub(crate) fn choose_round(
     candidates: &[Candidate],
     output: Option<Candidate>,
@@ -83,7 +84,7 @@ pub(crate) fn choose_round(
         .filter(|it| it.dead_bytes > 0 || is_small(it, whole, settings))
         .filter(|it| meets_threshold(it, whole, settings))
         .collect();
-    // The most freed for each byte copied first; older ones first where that is equal, for removals
+    // The most freed for each byte copied first; older ones first if that is equal, since removals
     // in younger ones may be waiting for them.
     chosen.sort_by_key(|it| (std::cmp::Reverse(it.dead_percent()), it.number));
     let is_pointless = chosen.len() == 1 && chosen.iter().all(|it| it.dead_bytes == 0);
@@ -93,7 +94,7 @@ pub(crate) fn choose_round(
     chosen.into_iter().map(|it| it.number).collect()
 }
 
-/// How urgent merges are for the bound on the whole store's dead bytes; `None` within it.
+/// The urgency of merges for the bound on the whole store's garbage; `None` within it.
 pub(crate) fn urgency(whole: WholeStore, settings: &MergeSettings) -> Option<Urgency> {
     if !is_too_much_dead(whole, settings) {
         return None;
@@ -112,13 +113,13 @@ fn is_too_much_dead(whole: WholeStore, settings: &MergeSettings) -> bool {
         && whole.bytes >= settings.small_file_threshold_bytes.min(SMALL_STORE_BYTES)
 }
 
-/// The segment that is worth most, when too much of the whole store is dead.
+/// The segment with the highest worth, when the whole store has too much garbage.
 fn worthiest(candidates: &[Candidate], whole: WholeStore, settings: &MergeSettings) -> Option<u32> {
     if !is_too_much_dead(whole, settings) {
         return None;
     }
-    // Where all are much better than the bound, what is dead is in the segment being written, and the
-    // next merge can free it.
+    // If all are much better than the bound, the garbage is in the active segment, and the next
+    // merge can free it.
     let share_min = u64::from(settings.store_dead_trigger_percent) / 2;
     let newest = candidates.iter().map(|it| it.number).max()?;
     let dead = candidates
@@ -128,7 +129,7 @@ fn worthiest(candidates: &[Candidate], whole: WholeStore, settings: &MergeSettin
     best.map(|it| it.number)
 }
 
-/// The segment that copies go to, when it and the whole store have too much garbage.
+/// The segment for copies, when it and the whole store have too much garbage.
 fn too_dead_output(
     output: Option<Candidate>,
     whole: WholeStore,
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(chosen(30, 45), [1]);
         // Far more counts for more than age.
         assert_eq!(chosen(16, 55), [4]);
-        // Nothing that is hardly worth it, however old.
+        // A segment that is hardly worth it is not chosen, however old.
         assert_eq!(chosen(14, 20), [4]);
     }
 

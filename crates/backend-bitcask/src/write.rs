@@ -72,9 +72,9 @@ impl Store {
         self.home.settings.sync == SyncStrategy::Grouped
     }
 
-    /// Puts a batch to the value log, where it stays. What is queued there would be lost with this
-    /// process, so that whoever asked for no more than the store's default waits as well: until the
-    /// batch is with the system, as one is that was appended to a file of the store's own.
+    /// Puts a batch to the value log, where it stays. Queued batches would be lost with this
+    /// process. So a caller that requested no more than the store's default waits as well, until
+    /// the batch is with the system, as it would be after an append to a file of the store's own.
     fn put_to_log(
         &self,
         log: &ValueLog,
@@ -85,7 +85,7 @@ impl Store {
         let (prepared, records) = self.prepare(batch);
         log.wait_for_room()?;
         let mut writer = self.files.writer.lock();
-        // Closing and failing wait for the lock, so this is the last word.
+        // Closing and failing wait for the lock, so this check is final.
         self.home.intake.check_writable()?;
         if !self.contents.catalog.read().has_places() {
             return Err(too_many_segments());
@@ -113,8 +113,8 @@ impl Store {
         })
     }
 
-    /// Encodes and compresses: records as the value log takes them, in which bodies are shared unless they
-    /// were compressed. Of several writes to one key the last one stays: the others were never visible, and
+    /// Encodes and compresses: records in the value log's form, in which uncompressed bodies are
+    /// shared. Of several writes to one key the last one stays: the others were never visible, and
     /// (key, sequence) names one record.
     fn prepare<'a>(&self, batch: &'a Batch) -> (Vec<Prepared<'a>>, Vec<LogRecord>) {
         let mut records = Vec::with_capacity(batch.writes.len().max(1));
@@ -196,7 +196,7 @@ impl Store {
         purpose: Purpose,
     ) -> Result<u64> {
         let mut writer = self.files.writer.lock();
-        // Closing and failing wait for the lock, so this is the last word.
+        // Closing and failing wait for the lock, so this check is final.
         self.home.intake.check_writable()?;
         let olds = self.find_olds(prepared)?;
         let sequence = writer.last_sequence + 1;
@@ -213,10 +213,11 @@ impl Store {
         Ok(sequence)
     }
 
-    /// The slots that the batch supersedes. They stay where they are while the writer is locked:
-    /// merges take that lock to move a slot. Of keys that the caller has just read nothing is read here.
+    /// The slots that the batch supersedes. They stay in their places while the writer is locked:
+    /// merges take that lock to move a slot. Nothing is read for keys that the caller has just
+    /// read.
     ///
-    /// That one cannot be read now is no failure of the store, which takes other writes.
+    /// An unreadable one is no failure of the store, which takes other writes.
     fn find_olds(&self, prepared: &[Prepared<'_>]) -> Result<SmallVec<[Option<Slot>; 1]>> {
         let unread = |error: BackendError| match error.kind() {
             ErrorKind::Failed => error.of_kind(ErrorKind::Unread),
@@ -282,7 +283,7 @@ impl Store {
         };
         let fingerprint = self.contents.fingerprints.of(&entry.key);
         let check = self.contents.fingerprints.check_of(&entry.key);
-        // As slots have it.
+        // With the precision of slots.
         let stored = Slot::new(fingerprint, 0, entry.at).fingerprint();
         let hidden_by = self.log.hidden.lock().get(&(stored, check)).copied();
         let old = self.slot_and_sequence_of(&entry.key, fingerprint, Reading::MayBlock)?;
@@ -339,7 +340,8 @@ fn last_writes(batch: &Batch) -> impl Iterator<Item = &Write> {
     numbered.filter_map(move |(number, write)| is_last(number).then_some(write))
 }
 
-/// Counts the records of a batch in the statistics of their segment, and returns what becomes of the slots.
+/// Counts the records of a batch in the statistics of their segment, and returns the changes of
+/// slots.
 fn counted_changes(
     prepared: &[Prepared<'_>],
     olds: &[Option<Slot>],
@@ -371,7 +373,7 @@ fn counted_changes(
     changes
 }
 
-/// The records as the store's own files take them.
+/// The records in the form of the store's own files.
 fn records_of(records: &[LogRecord], sequence: u64) -> Vec<Record<'_>> {
     let numbered = records.iter().enumerate();
     let taken = numbered.map(|(index, it)| Record {

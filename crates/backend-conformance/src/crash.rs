@@ -1,8 +1,8 @@
-//! Group Crash: the power is cut at every disk operation of a script, and what is left has to be
-//! explained by the batches that were acknowledged.
+//! Group Crash: the power is cut at every disk operation of a script, and the acknowledged batches
+//! have to explain the contents afterwards.
 //!
-//! Short scripts are enumerated, for most crash bugs need three operations or fewer (the experience
-//! of CrashMonkey); longer ones are drawn. Recovery is cut as well.
+//! Short scripts are enumerated, since most crash bugs need three operations or fewer (the
+//! experience of CrashMonkey); longer ones are drawn. Recovery is cut as well.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::shrink::check_script;
 use crate::violation::{MustSucceed, ensure, unexpected};
 use crate::{Checked, EngineUnderTest, Plan, Violation, generate};
 
-/// Where this group's randomness starts.
+/// The start of this group's random numbers.
 const STREAM: u64 = 2 << 32;
 /// The steps of short scripts.
 const SHORT_STEPS: usize = 9;
@@ -122,7 +122,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// How many operations the script takes.
+    /// The number of operations of the script.
     fn uncut(&self, script: &Script) -> Checked<u64> {
         let disk = MemoryDisk::new();
         let opened = self.record(&disk)?;
@@ -142,7 +142,7 @@ impl Sweep<'_> {
         let disk = MemoryDisk::new();
         disk.cut_after(cut);
         let Some(mut recording) = self.record(&disk)? else {
-            // Cut before the store was there: nothing is promised but that it opens.
+            // Cut before the store existed: the only promise is that it opens.
             let opening = crate::trial::opening(
                 Arc::new(disk.crash_image(CrashOptions::drawn(rng.random()))),
                 self.variation,
@@ -175,7 +175,7 @@ impl Sweep<'_> {
     }
 }
 
-/// A disk after a crash, and what was promised before.
+/// A disk after a crash, and the promises before it.
 struct Recovery<'a> {
     recording: &'a Recording<'a>,
     image: MemoryDisk,
@@ -204,7 +204,7 @@ impl Recovery<'_> {
             .must("opening after a crash")
     }
 
-    /// Everything acknowledged is there, whole, and nothing else than what was put.
+    /// All acknowledged batches are there, whole, and nothing that was never put.
     fn check_store(&self, store: &dyn Backend) -> Checked {
         let now = self.recording.trial().now;
         let reported = store.durable();

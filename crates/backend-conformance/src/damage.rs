@@ -24,7 +24,7 @@ pub use self::left_out::expect_left_out_listed;
 use self::subject::{End, Subject};
 use crate::{Checked, EngineUnderTest, Plan};
 
-/// Where this group's randomness starts.
+/// The start of this group's random numbers.
 const STREAM: u64 = 4 << 32;
 /// One closed store and one killed store.
 const SUBJECTS_MIN: usize = 2;

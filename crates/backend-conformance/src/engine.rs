@@ -1,4 +1,4 @@
-//! What the suite has to know of an engine to test it.
+//! The facts of an engine that the suite needs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use kvorum_disk::{Fault, FaultyDisk, Operation, Rule};
 #[cfg(feature = "planted-defects")]
 use kvorum_planted_defects::is_planted;
 
-/// Draws a random number; where engines get their [`kvorum_backend::StoreId`] from.
+/// Draws a random number; engines use it for their [`kvorum_backend::StoreId`].
 pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// What a store is opened with.
+/// The arguments of an opening.
 #[derive(Clone)]
 pub struct Opening {
     pub(crate) disk: Arc<dyn Disk>,
     /// The store's directory; it may not exist yet, nor those above it.
     pub directory: PathBuf,
-    /// Which settings to use, below [`EngineUnderTest::variations`].
+    /// The number of the settings, below [`EngineUnderTest::variations`].
     pub variation: u32,
     /// Random numbers, the same ones for the same seed.
     pub draw: DrawNumber,
@@ -43,8 +43,8 @@ impl Opening {
     }
 }
 
-/// The disk with the defect that is planted: a directory that is not synced, or a rename before a
-/// sync. It stands below whichever engine is tested, so that the engine's own code is what is tested.
+/// The disk with the planted defect: a directory that is not synced, or a rename before a sync. It
+/// is below every tested engine, so that the engine's own code is tested.
 #[cfg(feature = "planted-defects")]
 fn forgetful(disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
     let forgotten = Rule::new(Fault::Forgotten);
@@ -60,36 +60,36 @@ fn forgetful(disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
     Arc::new(disk)
 }
 
-/// An engine, as its tests show it to the suite.
+/// An engine, as its tests present it to the suite.
 pub trait EngineUnderTest: Sync {
     /// The engine's name, for reports.
     fn name(&self) -> &str;
 
-    /// What the engine claims to be able to do. Crash, fault and damage groups are empty for one
-    /// that does not persist.
+    /// The declared powers of the engine. Crash, fault and damage groups are empty for one that
+    /// does not persist.
     fn capabilities(&self) -> Capabilities;
 
     /// Opens the store, creating it if it is missing. The previous one is closed or dropped by then.
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>>;
 
-    /// Where a store that was opened like this has its files: all of them are damaged in turn.
+    /// The directories of a store with this opening: all of their files are damaged in turn.
     fn directories(&self, opening: &Opening) -> Vec<PathBuf> {
         vec![opening.directory.clone()]
     }
 
-    /// How many settings are worth testing. Choose small sizes, so that a script of some dozen
+    /// The number of settings worth testing. Choose small sizes, so that a script of some dozen
     /// writes of up to 4 KB each fills several files and merges do something.
     fn variations(&self) -> u32 {
         1
     }
 
-    /// How many keys one flipped byte of a closed store may make unreadable at most. A store that
+    /// The most keys that one flipped byte of a closed store may make unreadable. A store that
     /// refuses to open counts as `usize::MAX`.
     fn keys_lost_per_flip_max(&self) -> usize {
         1
     }
 
-    /// True when a closed store that lost the end of a file says so: by an error, or as a
+    /// True when a closed store reports the loss of a file's end: by an error, or as a
     /// [`kvorum_backend::LostRange`].
     fn reports_truncation(&self) -> bool {
         true
@@ -108,8 +108,9 @@ pub trait EngineUnderTest: Sync {
         &[]
     }
 
-    /// The directory of a log, its files in the order of their names, of which the last with records may end in
-    /// a torn batch after the death of the process: one that is shorter than it was looks like that.
+    /// The directory of a log, with files in the order of their names. The last one with records
+    /// may end in a torn batch after the death of the process, and so may look like one that was
+    /// cut.
     fn log_directory(&self) -> Option<&Path> {
         None
     }
@@ -120,40 +121,40 @@ pub trait EngineUnderTest: Sync {
         false
     }
 
-    /// True where different keys look alike to the engine until their records are read, so that a removed
-    /// key cannot be distinguished from the key of a damaged record.
+    /// True if the engine cannot distinguish some keys until their records are read, so that it
+    /// cannot distinguish a removed key from the key of a damaged record.
     fn keys_collide(&self, _variation: u32) -> bool {
         false
     }
 
-    /// True when a byte that the device gets wrong in one read is noticed in that read. Spikes may say
-    /// no, what ships says yes.
+    /// True when a byte that the device gets wrong in one read is noticed in that read. Spikes may
+    /// return false, shipped engines return true.
     fn checks_every_read(&self) -> bool {
         true
     }
 
-    /// True for what never ships: a long run is no longer for it than a quick one.
+    /// True for an engine that never ships: a long run is no longer for it than a quick one.
     fn is_spike(&self) -> bool {
         false
     }
 
-    /// How many times as long a store takes to open, copy and crash as one of a few small files. A
-    /// quick run tries that many times less.
+    /// The factor by which opening, copying and crashing of a store is slower than for one of a few
+    /// small files. A quick run tries that many times less.
     fn slowness(&self) -> usize {
         1
     }
 
-    /// True when a ticket of a put that asked for the store's default says that it is durable. False
-    /// when it says that the death of the process cannot lose it: a store that syncs by itself now and
-    /// then, or never, and queues what is put to it.
+    /// True when the ticket of a put with the store's default means that it is durable. False when
+    /// it means that the death of the process cannot lose it, as in a store that queues puts and
+    /// syncs at intervals or never.
     fn default_tickets_are_durable(&self, _variation: u32) -> bool {
         true
     }
 
-    /// True when a full disk stops puts only: what is refused is not seen, reads go on, puts resume by
-    /// themselves, and the store can be opened meanwhile. What ships says yes with files of its own.
-    /// Over a value log it says no: what is queued there can be seen by the time the disk refuses it;
-    /// the rest has tests of its own. Spikes may say no.
+    /// True when a full disk stops puts only: refused ones are not visible, reads go on, puts
+    /// resume by themselves, and the store can be opened meanwhile. Shipped engines return true
+    /// with files of their own. Over a value log it is false: queued puts may be visible when the
+    /// disk refuses them; the rest has tests of its own. Spikes may return false.
     fn works_on_a_full_disk(&self) -> bool {
         true
     }

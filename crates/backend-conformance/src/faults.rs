@@ -1,7 +1,7 @@
 //! Group Faults: the Nth disk operation fails, for every N until a run meets no fault any more.
 //!
-//! While operations fail a store may refuse what it likes, but never panics, never shows wrong data,
-//! and is whole again on a healthy disk.
+//! While operations fail a store may refuse any call, but never panics, never shows wrong data, and
+//! is whole again on a healthy disk.
 
 mod full_disk;
 
@@ -21,7 +21,7 @@ use crate::shrink::check_script;
 use crate::violation::{MustSucceed, unexpected};
 use crate::{Checked, EngineUnderTest, Plan, Violation, generate};
 
-/// Where this group's randomness starts.
+/// The start of this group's random numbers.
 const STREAM: u64 = 3 << 32;
 /// More matching operations than any script does.
 const NTH_MAX: u64 = 100_000;
@@ -91,7 +91,7 @@ struct Sweep<'a> {
     engine: &'a dyn EngineUnderTest,
     variation: u32,
     rng: ChaCha8Rng,
-    /// Places are skipped at random, at most so many less one.
+    /// The most places, plus one, that are skipped at random.
     stride_max: u64,
 }
 
@@ -143,7 +143,7 @@ impl Sweep<'_> {
         let faulty = Arc::new(disk.clone());
         let opened = Recording::open(self.engine, faulty, self.variation, self.rng.clone())?;
         let Some(mut recording) = opened else {
-            // The store was not there yet, and the failure was told.
+            // The store did not exist yet, and the failure was reported.
             let opening =
                 crate::trial::opening(Arc::new(memory.clone()), self.variation, self.rng.clone());
             self.engine
@@ -204,9 +204,9 @@ fn rules(kind: Kind, rng: &mut ChaCha8Rng) -> Vec<Rule> {
     }
 }
 
-/// After a failed sync the page cache shows what the device may never get, and says of it that it is
-/// written. A store that is opened over it, reads it, syncs and calls it durable has to have written
-/// it again.
+/// After a failed sync the page cache shows pages as written that the device may never get. A store
+/// that is opened over it, reads the pages, syncs and reports durability has to have written them
+/// again.
 fn check_reopening_after_failed_sync(
     engine: &dyn EngineUnderTest,
     plan: &Plan,
@@ -238,7 +238,7 @@ fn check_reopening_after_failed_sync(
     })
 }
 
-/// The store that met the fault shows what it accepted, as far as it shows anything.
+/// The store that met the fault shows all that it accepted, as far as it can be read.
 fn check_open(recording: &Recording<'_>) -> Checked {
     let now = recording.trial().now;
     let forgive = |_: &str, error: &kvorum_backend::BackendError| match error.kind() {
@@ -253,8 +253,8 @@ fn check_open(recording: &Recording<'_>) -> Checked {
         .map_err(|story| Violation::of(10, format!("while still open, {story}")))
 }
 
-/// On a healthy disk everything acknowledged is there. A bit that flipped while the store was opened
-/// may have cost what it hit, if the store says so.
+/// On a healthy disk all acknowledged entries are there. A bit that flipped while the store was
+/// opened may have cost the damaged ones, if the store reports them.
 fn check_reopened(
     store: &dyn Backend,
     history: &History,

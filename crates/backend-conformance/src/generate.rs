@@ -18,7 +18,7 @@ pub(crate) fn script(rng: &mut ChaCha8Rng, len: usize) -> Script {
     }
 }
 
-/// A script of what changes the disk, for the crash and fault groups.
+/// A script of steps that change the disk, for the crash and fault groups.
 pub(crate) fn changing_script(rng: &mut ChaCha8Rng, len: usize) -> Script {
     Script {
         steps: (0..len).map(|_| changing_step(rng)).collect(),

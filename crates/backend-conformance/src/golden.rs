@@ -1,10 +1,10 @@
 //! Golden scripts: input and replies as text, the same for every engine.
 //!
-//! A script is a file in `scripts`. Its first paragraph is a sentence that says what the script shows;
-//! a line `needs FACET ...` may follow. Each line behind that is a command, and its replies stand below
-//! it on lines that begin with an arrow. A run prints the commands with the replies that the engine
-//! really gave, and the two texts have to be equal. Whatever engines may do differently, such as
-//! numbers of batches and resume points, is printed in a form that is the same for all.
+//! A script is a file in `scripts`. Its first paragraph is a sentence about the behaviour that it
+//! shows; a line `needs FACET ...` may follow. Each later line is a command, and its replies are
+//! below it on lines that begin with an arrow. A run prints the commands with the engine's actual
+//! replies, and the two texts have to be equal. Engines may differ in numbers of batches and resume
+//! points, for example; these are printed in a form that is the same for all.
 //!
 //! Commands (keys are `bucket/key`):
 //!
@@ -18,7 +18,7 @@
 //! | `at TIME` | none; the time by which expiry and leases are judged |
 //! | `sync`, `durable`, `empty`, `status`, `identity` | what the store says |
 //! | `maintain` | does all upkeep that is due |
-//! | `erase`, `close`, `reopen`, `kill`, `crash` | errors only; `kill` opens what a dead process left, `crash` what a power cut left |
+//! | `erase`, `close`, `reopen`, `kill`, `crash` | errors only; `kill` opens what a killed process left, `crash` what a power cut left |
 //! | `backup NAME`, `open NAME` | makes a copy; closes the store and opens the copy in its place |
 
 mod fold_words;
@@ -32,28 +32,28 @@ use crate::EngineUnderTest;
 use self::script_file::ScriptFile;
 use self::stage::Stage;
 
-/// What became of the scripts on one engine.
+/// Results of the scripts on one engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoldenRun {
     /// The scripts that were played, by name.
     pub played: Vec<String>,
-    /// Those that need what the engine does not have, and what that is.
+    /// Scripts that need a facet that the engine lacks, with the facet.
     pub skipped: Vec<(String, String)>,
 }
 
-/// What to do with the replies of an engine.
+/// Uses of an engine's replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replies {
     /// They have to be those of the scripts.
     Compare,
-    /// Those of the engine's first variation become those of the scripts.
+    /// The replies of the engine's first variation replace those of the scripts.
     Renew,
 }
 
 /// Plays every script on every variation of an engine.
 ///
 /// # Errors
-/// Says which script, line and engine, what was expected and what came.
+/// Script, line and engine, with the expected and the actual reply.
 pub fn play_golden_scripts(
     engine: &dyn EngineUnderTest,
     replies: Replies,

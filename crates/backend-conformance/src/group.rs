@@ -1,4 +1,4 @@
-//! The groups of the suite, and how much of them a run tries.
+//! The groups of the suite, and the effort of a run.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -20,21 +20,21 @@ pub enum Group {
     Damage,
 }
 
-/// How much of what could be tried is tried.
+/// The share of all possible trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Samples, drawn by the seed: seconds.
     Quick,
-    /// Everything that is bounded, and many more random scripts: minutes.
+    /// All bounded trials, and many more random scripts: minutes.
     Long,
 }
 
-/// How a run goes.
+/// The plan of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Decides everything random.
     pub seed: u64,
-    /// How much is tried.
+    /// The effort.
     pub effort: Effort,
 }
 

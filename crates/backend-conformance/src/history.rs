@@ -1,4 +1,4 @@
-//! What was asked of a store, what of it was acknowledged, and whether what is left can be explained.
+//! The calls to a store and their acknowledgements, and the check of its contents against them.
 //!
 //! After a crash each batch that was not acknowledged as durable may be there or not. A state is
 //! right when some choice of those, played in order with all acknowledged ones, leads to it.
@@ -25,8 +25,8 @@ pub(crate) struct Attempt {
     pub(crate) sequence: Option<Sequence>,
     /// Acknowledged as durable.
     pub(crate) is_durable: bool,
-    /// The store that took it ended without being closed properly: unless it is durable, it may be
-    /// gone, for buffered batches are promised nothing.
+    /// Its store ended without being closed properly: unless it is durable, it may be lost, since
+    /// buffered batches have no promise.
     pub(crate) is_forgettable: bool,
 }
 
@@ -34,14 +34,14 @@ pub(crate) struct Attempt {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) attempts: Vec<Attempt>,
-    /// An erasure began and did not succeed: anything of the past may be there, or nothing.
+    /// An erasure began and did not succeed: any of the earlier contents may be there, or nothing.
     pub(crate) is_erasing: bool,
 }
 
 /// The terms and keys that an index fold visited.
 pub(crate) type IndexFold = Vec<(Bytes, StorageKey)>;
 
-/// What a store shows. A key that could not be read is in neither map.
+/// The contents that a store shows. A key that could not be read is in neither map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Observation {
     pub(crate) present: BTreeMap<StorageKey, Seen>,
@@ -50,7 +50,7 @@ pub(crate) struct Observation {
     pub(crate) index: Option<Vec<Option<IndexFold>>>,
 }
 
-/// Which batches have to be there.
+/// The batches that have to be there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Required {
     /// Those acknowledged as durable, and those up to this sequence.
@@ -60,28 +60,28 @@ pub(crate) enum Required {
 }
 
 impl History {
-    /// Marks what a sync covered.
+    /// Marks the batches that a sync covered.
     pub(crate) fn synced(&mut self, up_to: Sequence) {
         for attempt in &mut self.attempts {
             attempt.is_durable |= attempt.sequence.is_some_and(|it| it <= up_to);
         }
     }
 
-    /// The store was closed, and everything that it had is durable.
+    /// Notes that the store was closed: everything in it is durable.
     pub(crate) fn closed(&mut self) {
         for attempt in &mut self.attempts {
             attempt.is_durable |= attempt.sequence.is_some() && !attempt.is_forgettable;
         }
     }
 
-    /// The store could not be closed, and is gone.
+    /// Notes that the store could not be closed, and was dropped.
     pub(crate) fn not_closed(&mut self) {
         for attempt in &mut self.attempts {
             attempt.is_forgettable |= !attempt.is_durable;
         }
     }
 
-    /// A batch got this sequence: no earlier one that is there has it, or a higher one.
+    /// Notes the sequence of a batch: no earlier one that is there has it, or a higher one.
     pub(crate) fn given(&mut self, sequence: Sequence) {
         for attempt in &mut self.attempts {
             if attempt.is_forgettable && attempt.sequence.is_some_and(|it| it >= sequence) {
@@ -100,12 +100,12 @@ impl History {
             .unwrap_or_default()
     }
 
-    /// True when any batch ever put stored this under its key.
+    /// True when any batch ever stored this under its key.
     pub(crate) fn has_put(&self, seen: &Seen) -> bool {
         self.attempts.iter().any(|attempt| attempt.leaves(seen))
     }
 
-    /// A state that agrees with the observation, or a story of why there is none.
+    /// A state that agrees with the observation, or the reason why there is none.
     pub(crate) fn explain(
         &self,
         observed: &Observation,
@@ -145,8 +145,8 @@ impl History {
         Err(self.story(observed, &needed))
     }
 
-    /// What the entries that are there say of each batch: that it is there, for it wrote one of them,
-    /// or that it is not, for it would have overwritten one.
+    /// Evidence of the existing entries for each batch: true if it wrote one of them, false if it
+    /// would have overwritten one.
     fn shown_by(&self, observed: &Observation) -> Vec<Option<bool>> {
         let mut shown = vec![None; self.attempts.len()];
         for seen in observed.present.values() {
@@ -246,7 +246,7 @@ fn agrees(state: &State, observed: &Observation, now: Timestamp) -> bool {
         && readable
             .zip(observed.present.values())
             .all(|(expected, seen)| {
-                // A failed put told nobody its sequence.
+                // The sequence of a failed put is unknown.
                 let sequence =
                     expected.sequence == Sequence(0) || expected.sequence == seen.sequence;
                 sequence

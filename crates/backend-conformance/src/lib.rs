@@ -1,9 +1,9 @@
 //! One suite that every engine passes: the contract of `kvorum-backend`, shown to hold.
 //!
 //! An engine's crate implements [`EngineUnderTest`] in its tests and writes
-//! `conformance_suite!(engine)`; each [`Group`] then is one test. Checks are functions that return a
-//! [`Violation`] and do not panic, so that the suite can be tested as well: an engine with a planted
-//! defect has to be caught (`expect_caught`, with the feature `planted-defects`).
+//! `conformance_suite!(engine)`; each [`Group`] then is one test. Checks are functions that return
+//! a [`Violation`] and do not panic, so that the suite can be tested as well: an engine with a
+//! planted defect has to be detected (`expect_caught`, with the feature `planted-defects`).
 //!
 //! | group | what it does |
 //! |---|---|
@@ -13,9 +13,9 @@
 //! | [`Group::Faults`] | the Nth disk operation fails, for every N |
 //! | [`Group::Damage`] | files of a store that was closed or killed are flipped, cut, removed, put back and mixed up |
 //!
-//! Beside the groups stand the golden scripts ([`play_golden_scripts`]): text files in `scripts`, each
-//! of which shows one thing. The author of a new engine begins there: implement [`EngineUnderTest`],
-//! write `conformance_suite!(engine)`, and make `golden_scripts_give_their_replies` pass script by
+//! There are also golden scripts ([`play_golden_scripts`]): text files in `scripts` that show one
+//! behaviour each. The author of a new engine begins there: implement [`EngineUnderTest`], write
+//! `conformance_suite!(engine)`, and make `golden_scripts_give_their_replies` pass script by
 //! script. Then come the groups, [`Group::Sentences`] first.
 //!
 //! | script | what of the trait it covers |

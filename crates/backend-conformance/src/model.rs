@@ -9,7 +9,7 @@ use kvorum_backend::{
 };
 use kvorum_encoding::StorageKey;
 
-/// What a store holds after some batches.
+/// The contents of a store after some batches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) entries: BTreeMap<StorageKey, Entry>,
@@ -17,7 +17,7 @@ pub(crate) struct State {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// `None` when the put failed, so that nobody learnt its sequence.
+    /// `None` when the put failed, so that its sequence is unknown.
     pub(crate) sequence: Option<Sequence>,
     pub(crate) fields: Fields,
     pub(crate) head: Bytes,
@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     pub(crate) index_entries: BTreeSet<IndexEntry>,
 }
 
-/// What a fold shows of an entry, owned.
+/// The part of an entry that a fold shows, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) key: StorageKey,
@@ -36,7 +36,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// What a get of this key has shown.
+    /// The entry that a get of this key has shown.
     pub(crate) fn of(key: StorageKey, entry: StoredEntry) -> Self {
         Self {
             key,
@@ -92,7 +92,7 @@ impl State {
             .filter(|entry| !entry.fields.is_expired(now))
     }
 
-    /// What a fold visits.
+    /// The entries that a fold visits.
     pub(crate) fn fold(
         &self,
         detail: FoldDetail,
@@ -106,7 +106,7 @@ impl State {
             .collect()
     }
 
-    /// What an index fold visits: terms and keys.
+    /// The terms and keys that an index fold visits.
     pub(crate) fn fold_index(
         &self,
         range: &IndexRange,

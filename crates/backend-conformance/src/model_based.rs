@@ -9,7 +9,7 @@ use crate::shrink::check_script;
 use crate::trial::Trial;
 use crate::{Checked, EngineUnderTest, Plan, generate};
 
-/// Where this group's randomness starts.
+/// The start of this group's random numbers.
 const STREAM: u64 = 1 << 32;
 
 pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use kvorum_backend::IndexEntry;
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
 
-/// How many keys scripts use.
+/// The number of keys in scripts.
 pub(crate) const KEYS: usize = 14;
-/// How many buckets the keys are in.
+/// The number of the keys' buckets.
 pub(crate) const BUCKETS_USED: usize = BUCKETS.len();
-/// How many terms scripts use.
+/// The number of terms in scripts.
 pub(crate) const TERMS: usize = 5;
 
 const BUCKETS: [(&[u8], &[u8]); 4] = [

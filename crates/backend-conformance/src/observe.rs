@@ -1,4 +1,4 @@
-//! Looks at everything a store shows, and whether its ways of showing it agree.
+//! Reads everything that a store shows, and checks that its calls agree.
 
 use kvorum_backend::{
     Backend, BackendError, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Lookup, ReadAt,
@@ -9,21 +9,21 @@ use crate::history::{IndexFold, Observation, index_ranges};
 use crate::model::Seen;
 use crate::{Checked, Violation, names};
 
-/// What to do with a read that fails.
+/// The treatment of a failed read.
 pub(crate) type OnError<'a> = &'a dyn Fn(&str, &BackendError) -> Checked;
 
-/// What a fold has to show of keys that gets say are absent.
+/// The contents of a fold for keys that are absent for gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absent {
     /// Nothing.
     Hidden,
-    /// Nothing, or an older entry: what superseded it was durable and is gone without a trace, or keys look
-    /// alike, and a removal that cannot be read may be another key's.
+    /// Nothing, or an older entry: its durable successor is lost without a trace, or keys look
+    /// alike, and an unreadable removal may be another key's.
     MayShow,
 }
 
 /// Reads every key, folds, and folds the indexes. `on_error` decides whether a failed read is
-/// forgiven; a key that it forgives is left out.
+/// accepted; its key is left out.
 pub(crate) fn observe(
     store: &dyn Backend,
     now: Timestamp,

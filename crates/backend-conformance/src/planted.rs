@@ -1,11 +1,11 @@
-//! Tests of the suite itself: an engine that is wrong on purpose has to be found out.
+//! Tests of the suite itself: an engine with a planted defect has to be detected.
 
 use kvorum_planted_defects::{PlantedDefect, plant};
 
 use crate::{EngineUnderTest, Group, Plan, Violation, run};
 
-/// Plants `defect`, runs the groups that should find it, and returns what they found, or a sentence
-/// saying that nobody noticed.
+/// Plants `defect`, runs the groups that should find it, and returns their findings, or a sentence
+/// that it was not detected.
 pub fn expect_caught(
     engine: &dyn EngineUnderTest,
     defect: PlantedDefect,
@@ -37,7 +37,8 @@ fn groups_for(defect: PlantedDefect) -> &'static [Group] {
             &[Group::Sentences, Group::Model]
         }
         PlantedDefect::OlderRecordFolded => &[Group::Sentences],
-        // Of a node: the simulator looks for it. Or it shows when a ledger is lost twice: tests of the engine do.
+        // Defects of a node are the simulator's; those that show after two losses of a ledger have
+        // tests of the engine.
         _ => &[],
     }
 }

@@ -1,4 +1,4 @@
-//! Plays a script on a store whose disk may fail, and records what was asked and acknowledged.
+//! Plays a script on a store whose disk may fail, and records the calls and acknowledgements.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::{Checked, EngineUnderTest, Opening, Violation};
 /// Steps of one task before the script goes on; a task cut short is picked up later or never.
 const TASK_STEPS_MAX: usize = 500;
 
-/// How a step went.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
     Failed,
 }
 
-/// A store, and all that was asked of it.
+/// A store, and all calls to it.
 pub(crate) struct Recording<'a> {
     trial: Trial<'a>,
     pub(crate) history: History,
@@ -34,7 +34,7 @@ pub(crate) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// Opens a new store; `None` when the disk does not let it.
+    /// Opens a new store; `None` when the disk prevents that.
     pub(crate) fn open(
         engine: &'a dyn EngineUnderTest,
         disk: Arc<dyn Disk>,
@@ -63,12 +63,12 @@ impl<'a> Recording<'a> {
         &self.trial
     }
 
-    /// Numbers the values put from now on from here: no other recording puts the same ones.
+    /// Sets the number of the next value: no other recording puts the same ones.
     pub(crate) fn number_values_from(&mut self, number: u32) {
         self.trial.values_made = number;
     }
 
-    /// What the last failed call said.
+    /// The error of the last failed call.
     pub(crate) fn last_error(&self) -> &str {
         &self.last_error
     }
@@ -114,7 +114,7 @@ impl<'a> Recording<'a> {
                 self.trial.now.0 += micros;
                 Outcome::Done
             }
-            // Reading is checked in the end; a dropped store is what a crash leaves.
+            // Reads are checked in the end; a dropped store is like one after a crash.
             _ => Outcome::Done,
         };
         Ok(outcome)
@@ -179,7 +179,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// A ticket from before a failed sync may be good still: it may have been synced already.
+    /// A ticket from before a failed sync may still resolve: it may have been synced already.
     fn await_tickets(&mut self) -> Outcome {
         let mut outcome = Outcome::Done;
         let failed_before = self.sync_failed;
@@ -263,7 +263,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// The process dies and another opens the store; the page cache lives on.
+    /// The process dies and another opens the store; the page cache survives.
     pub(crate) fn kill_and_reopen(&mut self) -> Result<()> {
         self.tickets.clear();
         self.trial.store = None;
@@ -288,7 +288,7 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// A put of one small value, to see whether life goes on.
+/// A put of one small value, to test that the store works.
 pub(crate) fn another_batch() -> Batch {
     let head = crate::trial::filled(u32::MAX, 9);
     let body = crate::trial::filled(u32::MAX - 1, 33);

@@ -1,14 +1,14 @@
-//! Scripts: what is done to a store, as data that can be generated, shrunk and printed.
+//! Scripts: steps on a store, as data that can be generated, shrunk and printed.
 //!
 //! Steps name keys, terms and snapshots by small numbers, so that each step stays meaningful when
-//! others are taken out.
+//! others are removed.
 
 use std::fmt;
 
 use kvorum_backend::{Durability, FoldDetail};
 use kvorum_encoding::SegmentFilter;
 
-/// What is done to a store, in order.
+/// Steps on a store, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Script {
     pub(crate) steps: Vec<Step>,
@@ -64,10 +64,10 @@ pub(crate) enum Step {
     Backup,
     /// Closes the store and opens it again.
     Reopen,
-    /// Syncs, drops the store without closing it and opens it again, the disk being as it was.
+    /// Syncs, drops the store without closing it and opens it again over the same disk.
     DropAndReopen,
     Erase,
-    /// Time goes on.
+    /// Time passes.
     Advance {
         micros: u64,
     },
@@ -83,9 +83,9 @@ pub(crate) struct PlannedWrite {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlannedValue {
     pub(crate) segment: u32,
-    /// How long before the time of the put it was last modified.
+    /// The time between the last modification and the put.
     pub(crate) age_micros: u64,
-    /// How long after the time of the put it expires.
+    /// The time between the put and the expiry.
     pub(crate) expires_in_micros: Option<u64>,
     pub(crate) tag: u8,
     pub(crate) head_bytes: usize,

@@ -1,4 +1,4 @@
-//! Group Sentences: each sentence of the contract that can be shown without chance, by itself.
+//! Group Sentences: each sentence of the contract that can be shown deterministically, by itself.
 //!
 //! Sentences 9 and 16 need failing disks and 15 damaged files: they are shown by the groups Faults
 //! and Damage.
@@ -123,8 +123,8 @@ fn order(stage: &Stage<'_>) -> Checked {
     stage.play(&steps).map(drop)
 }
 
-/// Around the sizes at which engines read, cut or keep values in other ways; each the last one of its
-/// store for a while, so that nothing stands behind it.
+/// Values around the sizes at which engines read, cut or keep them in other ways; each is the last
+/// one of its store for a while, so that nothing follows it.
 fn sizes(stage: &Stage<'_>) -> Checked {
     const MEBIBYTE: usize = 1 << 20;
     let mut steps = Vec::new();
@@ -229,7 +229,7 @@ fn expiry(stage: &Stage<'_>) -> Checked {
         Step::ReadAll,
         Step::MaintainAll,
         Step::Reopen,
-        // A put over what expired, and one that makes an entry last.
+        // A put over an expired entry, and one that makes an entry last.
         put(1),
         put_expiring(2, 5, &[]),
         put(2),

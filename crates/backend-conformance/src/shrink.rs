@@ -1,12 +1,12 @@
 //! Shrinking: the shortest script found that still breaks the contract.
 //!
-//! Steps are taken out in halves, quarters and so on down to single ones (delta debugging), then the
+//! Steps are removed in halves, quarters and so on down to single ones (delta debugging), then the
 //! writes of batches. A store is opened for each attempt, so attempts are bounded.
 
 use crate::script::{Script, Step};
 use crate::{Checked, Violation};
 
-/// How many scripts are tried.
+/// The most scripts that are tried.
 const ATTEMPTS_MAX: usize = 600;
 
 /// Checks a script. The violation is that of the smallest failing one found.

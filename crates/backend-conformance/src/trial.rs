@@ -26,15 +26,15 @@ use crate::script::{PlannedValue, PlannedWrite, Step};
 use crate::violation::{MustSucceed, ensure, unexpected};
 use crate::{Checked, EngineUnderTest, Opening, Violation};
 
-/// A backup that a trial keeps, and what it has to hold for ever.
+/// A backup of a trial, and the contents that it has to keep for ever.
 struct HeldBackup {
     directory: PathBuf,
     state: State,
 }
 
-/// When every trial starts.
+/// The start time of every trial.
 const START: Timestamp = Timestamp(1_700_000_000_000_000);
-/// How many snapshots a script can hold.
+/// The number of snapshots that a script can hold.
 const SLOTS: usize = 3;
 
 /// One store under test beside its model.
@@ -49,19 +49,19 @@ pub(crate) struct Trial<'a> {
     snapshots: [Option<HeldSnapshot>; SLOTS],
     tickets: Vec<SyncTicket>,
     pub(crate) values_made: u32,
-    /// Where heads said that entries are, some time ago. Writes bring it back.
+    /// Places of entries from earlier heads. Writes pass them back.
     places: BTreeMap<StorageKey, EntryPlace>,
     entry_bytes_max: u64,
     backups_made: u32,
     backup: Option<HeldBackup>,
 }
 
-/// A snapshot and what it has to show.
+/// A snapshot and its expected contents.
 struct HeldSnapshot {
     snapshot: Box<dyn Snapshot>,
     state: State,
     lease: Lease,
-    /// The store was erased since; the snapshot may have ended by that.
+    /// The store was erased since; that may have ended the snapshot.
     is_erased: bool,
 }
 
@@ -263,7 +263,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Now and then it keeps what it knew, so that there are places which are out of date.
+    /// Now and then the old place is kept, so that some places are out of date.
     fn note_place(&mut self, key: &StorageKey) -> Checked {
         let head = self.store()?.head(key, self.at(Reading::MayBlock));
         if let Lookup::Found(found) = head.must("head")?
@@ -320,7 +320,7 @@ impl<'a> Trial<'a> {
         if is_closed_first {
             self.close()?;
         } else {
-            // What was not synced may be in the dropped store's memory only.
+            // Unsynced data may be in the dropped store's memory only.
             self.sync()?;
         }
         self.snapshots = Default::default();
@@ -369,7 +369,7 @@ impl<'a> Trial<'a> {
         self.check_all()
     }
 
-    /// The contents are gone, and with them their identity.
+    /// Notes that the contents are gone, and their identity with them.
     fn forget(&mut self, identity: StoreId) -> Checked {
         if identity == self.identity {
             return Err(Violation::of_method(
@@ -383,7 +383,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// What a store is opened with in a trial.
+/// The arguments of an opening in a trial.
 pub(crate) fn opening(disk: Arc<dyn Disk>, variation: u32, rng: ChaCha8Rng) -> Opening {
     let rng = Mutex::new(rng);
     Opening {

@@ -1,4 +1,4 @@
-//! A broken promise, told so that somebody can replay it.
+//! A broken promise, with all that is needed to replay it.
 
 use std::fmt;
 
@@ -9,18 +9,18 @@ use crate::Group;
 /// The result of a check.
 pub type Checked<T = ()> = Result<T, Violation>;
 
-/// What an engine did that the contract forbids.
+/// Behaviour of an engine that the contract forbids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The engine's name.
     pub engine: String,
     /// The group that found it; `None` before it is known.
     pub group: Option<Group>,
-    /// The contract's sentence; `None` where the trait's methods say it and no sentence does.
+    /// The contract's sentence; `None` if it is in the trait's methods and no sentence.
     pub sentence: Option<u8>,
     /// The seed that leads to it again.
     pub seed: u64,
-    /// What happened, in lines.
+    /// The events, in lines.
     pub story: String,
 }
 
@@ -36,7 +36,7 @@ impl Violation {
         }
     }
 
-    /// A violation of what the trait's methods say.
+    /// A violation of a method's documentation.
     pub fn of_method(story: impl Into<String>) -> Self {
         Self {
             sentence: None,
@@ -44,7 +44,7 @@ impl Violation {
         }
     }
 
-    /// Adds what led to it.
+    /// Adds the preceding event.
     #[must_use]
     pub fn after(mut self, what: impl fmt::Display) -> Self {
         self.story.push_str("\n  after: ");

@@ -1,4 +1,4 @@
-//! Making a damaged store of this engine whole again, without opening it.
+//! Repairing a damaged store of this engine, without opening it.
 
 pub use kvorum_lsm_repair::check::has_store_files;
 pub use kvorum_lsm_repair::{
@@ -7,8 +7,8 @@ pub use kvorum_lsm_repair::{
 
 use crate::HanoidbSettings;
 
-/// How stores of this engine are repaired. Tables are written as with no setting changed; merges write
-/// them again as the node's settings say.
+/// Options for repairing stores of this engine. Tables are written with default settings; merges
+/// rewrite them with the node's settings.
 pub fn options(is_dry_run: bool, keeps_doubtful: bool) -> RepairOptions {
     RepairOptions {
         is_dry_run,

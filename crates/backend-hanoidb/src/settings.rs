@@ -1,4 +1,4 @@
-//! Settings of a store, under the names that `hanoidb.*` keys have where they have one.
+//! Settings of a store, with the names of `hanoidb.*` keys if there is one.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use kvorum_backend::Belonging;
 use kvorum_lsm::policy::PolicySettings;
 use kvorum_lsm::{Compression, DoublingLevels, LsmSettings, SyncStrategy};
 
-/// Levels below level 0. The last one takes whatever comes: with units of 16 MiB a run is larger than that from
-/// 1 TiB on.
+/// Levels below level 0. The last one has no limit: with units of 16 MiB a run is larger than that
+/// from 1 TiB on.
 pub const LEVELS: usize = 16;
-/// Flushes that are merged however small they are; see [`kvorum_lsm::DoublingLevels`].
+/// The number of flushes that are merged however small they are; see
+/// [`kvorum_lsm::DoublingLevels`].
 const SMALL_FLUSHES: usize = 8;
-/// Flushes on level 0 from which on upkeep presses and puts are slowed beside their share, and with which they
-/// are slowed the most. The bound knows no more than 18.
+/// The numbers of flushes on level 0 from which on upkeep presses and puts are slowed beside their
+/// share, and with which they are slowed the most. The bound allows no more than 18.
 const SLOW_FROM_FLUSHES: usize = 20;
 const SLOWEST_AT_FLUSHES: usize = 40;
 
@@ -24,23 +25,25 @@ pub struct HanoidbSettings {
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the log.
     pub sync: SyncStrategy,
-    /// Entries are gone this long after their last modification; `None` for never.
+    /// Entries expire this long after their last modification; `None` for never.
     pub expiry: Option<Duration>,
-    /// Tables and blob files are read again within this time, to find rot; `None` for never.
+    /// The period in which tables and blob files are read again, to find corruption; `None` for
+    /// never.
     pub scrub_period: Option<Duration>,
 
     // Performance.
     /// Runs of level k have at most 2^k times so many bytes.
     pub unit_bytes: u64,
-    /// A memtable of this many bytes is flushed: a unit, or a little less, since stores that all flush at once
-    /// are in each other's way.
+    /// A memtable of this many bytes is flushed: a unit, or a little less, since simultaneous
+    /// flushes of all stores disturb each other.
     pub write_buffer_bytes: u64,
-    /// Over the value log, a smaller one is flushed as well when the oldest of what it has stands more than
-    /// so many segments behind the newest.
+    /// Over the value log, a smaller one is flushed as well when its oldest entry is more than so
+    /// many segments behind the newest.
     pub log_segments_behind_max: u32,
     /// Blocks of tables of this many bytes.
     pub block_bytes: usize,
-    /// How bodies that are kept apart are packed, and tables from level 1 on; flushes live too briefly.
+    /// Compression of bodies that are kept apart, and of tables from level 1 on; flushes live too
+    /// briefly.
     pub compression: Compression,
     /// Bodies of this many bytes or more are kept apart from their keys; `usize::MAX` for none. See
     /// [`kvorum_lsm::LsmSettings::blob_threshold_bytes`].

@@ -11,13 +11,13 @@ use crate::tenant::hold_log;
 use crate::tree::OpenTree;
 
 impl OpenTree {
-    /// Makes a copy in a directory that does not exist, sharing files by hard links. It has everything that
-    /// was put before the call, and opens like a store that was closed. Batches that came meanwhile are for
-    /// the caller to link.
+    /// Makes a copy in a directory that does not exist, sharing files by hard links. It has all
+    /// puts from before the call, and opens like a store that was closed. The caller links batches
+    /// put meanwhile.
     pub(crate) fn backup(&self, directory: &Path) -> Result<StoreBackup> {
         let store = &*self.store;
         self.flush_all()?;
-        // No file goes while upkeep waits.
+        // No file is removed while upkeep waits.
         let _jobs = self.jobs.lock();
         store.intake.check_not_failed()?;
         if store.disk.info(directory)?.is_some() {
@@ -30,7 +30,7 @@ impl OpenTree {
         let mut files = BackedUp::default();
         for file in &copied.files {
             let name = file_name(file.number);
-            // One that is missing was reported when it was read, and is by the copy.
+            // A missing one was reported when it was read, and is reported by the copy.
             let (from, to) = (store.directory.join(&name), directory.join(&name));
             let _is_there = files.link(&*store.disk, &from, &to)?;
         }

@@ -1,10 +1,10 @@
-//! One change to a store, and the bounds of what it may hold.
+//! One change to a store, and its limits.
 
 use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Result, Tag};
 use kvorum_page_tree::Entry;
 
-/// Bounds of a key, a head and a body, in bytes.
+/// Limits of a key, a head and a body, in bytes.
 const KEY_BYTES_MAX: usize = 1 << 20;
 const FRONT_BYTES_MAX: usize = 32 << 20;
 const BODY_BYTES_MAX: u64 = 256 << 20;
@@ -14,7 +14,7 @@ const BODY_BYTES_MAX: u64 = 256 << 20;
 pub(crate) struct Op {
     /// The key.
     pub(crate) key: Bytes,
-    /// What it holds from now on; its sequence is that of the batch. `None` for a removal.
+    /// The new entry; its sequence is that of the batch. `None` for a removal.
     pub(crate) entry: Option<Entry>,
 }
 

@@ -1,4 +1,4 @@
-//! A store that is looked at and not opened: whose it is, and whether its pages can be read.
+//! A check of a store without opening it: its identity, and the readability of its pages.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,18 +22,18 @@ const CACHE_BYTES: u64 = 1 << 20;
 pub struct Defect {
     /// The name of the file.
     pub file: String,
-    /// Where, in bytes.
+    /// Its offset, in bytes.
     pub offset: u64,
-    /// How much, in bytes.
+    /// Its length, in bytes.
     pub len: u64,
-    /// What, in words.
+    /// The defect in words.
     pub what: String,
 }
 
-/// What a check comes to.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Examined {
-    /// What is wrong.
+    /// The defects.
     pub defects: Vec<Defect>,
     /// Files that were looked at.
     pub files: u64,
@@ -43,7 +43,7 @@ pub struct Examined {
     pub keys: u64,
 }
 
-/// The store in a directory, for a caller that looks for a certain one. Writes nothing.
+/// The store in a directory, compared with an expected one. Writes nothing.
 ///
 /// # Errors
 /// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
@@ -69,7 +69,7 @@ pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> R
     )
 }
 
-/// The identity of a store; `None` where no copy of the manifest can be read.
+/// The identity of a store; `None` if no copy of the manifest can be read.
 ///
 /// # Errors
 /// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
@@ -89,7 +89,7 @@ pub fn has_store_files(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result
     Ok(entries.iter().any(|it| is_own(&it.name)))
 }
 
-/// Reads the manifest and every page to which it leads. `progress` is told how many bytes were read.
+/// Reads the manifest and every page of its tree. `progress` gets the number of bytes read.
 ///
 /// # Errors
 /// Those of the disk that are not of one page, and [`kvorum_backend::ErrorKind::NewerFormat`].

@@ -27,14 +27,15 @@ pub struct Innostore {
 }
 
 impl Innostore {
-    /// Opens a store, creating it if it is missing. `shared` is the node's cache of pages; `draw` gives random
-    /// numbers for identities. [`Tenant`] says what is to be done with the log before the store is used.
+    /// Opens a store, creating it if it is missing. `shared` is the node's cache of pages; `draw`
+    /// gives random numbers for identities. [`Tenant`] describes the steps with the log before the
+    /// store's use.
     ///
     /// # Errors
     /// [`kvorum_backend::ErrorKind::Locked`] when another process has it open,
     /// [`kvorum_backend::ErrorKind::NewerFormat`] when a newer version wrote it,
-    /// [`kvorum_backend::ErrorKind::Corrupt`] when no copy of its manifest is whole and belongs to it. Damage
-    /// to anything else is listed in [`Status::lost`] and no reason not to open.
+    /// [`kvorum_backend::ErrorKind::Corrupt`] when no copy of its manifest is whole and belongs to
+    /// it. Other damage is listed in [`Status::lost`] and does not fail the opening.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -56,7 +57,7 @@ impl Innostore {
         Ok(Self { tree, indexes })
     }
 
-    /// The store as the log knows it.
+    /// The store as a tenant of the log.
     pub fn tenant(&self) -> Arc<dyn Tenant> {
         self.tree.clone()
     }
@@ -139,7 +140,7 @@ impl Backend for Innostore {
             return Vec::new();
         }
         store.pins.release_expired(now);
-        // While somebody is at a step, what is due is told when that is over.
+        // During a step of another thread, due tasks are not listed until it is over.
         let jobs = self.tree.jobs.try_lock();
         let mut due = jobs.map_or_else(Vec::new, |mut jobs| jobs.due(store, now));
         due.extend(self.indexes.reindexing().due(&*self.tree));
@@ -162,7 +163,7 @@ impl Backend for Innostore {
         }
         let mut jobs = self.tree.jobs.lock();
         store.intake.check_writable()?;
-        // Steps of other stores may have taken much of what was free at the last look.
+        // Steps of other stores may have taken much of the free space since the last measurement.
         store.intake.measure();
         jobs.step(store, task, budget, now)
     }

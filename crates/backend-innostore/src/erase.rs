@@ -1,4 +1,4 @@
-//! Erasing a store: everything goes, and what is put next belongs to a store of another identity.
+//! Erasing a store: all contents are removed, and later puts belong to a store of another identity.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl OpenTree {
         let doubts = &store.losses.doubts;
         let (doubted, _) = doubts.record(|_| true);
         doubts.clear();
-        // Puts wait for the device here: there is nothing left that they could be put to.
+        // Puts wait for the device here, since there is no tree for them.
         let writer = store.writer.lock();
         let sequence = writer.last_sequence;
         let erased = StoreId(store.identity());

@@ -1,11 +1,11 @@
-//! When an entry is gone by time.
+//! Expiry of entries.
 
 use std::time::Duration;
 
 use kvorum_backend::{Fields, Timestamp};
 use kvorum_planted_defects::is_planted;
 
-/// Expiry as a store has it: an entry's own, and the store's by age.
+/// The rules of expiry: an entry's own, and the store's by age.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Expiry {
     age_micros: Option<u64>,
@@ -18,7 +18,7 @@ impl Expiry {
         }
     }
 
-    /// True when an entry with these fields is gone at `now`.
+    /// True when an entry with these fields is expired at `now`.
     pub(crate) fn is_over(&self, fields: &Fields, now: Timestamp) -> bool {
         let by_age = self
             .age_micros

@@ -1,7 +1,8 @@
-//! Emptying files in which little lives: what does is found by reading the file, and written elsewhere.
+//! Emptying files that are mostly garbage: their live pages are found by reading the file, and
+//! written elsewhere.
 //!
-//! Behind a damaged page nothing is found in a file. Then the whole tree is gone through for what leads to the
-//! file, and what cannot be read is lost with it.
+//! Nothing behind a damaged page is found in a file. Then the whole tree is searched for pages of
+//! the file, and unreadable ones are lost with it.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +16,15 @@ use crate::store::Store;
 
 /// A file of less than this part of the largest size is small.
 const SMALL_PART: u64 = 2;
-/// The garbage of a file, in thousandths, from which on leaving it frees more than it takes for certain.
+/// The garbage of a file, in thousandths, from which on leaving it certainly frees more than it
+/// takes.
 const SCARCE_PERMILLE: u64 = 750;
 
 /// The files that are being left, if there are some.
 #[derive(Default)]
 pub(crate) struct Leaving {
     under_way: Option<UnderWay>,
-    /// Files from which something did not come away.
+    /// Files with pages that could not be moved.
     stuck: BTreeSet<u64>,
 }
 
@@ -30,20 +32,21 @@ struct UnderWay {
     files: BTreeSet<u64>,
     /// Those that are still to be read.
     scans: Vec<FileScan>,
-    /// What is read instead of them where one of the files is damaged.
+    /// The search that replaces reading the files if one of them is damaged.
     census: Option<Census>,
-    /// Nobody knows what stands below a damaged branch.
+    /// The pages below a damaged branch are unknown.
     lacks_branch: bool,
-    /// What is to be touched.
+    /// The keys to be touched.
     keys: BTreeSet<Bytes>,
     is_rewriting: bool,
 }
 
-/// The files that are left next: of the large ones that with the largest share of garbage, or all small ones.
+/// The files that are left next: the large one with the largest share of garbage, or all small
+/// ones.
 ///
-/// A rewrite makes garbage of the branches on its way, which may be half of a small file: were small files left
-/// one by one, there would always be another one to leave. Where space is scarce there may be no room to write
-/// all of them anew, and one in which little lives goes first.
+/// A rewrite makes garbage of the branches on its way, which may be half of a small file: if small
+/// files were left one by one, there would always be another one to leave. If space is scarce there
+/// may be no room to rewrite all of them, and one that is mostly garbage goes first.
 fn choose(
     files: &[FileRecord],
     settings: &InnostoreSettings,
@@ -81,7 +84,7 @@ fn dead_permille(files: &[&FileRecord]) -> u64 {
 }
 
 impl UnderWay {
-    /// Goes on with the census, if there is one. Returns the bytes read, and whether that was all.
+    /// Continues the census, if there is one. Returns the bytes read, and true if that was all.
     fn count(&mut self, budget_bytes: u64) -> Result<(u64, bool)> {
         let mut cost_bytes = 0;
         while let Some(census) = &mut self.census {
@@ -243,7 +246,7 @@ impl Leaving {
         Ok(StepOutcome::partial(cost_bytes))
     }
 
-    /// Forgets what was begun.
+    /// Forgets the files in progress.
     pub(crate) fn abandon(&mut self) {
         *self = Self::default();
     }
@@ -289,7 +292,7 @@ mod tests {
         let files = [full, half(2), half(3)];
         assert_eq!(chosen(&files, &[]), Some(BTreeSet::from([2, 3])));
         assert_eq!(chosen(&[full, half(2), file(3, 499, 499)], &[]), None);
-        // Where there may be no room for all of them, the one that frees most goes by itself.
+        // If there may be no room for all of them, the one that frees most goes by itself.
         let files = [half(2), file(3, 250, 60), half(4)];
         let scarce = choose(&files, &settings, &BTreeSet::new(), true);
         assert_eq!(scarce, Some(BTreeSet::from([3])));

@@ -1,22 +1,24 @@
-//! The `innostore` engine: a B+tree for data that is read far more than written, and for ranges.
+//! The `innostore` engine: a B+tree for data with far more reads than writes, and for ranges.
 //!
-//! What is put goes to the node's log and stands in memory until a *rewrite* merges it into the tree of
-//! `kvorum-page-tree`: leaves that it touches are written anew, and a manifest names the next root. The log is
-//! the redo log: after a crash it gives back what the last root does not have. A put reads no page, unless its
-//! store has index entries.
+//! A put goes to the node's log and stays in memory until a *rewrite* merges it into the tree of
+//! `kvorum-page-tree`: touched leaves are rewritten, and a manifest names the next root. The log is
+//! the redo log: after a crash it replays the batches that the last root lacks. A put reads no
+//! page, unless its store has index entries.
 //!
 //! # Modules
 //!
-//! `engine` is the backend trait, `tree` what indexes are built on, `tenant` what the log asks. `overlay` is
-//! what stands in memory, `version` what readers see, `store` what all parts share; `write`, `read` and `view`
-//! put, get and scan. `rewriting` moves memory to the tree, `leaving` empties files in which little lives, `scrub`
-//! reads pages again, and `upkeep` says what is due of these. `opening`, `erase`, `backup` and `status` are what their names say,
-//! `check` looks at a store that is not opened, `records` is the form of a batch in the log, and `losses` what damage took.
+//! `engine` is the backend trait, `tree` the base of indexes, `tenant` the interface for the log.
+//! `overlay` has the entries in memory, `version` is the view of readers, `store` has the shared
+//! parts; `write`, `read` and `view` put, get and scan. `rewriting` moves memory to the tree,
+//! `leaving` empties files that are mostly garbage, `scrub` reads pages again, and `upkeep` lists
+//! the due ones of these. `opening`, `erase`, `backup` and `status` do what their names suggest.
+//! `check` checks a closed store, `records` is the form of a batch in the log, and `losses` records
+//! damage.
 //!
 //! # Locks
 //!
-//! They are taken in this order: jobs, manifest, writer. A put holds the writer's over one append; upkeep
-//! holds the jobs' over a step.
+//! They are taken in this order: jobs, manifest, writer. A put holds the writer's over one append;
+//! upkeep holds the jobs' over a step.
 
 mod backup;
 mod change;

@@ -1,7 +1,8 @@
-//! What damage took: told in the status, set aside below `lost/`, and kept as doubts about keys.
+//! Losses by damage: reported in the status, set aside below `lost/`, and kept as doubts about
+//! keys.
 //!
-//! Damage is met by reads that must not wait for a device, so it is noted in memory first and written by the
-//! next upkeep. Keeping the record is worth trying and never worth failing for.
+//! Reads that must not wait for a device may meet damage, so it is noted in memory first and
+//! written by the next upkeep. A failure to keep the record is ignored.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +15,7 @@ use kvorum_ordered_tree::{DoubtKind, DoubtRecord, Doubts};
 use kvorum_page_tree::{LostPage, PagePlace, file_name};
 use parking_lot::Mutex;
 
-/// The list of what was lost, below `lost/`.
+/// The file name of the list of losses, below `lost/`.
 pub const INDEX: &str = "PAGES.bad";
 /// Its first bytes.
 pub const MAGIC: [u8; 8] = *b"KVinnbad";
@@ -29,9 +30,9 @@ pub(crate) struct Losses {
 #[derive(Default)]
 struct Known {
     ranges: Vec<LostRange>,
-    /// How many of them are in the index on disk.
+    /// Ranges that are in the index on disk.
     written: usize,
-    /// Damaged pages that the tree does not lead to any more, by their names.
+    /// Damaged pages that are no longer in the tree, by their names.
     left_out: BTreeSet<u64>,
 }
 
@@ -64,7 +65,7 @@ impl Losses {
         self.known.lock().ranges.clone()
     }
 
-    /// Notes a range of a file; one that is known is left as it is.
+    /// Notes a range of a file; a known one does not change.
     pub(crate) fn note(&self, range: LostRange) {
         let mut known = self.known.lock();
         if is_news(&known.ranges, &range) {
@@ -72,13 +73,13 @@ impl Losses {
         }
     }
 
-    /// Notes writes of which nobody knows the keys.
+    /// Notes lost writes with unknown keys.
     pub(crate) fn note_writes(&self, range: LostRange) {
         self.note(range);
         self.doubts.open(DoubtKind::Lost, KeyRange::everything());
     }
 
-    /// Notes a page that cannot be read, and says so as reads do.
+    /// Notes a page that cannot be read, and returns the error of reads.
     pub(crate) fn note_page(&self, lost: &LostPage) -> BackendError {
         let file = match lost.place.len {
             0 => "value_log".to_owned(),
@@ -108,7 +109,7 @@ impl Losses {
         self.known.lock().left_out.insert(lost.place.name());
     }
 
-    /// True when a damaged page by this name may still be come to, in a file that is there.
+    /// True when a damaged page with this name may still be in the tree, in an existing file.
     pub(crate) fn is_there(&self, name: u64, has_file: impl Fn(u64) -> bool) -> bool {
         has_file(PagePlace::file_of_name(name)) && !self.known.lock().left_out.contains(&name)
     }
@@ -118,7 +119,7 @@ impl Losses {
         known.written < known.ranges.len()
     }
 
-    /// Copies what was noted and writes the index.
+    /// Copies the noted ranges' bytes and writes the index.
     pub(crate) fn write(&self, disk: &dyn Disk) {
         let (ranges, written) = {
             let known = self.known.lock();

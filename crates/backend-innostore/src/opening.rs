@@ -1,4 +1,4 @@
-//! Opening a store: the manifest says what it is made of, and the log gives it what memory held.
+//! Opening a store: the manifest lists its files, and the log replays the contents of memory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::tree::OpenTree;
 use crate::upkeep::Jobs;
 use crate::version::Version;
 
-/// What opening works with.
+/// The state of an opening.
 pub(crate) struct Opening {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) directory: PathBuf,
@@ -33,7 +33,7 @@ pub(crate) struct Opening {
     pub(crate) log: ValueLog,
 }
 
-/// What was found on the way and is told once the list of losses was read.
+/// Findings to be reported once the list of losses was read.
 type Told = Vec<LostRange>;
 
 impl Opening {
@@ -44,7 +44,7 @@ impl Opening {
         let lock = disk.lock(&self.directory.join(LOCK_NAME), &holder)?;
         let mut told = Told::new();
         let manifest = self.read_manifest(&mut told)?;
-        // What was read may be in memory only, and files that it does not list go next.
+        // The manifest may be in the page cache only, and unlisted files are removed next.
         disk.sync_directory(&self.directory)?;
         let next_number = self.tidy(&manifest, told.is_empty(), &mut told)?;
         let files = self.open_files(&manifest, &mut told)?;
@@ -150,7 +150,7 @@ impl Opening {
         Ok(())
     }
 
-    /// The manifest of a new store; `refusal` is the reason that no existing copy counts.
+    /// The manifest of a new store; `refusal` is the reason why no existing copy is valid.
     fn first_manifest(&self, refusal: Option<String>) -> Result<Manifest> {
         let data = manifest::name_of_data(&*self.disk, &self.directory)?;
         let refusal = refusal.or_else(|| data.map(|name| without_copies(&self.directory, &name)));
@@ -168,9 +168,9 @@ impl Opening {
         Ok(manifest)
     }
 
-    /// Removes files that no manifest lists any more, and returns a number above all that are there. Where a
-    /// copy of the manifest was damaged, the other one may be older by a change: files that it does not know
-    /// then stay.
+    /// Removes files that no manifest lists any more, and returns a number above all existing ones.
+    /// If one copy of the manifest was damaged, the other may be older by a change: files that it
+    /// does not list then stay.
     fn tidy(&self, manifest: &Manifest, is_whole: bool, told: &mut Told) -> Result<u64> {
         let mut next = manifest.next_number;
         for entry in self.disk.list(&self.directory)? {
@@ -191,7 +191,7 @@ impl Opening {
                 continue;
             }
             match store_of_file(&*self.disk, &path)? {
-                // It may be the only copy of that store's data, so it is not removed here.
+                // The file may be the only copy of another store's data, so it is not removed here.
                 Some(store) if store != manifest.identity && store != manifest.erased => {
                     let held = format!("a file of another store ({store:#018x}), which stays");
                     told.push(LostRange::new(entry.name, 0, 0, held));
@@ -202,7 +202,7 @@ impl Opening {
         Ok(next)
     }
 
-    /// A file that is missing degrades the store and does not keep it from being opened.
+    /// A missing file degrades the store and does not fail the opening.
     fn open_files(
         &self,
         manifest: &Manifest,

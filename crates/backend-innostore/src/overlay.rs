@@ -1,6 +1,6 @@
-//! What was put and is in no tree yet: entries and removals by key, newest first, in memory.
+//! Puts that are in no tree yet: entries and removals by key, newest first, in memory.
 //!
-//! What is overwritten stays as long as the overlay does: a snapshot may see it.
+//! Overwritten entries stay as long as the overlay does: a snapshot may see them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::change::Op;
 
-/// What an entry takes in memory beside its bytes, about.
+/// Memory of an entry beside its bytes, about.
 const OVERHEAD_BYTES: u64 = 200;
 /// Keys that a cursor takes at once.
 const KEYS_AT_ONCE: usize = 64;
@@ -51,7 +51,7 @@ impl Overlay {
         }
     }
 
-    /// Counts what a batch takes in the log.
+    /// Counts the bytes of a batch in the log.
     pub(crate) fn count_logged(&self, segment: u32, bytes: u64) {
         *self.segments.lock().entry(segment).or_default() += bytes;
     }
@@ -66,7 +66,7 @@ impl Overlay {
         self.segments.lock().keys().next().copied()
     }
 
-    /// What it takes in memory, in bytes, about.
+    /// Its memory, in bytes, about.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -86,7 +86,7 @@ impl Overlay {
         self.last_sequence.load(Ordering::Acquire)
     }
 
-    /// True when nothing was put, not even a batch without writes.
+    /// True when there was no put, not even a batch without writes.
     pub(crate) fn is_empty(&self) -> bool {
         self.last_sequence() == 0
     }
@@ -107,7 +107,8 @@ impl Overlay {
         (found == key).then_some(*sequence)
     }
 
-    /// The newest of some keys from this one on, up to this sequence, and the first key that is not looked at.
+    /// The newest entries of some keys from this one on, up to this sequence, and the first key
+    /// behind them.
     fn some_from(&self, from: &Bytes, sequence: u64) -> (VecDeque<(Bytes, Held)>, Option<Bytes>) {
         let mut taken: VecDeque<(Bytes, Held)> = VecDeque::new();
         let held = self.held.read();
@@ -166,7 +167,7 @@ impl Iterator for Cursor {
     }
 }
 
-/// What an overlay changes in the tree below it.
+/// The changes of an overlay to the tree below it.
 pub(crate) fn changes_of(overlay: Arc<Overlay>) -> impl Iterator<Item = (Bytes, Change)> + Send {
     let cursor = Cursor::new(overlay, u64::MAX, Bytes::new());
     cursor.map(|(key, held)| (key, held.map_or(Change::Remove, Change::Put)))

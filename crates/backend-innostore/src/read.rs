@@ -8,7 +8,7 @@ use crate::store::Store;
 use crate::version::Version;
 
 impl Store {
-    /// The entry of a key that is not expired; a body that is apart stays where it is.
+    /// The entry of a key that is not expired; a body that is apart is not read.
     pub(crate) fn find(&self, version: &Version, key: &Bytes, at: ReadAt) -> Result<Lookup<Entry>> {
         let found = self.find_of_any_age(version, key, at)?;
         Ok(match found {
@@ -48,7 +48,7 @@ impl Store {
         }
     }
 
-    /// True while a lookup of the first key of a damaged page comes to it.
+    /// True while a lookup of the first key of a damaged page reaches it.
     pub(crate) fn is_current(&self, lost: &LostPage) -> Result<bool> {
         let tree = self.version.load().tree.clone();
         let (key, reading) = (&lost.range.from, kvorum_disk::Reading::MayBlock);
@@ -63,7 +63,7 @@ impl Store {
         Ok(found.place == lost.place)
     }
 
-    /// What a read says of a page that it cannot read.
+    /// The error of a read for an unreadable page.
     pub(crate) fn corrupt(&self, lost: &LostPage) -> BackendError {
         self.count_corrupt_read();
         self.losses.note_page(lost)

@@ -1,4 +1,5 @@
-//! A batch as the log has it. Each write is a record of its own, so that one damaged byte costs one key.
+//! The form of a batch in the log. Each write is a record of its own, so that one damaged byte
+//! costs one key.
 //!
 //! ```text
 //! front   varint length of the key, and the key; of a put, the entry without its body as
@@ -14,13 +15,13 @@ use kvorum_value_log::{LogRecord, LoggedRecord};
 
 use crate::change::Op;
 
-/// Kinds of this engine have this in their upper half.
+/// The upper half of this engine's kinds.
 const OWN: u8 = 2 << 4;
 const KIND_PUT: u8 = OWN | 1;
 const KIND_REMOVE: u8 = OWN | 2;
 const KIND_NOTHING: u8 = OWN | 3;
 
-/// A batch as records. One without writes has a record that says so.
+/// A batch as records. One without writes has a special record.
 pub(crate) fn records_of(ops: &[Op]) -> Vec<LogRecord> {
     if ops.is_empty() {
         return vec![LogRecord {
@@ -74,7 +75,7 @@ pub(crate) fn op_of(record: &LoggedRecord) -> Result<Option<Op>, Truncated> {
         }
         KIND_PUT => {
             let key = Bytes::copy_from_slice(reader.take_prefixed()?);
-            // What was read is a slice of something larger, which is not to be kept with it.
+            // The bytes are a slice of something larger, which is not to be kept with them.
             let rest = Bytes::copy_from_slice(reader.take_rest());
             let entry = Entry {
                 body: body_of(record),

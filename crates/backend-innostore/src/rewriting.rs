@@ -1,6 +1,6 @@
 //! Moving memory to the tree, and pages to other files: a rewrite at a time, in steps.
 //!
-//! A rewrite that fails is given up, its files are removed, and it is due again; what it was to move is still
+//! A failed rewrite is abandoned, its files are removed, and it is due again; its entries are still
 //! in memory. Only a failed sync stops the store.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::overlay::{Overlay, changes_of};
 use crate::store::Store;
 use crate::version::Version;
 
-/// The rewrite that is going on, if there is one.
+/// The rewrite in progress, if there is one.
 #[derive(Default)]
 pub(crate) struct Rewriting {
     going: Option<Going>,
@@ -26,7 +26,7 @@ struct Going {
     rewrite: Rewrite,
     /// Memory up to this batch is in the tree when it ends.
     covers: Option<u64>,
-    /// Files to which nothing that can be read leads when it ends: what is counted there was lost.
+    /// Files without readable pages of the tree when it ends: pages still counted there were lost.
     dropping: BTreeSet<u64>,
 }
 
@@ -35,13 +35,13 @@ impl Rewriting {
         self.going.is_some()
     }
 
-    /// True while what is in memory is moved.
+    /// True while memory is moved.
     pub(crate) fn is_flushing(&self) -> bool {
         let going = self.going.as_ref();
         going.is_some_and(|it| it.covers.is_some())
     }
 
-    /// Goes on with what was begun, or moves what is in memory.
+    /// Continues the rewrite in progress, or moves memory.
     pub(crate) fn step(
         &mut self,
         store: &Store,
@@ -59,7 +59,7 @@ impl Rewriting {
         self.go_on(store, budget_bytes)
     }
 
-    /// Begins to write anew what leads to these keys, so that nothing leads to these files.
+    /// Begins to rewrite the paths to these keys, so that the tree has no page in these files.
     pub(crate) fn begin_leaving(
         &mut self,
         store: &Store,
@@ -74,7 +74,8 @@ impl Rewriting {
         }
     }
 
-    /// Makes changes in the tree at once, below what is in memory. To be called while nothing is going on.
+    /// Makes changes in the tree at once, below memory. Must be called while no rewrite is in
+    /// progress.
     pub(crate) fn change_below(
         &mut self,
         store: &Store,
@@ -93,7 +94,7 @@ impl Rewriting {
         Ok(())
     }
 
-    /// Gives up what was begun; its files go with it.
+    /// Abandons the rewrite; its files are removed.
     pub(crate) fn abandon(&mut self, store: &Store) {
         if let Some(going) = self.going.take() {
             give_up(store, &going.rewrite);
@@ -148,8 +149,8 @@ impl Rewriting {
     }
 }
 
-/// What is in memory goes to a rewrite, and what is put from now on to another overlay. What an earlier rewrite
-/// did not move comes first.
+/// Leaves memory to a rewrite; later puts go to another overlay. Entries that an earlier rewrite
+/// did not move come first.
 fn freeze(store: &Store) -> Option<std::sync::Arc<Overlay>> {
     let version = store.version.load();
     if let Some(frozen) = &version.frozen {
@@ -169,7 +170,7 @@ fn freeze(store: &Store) -> Option<std::sync::Arc<Overlay>> {
 fn give_up(store: &Store, rewrite: &Rewrite) {
     let begun = rewrite.files_begun();
     store.next_number.fetch_max(begun.end, Ordering::AcqRel);
-    // The manifest may list them when nobody knows how far its change came.
+    // The manifest may list them if its change was interrupted at an unknown point.
     if store.intake.check_not_failed().is_ok() {
         store.remove_files(begun);
     }
@@ -187,7 +188,7 @@ fn end(store: &Store, going: &mut Going) -> Result<()> {
     install(store, &rewritten, going.covers, &going.dropping)
 }
 
-/// The next tree takes the place of the former one: on disk first, then for readers.
+/// Replaces the former tree by the next one: on disk first, then for readers.
 fn install(
     store: &Store,
     rewritten: &Rewritten,
@@ -214,7 +215,7 @@ fn install(
         manifest.root = tree.root();
         manifest.files = kept;
         manifest.body_bytes = body_bytes;
-        // What is put next is there as well. Before, the log itself may not outlive a crash.
+        // Later puts are there as well. Before this, the log itself may not outlive a crash.
         manifest.value_log = store.log.log_id();
         manifest.has_extras = has_extras;
         manifest.sequence = manifest.sequence.max(covers.unwrap_or(0));
@@ -232,7 +233,7 @@ fn install(
         store.losses.leave_out(lost);
     }
     if !gone.is_empty() {
-        // What damaged bytes they have is copied before they go.
+        // Their damaged bytes are copied before they are removed.
         store.losses.write(&*store.disk);
         store.remove_files(gone);
     }
@@ -248,7 +249,7 @@ fn install(
     Ok(())
 }
 
-/// All files, with what lives in each.
+/// All files, with the live bytes of each.
 fn files_after(store: &Store, rewritten: &Rewritten) -> Result<Vec<FileRecord>> {
     let mut files = store.manifest.lock().files.clone();
     files.extend(rewritten.written.iter().map(|(number, len)| FileRecord {

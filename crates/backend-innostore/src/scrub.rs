@@ -1,7 +1,7 @@
-//! Scrubbing: all pages are read again now and then, past every cache. What is damaged is noted as if a reader
-//! had met it; a branch of which one copy is damaged is written anew.
+//! Scrubbing: all pages are read again now and then, past every cache. Damage is noted as if a
+//! reader had met it; a branch with one damaged copy is rewritten.
 //!
-//! To scrubbing the tree is one file. A restart reads it from its beginning.
+//! Scrubbing treats the tree as one file. A restart reads it from its beginning.
 
 use std::collections::BTreeSet;
 
@@ -14,17 +14,17 @@ use crate::store::Store;
 
 /// The number of the only file.
 const TREE: u64 = 1;
-/// Branches that are written anew after one reading of all pages.
+/// Branches that are rewritten after one reading of all pages.
 const MENDED_MAX: usize = 100;
 
 /// A reading of the tree.
 pub(crate) struct ScrubJob {
     census: Census,
-    /// Keys that lead to branches of which one copy is damaged.
+    /// Keys of branches with one damaged copy.
     mending: BTreeSet<Bytes>,
 }
 
-/// What is read again.
+/// The files to be read again.
 fn files(store: &Store) -> Vec<ScrubFile> {
     let manifest = store.manifest.lock();
     let bytes: u64 = manifest.files.iter().map(|it| it.live_bytes).sum();
@@ -105,7 +105,8 @@ impl ScrubJob {
         Ok((cost_bytes, false))
     }
 
-    /// What was read is done when damaged copies are replaced, for which nothing else may be going on.
+    /// The reading is done when damaged copies are replaced, for which no other job may be in
+    /// progress.
     fn mend(
         &mut self,
         store: &Store,

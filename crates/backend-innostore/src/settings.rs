@@ -1,4 +1,4 @@
-//! Settings of a store: what it does, and how fast. Live objects are handed in beside them.
+//! Settings of a store: behaviour and performance. Live objects are passed beside them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,28 +33,28 @@ pub struct InnostoreSettings {
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the log.
     pub sync: SyncStrategy,
-    /// Entries are gone this long after their last modification; `None` for never. An entry's own expiry
-    /// counts too, whichever comes first.
+    /// Entries expire this long after their last modification; `None` for never. An entry's own
+    /// expiry counts too, whichever comes first.
     pub expiry: Option<Duration>,
-    /// All pages are read again once in this time; `None` for never.
+    /// The period in which all pages are read again; `None` for never.
     pub scrub_period: Option<Duration>,
 
     // Performance.
-    /// Pages of about so many bytes. One entry may make a page larger.
+    /// The size of pages, about. One entry may make a page larger.
     pub page_bytes: usize,
-    /// A body of so many bytes gets a page of its own.
+    /// The size from which on a body gets a page of its own.
     pub body_apart_bytes: usize,
-    /// What is in memory is moved to the tree when it takes so many bytes. It is also what is read from the log
+    /// Memory is moved to the tree when it has so many bytes. They are also the limit of the replay
     /// after a crash.
     pub dirty_bytes_max: u64,
-    /// What is in memory is moved to the tree, however little, when the oldest of it stands more than so many
+    /// Memory, however little, is moved to the tree when its oldest entry is more than so many
     /// segments of the log behind the newest.
     pub log_segments_behind_max: u32,
-    /// And when it has been there for so long.
+    /// The age of its oldest entry at which memory is moved as well.
     pub dirty_age_max: Duration,
-    /// Another file is begun when one has so many bytes.
+    /// The size at which another file is begun.
     pub file_bytes_max: u64,
-    /// A file is emptied when this share of its bytes is not used any more, in percent.
+    /// The share of garbage from which on a file is emptied, in percent.
     pub garbage_percent: u8,
     /// Files below half of the largest size are joined when there are more than so many.
     pub small_files_max: usize,

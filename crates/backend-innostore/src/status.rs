@@ -1,4 +1,4 @@
-//! What a store says of itself.
+//! Status figures of a store.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::tree::OpenTree;
 use crate::version::Version;
 use crate::view::View;
 
-/// Up to so many entries keys are counted; beyond, they are estimated.
+/// The most entries for which keys are counted; beyond, they are estimated.
 const COUNTED_ENTRIES_MAX: u64 = 2_000;
 
 impl OpenTree {
@@ -71,7 +71,7 @@ impl OpenTree {
     }
 }
 
-/// What is on disk for snapshots alone.
+/// Bytes on disk that snapshots alone keep.
 fn pinned_bytes(store: &Store, version: &Version) -> u64 {
     let mut pinned = BTreeMap::new();
     for held in store.pins.versions() {

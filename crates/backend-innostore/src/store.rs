@@ -1,4 +1,4 @@
-//! What all parts of an open store share.
+//! The shared parts of an open store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,20 +39,20 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     pub(crate) identity: AtomicU64,
     pub(crate) next_number: AtomicU64,
-    /// What leaves and branches take, in bytes.
+    /// Bytes of leaves and branches.
     pub(crate) tree_bytes: AtomicU64,
     /// The last batch that readers see.
     pub(crate) visible: AtomicU64,
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
     pub(crate) has_extras: AtomicBool,
-    /// What copies of the store that are being made need of the log.
+    /// Segments of the log that copies of the store in progress need.
     pub(crate) holds: Holds,
     /// Released when the store is dropped or closed.
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
-/// What the writer's lock protects.
+/// The state under the writer's lock.
 pub(crate) struct WriteSide {
     pub(crate) last_sequence: u64,
 }
@@ -68,8 +68,8 @@ pub(crate) struct Counters {
 }
 
 impl Store {
-    /// Refuses what stores something while there is no room to write the tree anew, as scattered puts and
-    /// removals may need: removals go on then, and are moved to pages.
+    /// Refuses puts while there is no room to rewrite the tree, as scattered puts and removals may
+    /// need: removals go on then, and are moved to pages.
     pub(crate) fn check_room_to_move(&self, purpose: Purpose) -> Result<()> {
         let dirty_bytes = self.version.load().dirty_bytes();
         let wanted = self.tree_bytes.load(Ordering::Relaxed) + dirty_bytes;
@@ -96,19 +96,19 @@ impl Store {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// What there is now: a version, and the sequence up to which it is to be read.
+    /// The present view: a version, and the sequence up to which it is to be read.
     pub(crate) fn view(&self) -> (Arc<Version>, u64) {
         loop {
             let version = self.version.load_full();
             let sequence = self.visible_sequence();
-            // Another overlay since then may have what the sequence speaks of.
+            // A new overlay may have entries of the sequence.
             if Arc::ptr_eq(&self.version.load().overlay, &version.overlay) {
                 return (version, sequence);
             }
         }
     }
 
-    /// Makes everything put so far durable and returns the sequence up to which that holds.
+    /// Makes all puts so far durable and returns the sequence up to which that holds.
     pub(crate) fn sync_all(&self) -> Result<u64> {
         self.intake.check_not_failed()?;
         let sequence = self.writer.lock().last_sequence;
@@ -117,8 +117,8 @@ impl Store {
         Ok(sequence)
     }
 
-    /// Changes the manifest, on disk first. After a failure it stays as it is. Once the directory's lock was
-    /// given back it may be another's.
+    /// Changes the manifest, on disk first. After a failure it stays the same. Once the directory's
+    /// lock was given back it may be another process's.
     pub(crate) fn change_manifest(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let mut held = self.manifest.lock();
         self.intake.check_not_failed()?;
@@ -135,7 +135,7 @@ impl Store {
         changed.doubts = record;
         match manifest::write(&*self.disk, &self.directory, &changed) {
             Written::Both => {}
-            // The change is made; the next one writes the second copy again.
+            // The change is made; the next one rewrites the second copy.
             Written::First(error) if error.kind() == ErrorKind::Full => {}
             Written::First(error) => {
                 *held = changed;
@@ -157,7 +157,7 @@ impl Store {
         self.version.store(Arc::new(version));
     }
 
-    /// Removes files that no manifest lists any more. Failing to costs space until the next opening.
+    /// Removes files that no manifest lists any more. A failure costs space until the next opening.
     pub(crate) fn remove_files(&self, numbers: impl IntoIterator<Item = u64>) {
         for number in numbers {
             let path = self.directory.join(kvorum_page_tree::file_name(number));

@@ -1,7 +1,7 @@
-//! The store's side of the log: what it needs there, and what it is given back after a crash.
+//! The store's side of the log: its use of segments, and its replay after a crash.
 //!
-//! Only batches that are in memory alone need the log: the tree has everything else whole. So nothing of the
-//! log is ever copied; a segment is let go when what is in memory of it was moved.
+//! Only batches that are in memory alone need the log: the tree has all others whole. So nothing of
+//! the log is ever copied; a segment is dropped when its entries in memory were moved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Tenant for OpenTree {
     }
 
     fn usage(&self) -> Vec<SegmentUse> {
-        // Puts wait, so that of a batch that was appended the place counts.
+        // Puts wait, so that the place of each appended batch counts.
         let writer = self.store.writer.lock();
         let version = self.store.version.load();
         let mut bytes = BTreeMap::<u32, u64>::new();
@@ -90,7 +90,7 @@ impl Tenant for OpenTree {
     }
 
     fn relocate(&self, _records: &[LoggedRecord]) -> Result<u64> {
-        // What is in memory is not copied from the log, and nothing else stands there.
+        // Entries in memory are not copied from the log, and there are no others.
         self.store.intake.check_writable().map(|()| 0)
     }
 
@@ -116,7 +116,7 @@ impl Tenant for OpenTree {
 }
 
 impl OpenTree {
-    /// Nobody asks meanwhile what is due. On a full disk memory has to do.
+    /// Due tasks are not run during replay. On a full disk memory has to suffice.
     fn flush_what_is_full(&self) -> Result<()> {
         let store = &*self.store;
         while store.version.load().dirty_bytes() >= store.settings.dirty_bytes_max {
@@ -143,9 +143,9 @@ fn has_some_of(store: &Store, segment: u32) -> bool {
         .any(|it| it.segments().contains_key(&segment))
 }
 
-/// Keeps in the log what the store needs of it now, for a copy of the store.
+/// Keeps the segments of the log that the store needs now, for a copy of the store.
 pub(crate) fn hold_log(store: &Store) -> Arc<HeldSegments> {
-    // Whoever is asked for the usage has the writer's lock as well, and puts wait: the segment that is
+    // The call for usage takes the writer's lock as well, and puts wait: the segment that is
     // appended to now is the oldest that later batches can be in.
     let _puts_wait = store.writer.lock();
     let from = store.log.newest_segment();
@@ -155,13 +155,13 @@ pub(crate) fn hold_log(store: &Store) -> Arc<HeldSegments> {
     store.holds.add(HeldSegments { older, from })
 }
 
-/// Takes a batch that was logged and is not in the tree. One that is known is passed over: the log may be read
-/// again. Of one without records the log has lost something, and knows no keys.
+/// Takes a logged batch that is not in the tree. A known one is skipped: the log may be read again.
+/// A batch without records stands for a loss in the log, with unknown keys.
 fn replay(store: &Store, segment: &Arc<LogSegment>, sequence: u64, records: &[LoggedRecord]) {
     let mut writer = store.writer.lock();
     let is_behind_gap = sequence > writer.last_sequence + 1;
     if records.is_empty() || is_behind_gap {
-        // The log has told what it has lost.
+        // The log has reported its losses.
         let everything = KeyRange::everything();
         store.losses.doubts.open(DoubtKind::Lost, everything);
     }

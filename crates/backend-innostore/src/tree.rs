@@ -1,4 +1,4 @@
-//! An open store as an ordered tree: what those use who derive keys from other keys.
+//! An open store as an ordered tree: its interface for code that derives keys from other keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl OpenTree {
         }
     }
 
-    /// Moves everything to the tree and returns up to which sequence that is done.
+    /// Moves everything to the tree and returns the last sequence of that.
     pub(crate) fn flush_all(&self) -> Result<u64> {
         let wanted = self.store.visible_sequence();
         self.jobs
@@ -60,14 +60,14 @@ impl OpenTree {
         store.losses.write(&*store.disk);
         *store.lock.lock() = None;
         match finished {
-            // On a full disk the log is read again; what was put is durable all the same.
+            // On a full disk the log is read again; the puts are durable nevertheless.
             Err(error) if error.kind() == ErrorKind::Full && synced.is_ok() => Ok(()),
             finished => finished.map(drop),
         }
     }
 }
 
-/// What is kept in memory is copied: requests are slices of something larger.
+/// Copies the parts that are kept in memory: requests are slices of something larger.
 fn copied(part: &[u8]) -> Bytes {
     Bytes::copy_from_slice(part)
 }
@@ -159,7 +159,7 @@ impl OrderedTree for OpenTree {
         let mut jobs = self.jobs.lock();
         let store = &*self.store;
         store.intake.check_writable()?;
-        // What a rewrite has passed by would not have what is decided now.
+        // A rewrite would lack changes that are decided now and that it has passed.
         if jobs.rewriting.is_going_on() {
             let step = jobs.rewriting.step(store, budget_bytes, now)?;
             return Ok(PutBelow::Flushing(step));
@@ -216,7 +216,7 @@ impl OrderedTree for OpenTree {
         for range in ranges {
             self.doubts().open(kind, range.clone());
         }
-        // What is in memory counts, and is written with the next change.
+        // The doubts in memory count, and are written with the next change.
         let _written_or_failing_disk = self.store.change_manifest(|_| {});
     }
 

@@ -1,4 +1,4 @@
-//! Upkeep: what is due, and doing a part of it.
+//! Upkeep: due tasks, and steps of them.
 
 use std::sync::atomic::Ordering;
 
@@ -13,12 +13,13 @@ use crate::scrub::{self, ScrubJob};
 use crate::store::Store;
 use crate::version::Version;
 
-/// From so many times the bound on, puts pay for moving what is in memory.
+/// The multiple of the limit from which on puts pay for moving memory.
 const LATE_FACTOR: u64 = 2;
-/// So much a put pays for then. A small put may have a leaf rewritten, which is many times as long. Bytes.
+/// The bytes that a put then pays for. A small put may cause the rewrite of a leaf, which is many
+/// times as long.
 const PAID_BYTES: u64 = 256 << 10;
 
-/// Jobs that were begun, and since when something is owed.
+/// Jobs in progress, and the time since when one is due.
 #[derive(Default)]
 pub(crate) struct Jobs {
     pub(crate) rewriting: Rewriting,
@@ -97,7 +98,7 @@ impl Jobs {
     fn sync_due(&mut self, store: &Store, now: Timestamp) -> Option<Task> {
         let last = store.writer.lock().last_sequence;
         let is_behind = last > store.durable.load(Ordering::Acquire);
-        // It is not known how much; a sync of what is synced costs nothing.
+        // The amount is unknown; a needless sync costs nothing.
         let bytes = is_behind.then_some(1);
         self.unsynced.due(store.settings.sync, bytes, now)
     }
@@ -108,23 +109,23 @@ impl Jobs {
             self.dirty_since = None;
             return false;
         }
-        // No later than now: the clock may have been put back.
+        // No later than now: the clock may have been set back.
         let since = self.dirty_since.map_or(now, |since| since.min(now));
         self.dirty_since = Some(since);
         let age = u64::try_from(store.settings.dirty_age_max.as_micros()).unwrap_or(u64::MAX);
         since.0.saturating_add(age) <= now.0
     }
 
-    /// Gives up what was begun; its files go with it.
+    /// Abandons the jobs; their files are removed.
     pub(crate) fn abandon(&mut self, store: &Store) {
         self.rewriting.abandon(store);
         self.leaving.abandon();
         self.scrub.abandon();
     }
 
-    /// A put pays for moving what is in memory, when that is late.
+    /// Makes a put pay for moving memory, if that is late.
     pub(crate) fn pay(&mut self, store: &Store) {
-        // What fails here is due again, and told to whoever asks for it.
+        // A failed step is due again, and reported to the next upkeep.
         let _paid_or_failing_disk = self.rewriting.step(store, PAID_BYTES, Timestamp(0));
     }
 }

@@ -6,12 +6,12 @@ use kvorum_page_tree::Tree;
 
 use crate::overlay::Overlay;
 
-/// What there is at a moment. Cheap to clone.
+/// The state at one moment. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Version {
-    /// What is put goes here.
+    /// The overlay for puts.
     pub(crate) overlay: Arc<Overlay>,
-    /// What a rewrite merges into the tree.
+    /// The overlay that a rewrite merges into the tree.
     pub(crate) frozen: Option<Arc<Overlay>>,
     pub(crate) tree: Tree,
     /// Counts overlays that were frozen, and erasures.
@@ -19,12 +19,12 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// What is in memory alone, newest first.
+    /// The overlays in memory, newest first.
     pub(crate) fn overlays(&self) -> impl Iterator<Item = &Arc<Overlay>> {
         std::iter::once(&self.overlay).chain(&self.frozen)
     }
 
-    /// What that takes, in bytes.
+    /// Their memory, in bytes.
     pub(crate) fn dirty_bytes(&self) -> u64 {
         self.overlays().map(|it| it.bytes()).sum()
     }

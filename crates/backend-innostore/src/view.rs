@@ -1,4 +1,4 @@
-//! Snapshots: walking a store as it was at one moment.
+//! Snapshots: walking a store at one moment.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::pins::Pin;
 use crate::store::Store;
 use crate::version::Version;
 
-/// What a scan shows of an entry.
+/// The part of an entry that a scan shows.
 pub(crate) struct Shown<'a> {
     key: &'a Bytes,
     entry: &'a Entry,
@@ -183,13 +183,13 @@ struct Merged {
     /// Newest first.
     cursors: Vec<Cursor>,
     walk: Walk,
-    /// What the tree has next.
+    /// The next entry of the tree.
     ahead: Option<(Bytes, Entry)>,
     is_ended: bool,
 }
 
 enum Step {
-    /// A key, and what it holds.
+    /// A key, and its entry.
     Entry(Bytes, Held),
     Lost(LostPage),
     End,
@@ -223,7 +223,7 @@ impl Merged {
         Ok(held.map_or(Step::End, |held| Step::Entry(key, held)))
     }
 
-    /// The newest of a key; the older ones are passed over.
+    /// The newest entry of a key; the older ones are skipped.
     fn take(&mut self, key: &Bytes) -> Option<Held> {
         let mut newest = None;
         for cursor in &mut self.cursors {

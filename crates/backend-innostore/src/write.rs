@@ -14,14 +14,14 @@ use crate::change::Op;
 use crate::records::records_of;
 use crate::store::Store;
 
-/// What a writer saw before it decided what to write.
+/// A writer's view before it decided on a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
     pub(crate) sequence: u64,
     pub(crate) frozen_count: u64,
 }
 
-/// A batch in the log: when that has it, and whether everybody should wait for it.
+/// A batch in the log: its ticket, and true if all puts should wait for it.
 struct Logged {
     sequence: u64,
     ticket: SyncTicket,
@@ -47,8 +47,8 @@ impl Store {
         self.counters
             .put_bytes
             .fetch_add(payload, Ordering::Relaxed);
-        // What is queued there would be lost with this process: whoever leaves it to the store waits until the
-        // batch is with the system at least.
+        // Queued batches would be lost with this process: a caller that leaves durability to the
+        // store waits at least until the batch is with the system.
         let waits = is_grouped || durability == Durability::BackendDefault || logged.is_crowded;
         Ok(Some(Receipt {
             sequence: Sequence(logged.sequence),
@@ -88,7 +88,7 @@ impl Store {
         self.check_room_to_move(purpose)?;
         self.log.wait_for_room()?;
         let mut writer = self.writer.lock();
-        // Closing and failing wait for the lock, so this is the last word.
+        // Closing and failing wait for the lock, so this check is final.
         self.intake.check_writable()?;
         if guard.is_some_and(|guard| self.is_changed(ops, guard)) {
             return Ok(None);
@@ -109,9 +109,9 @@ impl Store {
         }))
     }
 
-    /// Takes a batch that the log has. The caller has the writer's lock.
+    /// Takes a batch of the log. The caller has the writer's lock.
     pub(crate) fn take(&self, ops: &[Op], sequence: u64, segment: u32, bytes: u64) {
-        // A put that knows of no index entries must not come by one.
+        // A put without index entries must not overtake one.
         if ops.iter().any(Op::has_extra) {
             self.has_extras.store(true, Ordering::Release);
         }
@@ -131,7 +131,7 @@ impl Store {
     }
 }
 
-/// What a record takes in its segment, in bytes.
+/// Bytes of a record in its segment.
 pub(crate) fn taken_bytes(at: &LogPlace) -> u64 {
     let len = at.record.len;
     len.checked_next_multiple_of(RECORD_ALIGN_BYTES)

@@ -1,7 +1,7 @@
 //! The `leveldb` engine: an LSM tree with secondary indexes, behind the backend trait.
 //!
-//! The engine is [`kvorum_lsm_engine::LsmEngine`]; here are its settings, under the names that `leveldb.*`
-//! keys have, and how its stores are found, identified and made whole again.
+//! The engine is [`kvorum_lsm_engine::LsmEngine`]; here are its settings, under the names of the
+//! `leveldb.*` keys, and the search, identification and repair of its stores.
 
 pub mod repair;
 mod settings;

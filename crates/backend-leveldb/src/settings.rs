@@ -1,4 +1,4 @@
-//! Settings of a store, under the names that `leveldb.*` keys have.
+//! Settings of a store, with the names of the `leveldb.*` keys.
 
 use std::time::Duration;
 
@@ -15,32 +15,33 @@ pub struct LeveldbSettings {
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the log.
     pub sync: SyncStrategy,
-    /// Entries are gone this long after their last modification; `None` for never.
+    /// Entries expire this long after their last modification; `None` for never.
     pub expiry: Option<Duration>,
-    /// Tables and blob files are read again within this time, to find rot; `None` for never.
+    /// The period in which tables and blob files are read again, to find corruption; `None` for
+    /// never.
     pub scrub_period: Option<Duration>,
 
     // Performance.
     /// A memtable of this many bytes is flushed. Give each store another figure, or all flush at
     /// once.
     pub write_buffer_bytes: u64,
-    /// Over the value log, a smaller one is flushed as well when the oldest of what it has stands more than
-    /// so many segments behind the newest.
+    /// Over the value log, a smaller one is flushed as well when its oldest entry is more than so
+    /// many segments behind the newest.
     pub log_segments_behind_max: u32,
-    /// Whether tables have filters.
+    /// True if tables have filters.
     pub has_filter: bool,
     /// Data blocks of this many bytes.
     pub block_bytes: usize,
     /// Keys from one restart point of a block to the next.
     pub block_restart_interval: u32,
-    /// How tables from level 2 on are compressed; younger ones live too briefly for it to pay.
+    /// Compression of tables from level 2 on; younger ones live too briefly for it to pay.
     pub compression: Compression,
     /// Bodies of this many bytes or more are kept apart from their keys; `usize::MAX` for none. See
     /// [`kvorum_lsm::LsmSettings::blob_threshold_bytes`].
     pub blob_threshold_bytes: usize,
-    /// When tables are merged.
+    /// Rules for merging tables.
     pub policy: PolicySettings,
-    /// Where old tables go; `None` for one directory.
+    /// The place of old tables; `None` for one directory.
     pub tiers: Option<Tiers>,
 }
 

@@ -1,4 +1,4 @@
-//! Opening a store. There is none without a value log, which is its journal.
+//! Opening a store. It always has a value log, which is its journal.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use kvorum_value_log::ValueLog;
 use crate::LeveledSettings;
 
 /// Opens a store, creating it if it is missing, over the value log that is its journal.
-/// [`Tenant`](kvorum_value_log::Tenant) says what is to be done before it is used.
+/// [`Tenant`](kvorum_value_log::Tenant) describes the steps before its use.
 ///
 /// # Errors
 /// Those of [`LsmEngine::open`]; [`kvorum_backend::ErrorKind::Misuse`] for a store of `leveldb`.

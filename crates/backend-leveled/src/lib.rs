@@ -1,13 +1,14 @@
 //! The `leveled` engine: a journal of whole entries, and a ledger of their keys and heads.
 //!
-//! The journal is the node's value log, and beside it files of the store's own with what the log let go of. The
-//! ledger is an LSM tree whose entries say where in the journal they were put. It is small, so that heads are
-//! read, folded and merged without a body; bodies are read by gets and folds over whole entries alone. A
-//! collection of the journal moves records and changes no entry of the ledger, and a lost ledger is made again
-//! from the journal (`docs/decisions/0027-leveled.md`).
+//! The journal is the node's value log, and beside it files of the store's own with records of
+//! dropped segments. The ledger is an LSM tree whose entries have their places in the journal. It
+//! is small, so that heads are read, folded and merged without a body; only gets and folds over
+//! whole entries read bodies. A collection of the journal moves records and changes no entry of the
+//! ledger, and a lost ledger is rebuilt from the journal (`docs/decisions/0027-leveled.md`).
 //!
 //! The engine is [`kvorum_lsm_engine::LsmEngine`] over a tree that keeps a journal
-//! ([`kvorum_lsm::LsmSettings::journaled`]); here are its settings, under the names that `leveled.*` keys have.
+//! ([`kvorum_lsm::LsmSettings::journaled`]); here are its settings, under the names of the
+//! `leveled.*` keys.
 
 mod engine;
 pub mod repair;

@@ -1,4 +1,4 @@
-//! Settings of a store, under the names that `leveled.*` keys have where they have one.
+//! Settings of a store, with the names of `leveled.*` keys if there is one.
 
 use std::time::Duration;
 
@@ -17,38 +17,40 @@ pub struct LeveledSettings {
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the journal.
     pub sync: SyncStrategy,
-    /// Entries are gone this long after their last modification; `None` for never.
+    /// Entries expire this long after their last modification; `None` for never.
     pub expiry: Option<Duration>,
-    /// Tables and journal files are read again within this time, to find rot; `None` for never.
+    /// The period in which tables and journal files are read again, to find corruption; `None` for
+    /// never.
     pub scrub_period: Option<Duration>,
 
     // Performance.
-    /// The ledger's memtable is flushed when it takes this many bytes.
+    /// The size at which the ledger's memtable is flushed.
     pub ledger_buffer_bytes: u64,
-    /// A smaller one is flushed as well when the oldest of what it has stands more than so many segments of the
-    /// journal behind the newest: that is what is read again after a crash.
+    /// A smaller one is flushed as well when its oldest entry is more than so many segments of the
+    /// journal behind the newest: these are read again after a crash.
     pub log_segments_behind_max: u32,
     /// Compression of bodies.
     pub compression: Compression,
-    /// When they are: `compression` holds from then on.
+    /// The time of their compression: `compression` holds from then on.
     pub compression_point: CompressionPoint,
     /// Compression of the ledger's tables.
     pub ledger_compression: Compression,
-    /// The first level of which tables are.
+    /// The first level with compressed tables.
     pub ledger_compressed_from_level: usize,
-    /// Blocks of the ledger's tables of this many bytes.
+    /// The size of blocks of the ledger's tables, in bytes.
     pub block_bytes: usize,
-    /// When journal files are rewritten.
+    /// Rules for rewriting journal files.
     pub journal_policy: JournalPolicy,
-    /// When tables of the ledger are merged.
+    /// Rules for merging tables of the ledger.
     pub policy: PolicySettings,
 
     // Kinds of entries.
-    /// True for kinds whose removals the journal does not keep for the sake of older records (`recovr`):
+    /// True for kinds whose removals the journal does not keep for older records (`recovr`):
     /// [`LsmSettings::forgotten`].
     pub forgotten: fn(Tag) -> bool,
-    /// The list of an entry's index entries, as [`kvorum_index_entries::listing`] has it, for kinds of which it is
-    /// taken anew when the ledger is made again (`recalc`): [`LsmSettings::recalculated`].
+    /// The list of an entry's index entries, as [`kvorum_index_entries::listing`] has it, for kinds
+    /// with lists that are recalculated when the ledger is rebuilt (`recalc`):
+    /// [`LsmSettings::recalculated`].
     pub recalculated: Recalculate,
 }
 

@@ -20,9 +20,9 @@ use crate::open_snapshots::OpenSnapshots;
 use crate::snapshot::MemorySnapshot;
 use crate::store::Store;
 
-/// Old versions that each put drops, so that they do not wait for the next maintenance.
+/// Old versions that each put drops, ahead of the next maintenance.
 const DROPPED_BY_A_PUT: usize = 4;
-/// Expired entries are counted up to here when upkeep is listed, under the read lock.
+/// The most expired entries that are counted when upkeep is listed, under the read lock.
 const EXPIRED_COUNTED_MAX: usize = 10_000;
 
 /// A store in memory.

@@ -1,8 +1,8 @@
 //! The newest entries by key, for reads of one key: a hash table beside the ordered map.
 //!
-//! A walk down the ordered map compares some ten keys, and each lies in memory of its own that is not
-//! in the processor's cache: a fifth of the server's time for a get. Here one key is compared, and it
-//! stands in front of the bytes that are read next.
+//! A walk down the ordered map compares some ten keys, and each is in memory of its own outside of
+//! the processor's cache: a fifth of the server's time for a get. Here one key is compared, and it
+//! precedes the bytes that are read next.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::entry::Entry;
 /// Entries by key.
 pub(crate) struct ByKey {
     entries: HashTable<Arc<Entry>>,
-    /// Under a secret of the store, so that nobody can choose keys that collide.
+    /// Under a secret of the store, so that clients cannot choose keys that collide.
     hasher: SeedableRandomState,
 }
 
@@ -35,7 +35,7 @@ impl ByKey {
         self.entries.find(hash, |entry| entry.key() == key)
     }
 
-    /// Puts an entry in place of the one that its key had.
+    /// Replaces the entry of its key.
     pub(crate) fn set(&mut self, entry: Arc<Entry>) {
         let hasher = &self.hasher;
         let is_same = |other: &Arc<Entry>| other.key() == entry.key();
@@ -55,7 +55,7 @@ impl ByKey {
         }
     }
 
-    /// Forgets all entries and the memory that they took here.
+    /// Forgets all entries and frees their memory here.
     pub(crate) fn clear(&mut self) {
         self.entries = HashTable::new();
     }

@@ -1,4 +1,4 @@
-//! The contents of a store: entries, index entries, and the orders in which they leave.
+//! The contents of a store: entries, index entries, and the orders in which they are removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::by_key::ByKey;
 use crate::entry::{self, Entry, OwnedBytes};
 use crate::versioned_map::VersionedMap;
 
-/// Where an index entry stands: by bucket, field, term and key.
+/// The place of an index entry: by bucket, field, term and key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct IndexPosition {
     pub(crate) bucket_prefix: Bytes,
@@ -27,18 +27,18 @@ pub(crate) struct Contents {
     pub(crate) by_key: ByKey,
     pub(crate) entries: VersionedMap<StorageKey, Arc<Entry>>,
     pub(crate) index: VersionedMap<IndexPosition, ()>,
-    /// Entries that will expire, by when and then by their place in the order of writes.
+    /// Entries that will expire, by time and then by their place in the order of writes.
     by_expiry: BTreeMap<(Timestamp, u64), StorageKey>,
     /// Entries in the order in which they were written; kept for stores with a bound only.
     by_age: BTreeMap<u64, StorageKey>,
     pub(crate) last_sequence: Sequence,
     next_position: u64,
-    /// What the entries count.
+    /// The counted bytes of entries.
     pub(crate) memory_bytes: u64,
-    /// What old versions count that only snapshots see.
+    /// The counted bytes of old versions that only snapshots see.
     pub(crate) pinned_bytes: u64,
     pub(crate) put_bytes: u64,
-    /// What was done to indexes by puts and removals.
+    /// Changes of indexes by puts and removals.
     pub(crate) index_counts: IndexCounts,
     pub(crate) evicted: u64,
     pub(crate) expired: u64,
@@ -86,7 +86,7 @@ impl OwnedWrite {
 }
 
 impl Contents {
-    /// Nothing; `secret` is drawn at random, for hashes.
+    /// Empty contents; `secret` is drawn at random, for hashes.
     pub(crate) fn new(secret: u64) -> Self {
         Self {
             by_key: ByKey::new(secret),
@@ -169,7 +169,7 @@ impl Contents {
         self.set(key, Some(entry), newest_snapshot);
     }
 
-    /// Removes a key and returns how many index entries went with it.
+    /// Removes a key and returns the number of index entries removed with it.
     fn remove(&mut self, key: StorageKey, newest_snapshot: Option<Sequence>) -> u64 {
         let Some(entry) = self.by_key.get(key.as_bytes()).cloned() else {
             return 0;
@@ -183,7 +183,7 @@ impl Contents {
         entry.index_entries.len() as u64
     }
 
-    /// Sets a key and takes what it held out of the orders and the count.
+    /// Sets a key and takes its old entry out of the orders and the count.
     fn set(
         &mut self,
         key: StorageKey,
@@ -251,7 +251,7 @@ impl Contents {
         }
     }
 
-    /// How many entries have expired at `now`, counted up to `most`.
+    /// The number of entries that have expired at `now`, counted up to `most`.
     pub(crate) fn expired_count(&self, now: Timestamp, most: usize) -> usize {
         self.by_expiry.range(..=(now, u64::MAX)).take(most).count()
     }
@@ -262,8 +262,8 @@ impl Contents {
         len <= self.by_expiry.len() && self.expired_count(now, len) == len
     }
 
-    /// Collects the entry that expired first, if one did, and returns what it counted. Snapshots
-    /// lose it too: to whoever folds at `now` or later it is absent anyway.
+    /// Collects the entry that expired first, if one did, and returns its counted bytes. Snapshots
+    /// lose it too: for a fold at `now` or later it is absent anyway.
     pub(crate) fn collect_one_expired(&mut self, now: Timestamp) -> Option<u64> {
         let ((expires_at, _), key) = self.by_expiry.first_key_value()?;
         if *expires_at > now {
@@ -285,7 +285,8 @@ impl Contents {
         self.entries.has_superseded(oldest_snapshot) || self.index.has_superseded(oldest_snapshot)
     }
 
-    /// Drops one old version of an entry and one of an index entry, and returns what they counted.
+    /// Drops one old version of an entry and one of an index entry, and returns their counted
+    /// bytes.
     pub(crate) fn drop_one_superseded(&mut self, oldest_snapshot: Option<Sequence>) -> u64 {
         self.index.drop_one_superseded(oldest_snapshot);
         let dropped = self.entries.drop_one_superseded(oldest_snapshot);
@@ -321,7 +322,7 @@ impl IndexPosition {
     }
 }
 
-/// What the entries of a batch count.
+/// The counted bytes of a batch's entries.
 pub(crate) fn memory_bytes_of(batch: &Batch) -> u64 {
     let counted = |write: &Write| match write {
         Write::Remove { .. } => 0,

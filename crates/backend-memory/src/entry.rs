@@ -1,4 +1,4 @@
-//! What the store keeps of an entry, and how many bytes that counts as.
+//! The store's form of an entry, and its counted bytes.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use bytes::Bytes;
 use kvorum_backend::{Fields, IndexEntry, Sequence, StoredEntry, StoredHead, Timestamp};
 use kvorum_encoding::StorageKey;
 
-/// What an entry counts beyond the bytes of its key, head and body: its fields and buffer handles,
-/// its places in the table and the map by key and in the maps by expiry and by age, and what the
-/// allocator adds. Measured with half a million entries, before there was the table, whose 10 to 20
-/// bytes an entry has become shorter by since: 350 bytes in a store without a bound, 430 in one with a
-/// bound, 530 when every entry expires as well. A bound that is too generous ends in the system's
-/// hands, so the highest of them counts for all.
+/// The counted bytes of an entry beyond its key, head and body: its fields and buffer handles, its
+/// places in the table and the map by key and in the maps by expiry and by age, and the allocator's
+/// overhead. Measured with half a million entries, before there was the table, whose 10 to 20 bytes
+/// were saved in the entry since: 350 bytes in a store without a bound, 430 in one with a bound,
+/// 530 when every entry expires as well. With a bound that is too generous the system may kill the
+/// process, so the highest of them counts for all.
 pub const ENTRY_OVERHEAD_BYTES: u64 = 530;
 
-/// What an index entry counts beyond the bytes of its field and term: its place in the entry and in
-/// the index map, each with the handles of field, term and key. Measured as above.
+/// The counted bytes of an index entry beyond its field and term: its place in the entry and in the
+/// index map, each with the handles of field, term and key. Measured as above.
 pub const INDEX_ENTRY_OVERHEAD_BYTES: u64 = 510;
 
 /// A stored entry. Immutable: an overwrite makes another.
@@ -23,7 +23,7 @@ pub const INDEX_ENTRY_OVERHEAD_BYTES: u64 = 510;
 pub(crate) struct Entry {
     pub(crate) sequence: Sequence,
     pub(crate) fields: Fields,
-    /// When it ceases to be: its own expiry or the store's TTL, whichever comes first.
+    /// The time of its expiry: its own or by the store's TTL, whichever comes first.
     pub(crate) expires_at: Option<Timestamp>,
     /// Key, head and body in a row.
     pub(crate) bytes: Bytes,
@@ -32,7 +32,7 @@ pub(crate) struct Entry {
     pub(crate) index_entries: Vec<IndexEntry>,
     /// Its place in the order of writes within the store.
     pub(crate) position: u64,
-    /// What it counts against the memory bound.
+    /// Its bytes against the memory bound.
     pub(crate) memory_bytes: u64,
 }
 
@@ -86,8 +86,8 @@ impl OwnedBytes {
     }
 }
 
-/// Copies what a request brought. Its bytes are slices of its whole frame: kept as they are, they would
-/// pin the frame and make the memory bound a guess.
+/// Copies a request's bytes, which are slices of its whole frame: without a copy, they would pin
+/// the frame and make the memory bound a guess.
 pub(crate) fn own(key: &StorageKey, head: &Bytes, body: &Bytes) -> OwnedBytes {
     let head_start = key.as_bytes().len();
     let body_start = head_start + head.len();
@@ -114,7 +114,7 @@ pub(crate) fn own_index_entry(entry: &IndexEntry) -> IndexEntry {
     }
 }
 
-/// What an entry of these sizes counts against the memory bound.
+/// The bytes of an entry of these sizes against the memory bound.
 pub(crate) fn memory_bytes(payload_bytes: usize, index_entries: &[IndexEntry]) -> u64 {
     let index_bytes: u64 = index_entries.iter().map(index_entry_bytes).sum();
     payload_bytes as u64 + ENTRY_OVERHEAD_BYTES + index_bytes
@@ -124,7 +124,7 @@ fn index_entry_bytes(entry: &IndexEntry) -> u64 {
     (entry.field.len() + entry.term.len()) as u64 + INDEX_ENTRY_OVERHEAD_BYTES
 }
 
-/// When an entry with these fields ceases to be in a store with this TTL.
+/// The time of expiry of an entry with these fields in a store with this TTL.
 pub(crate) fn expires_at(fields: &Fields, ttl: Option<Duration>) -> Option<Timestamp> {
     let by_ttl = ttl.map(|ttl| {
         let micros = u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX);

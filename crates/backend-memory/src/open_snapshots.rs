@@ -1,4 +1,4 @@
-//! The snapshots that are open, and what they still need.
+//! The open snapshots, and the versions that they need.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kvorum_backend::{Lease, Sequence, Timestamp};
 
-/// Tells a snapshot that the store has let go of what it saw.
+/// A flag for a snapshot: the store has released its versions.
 pub(crate) type Released = Arc<AtomicBool>;
 
-/// What identifies an open snapshot: what it sees, and a number that makes it unique.
+/// The identity of an open snapshot: its sequence, and a number that makes it unique.
 pub(crate) type SnapshotId = (Sequence, u64);
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl OpenSnapshots {
         self.open.remove(&id);
     }
 
-    /// Lets go of the snapshots whose lease is over.
+    /// Releases the snapshots whose lease is over.
     pub(crate) fn release_over(&mut self, now: Timestamp) {
         self.open.retain(|_, (lease, released)| {
             let is_over = lease.is_over(now);

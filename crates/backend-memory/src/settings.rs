@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// How a memory store behaves.
+/// The behaviour of a memory store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// How long after its last modification an entry ceases to be; `None`, the default, for never.
-    /// An entry's own expiry counts as well, whichever comes first.
+    /// The time between an entry's last modification and its expiry; `None`, the default, for
+    /// never. An entry's own expiry counts as well, whichever comes first.
     pub ttl: Option<Duration>,
-    /// The most bytes that the entries of this store may take, for a cache; `None`, the default, for
-    /// no bound. The count is exact: keys, heads, bodies, index entries, and
-    /// [`ENTRY_OVERHEAD_BYTES`](crate::ENTRY_OVERHEAD_BYTES) for each entry. Whatever was written
-    /// first is evicted first, until the rest fits. What open snapshots pin comes on top, and is
-    /// given back when their leases end. The bound is for one vnode: a node holds as many stores as
-    /// it has vnodes.
+    /// The most bytes that the entries of this store may take, for a cache; `None`, the default,
+    /// for no bound. The count is exact: keys, heads, bodies, index entries, and
+    /// [`ENTRY_OVERHEAD_BYTES`](crate::ENTRY_OVERHEAD_BYTES) for each entry. The entry that was
+    /// written first is evicted first, until the rest fits. Pinned versions of open snapshots come
+    /// on top, and are freed when their leases end. The bound is for one vnode: a node holds as
+    /// many stores as it has vnodes.
     pub memory_bytes_max: Option<u64>,
 }

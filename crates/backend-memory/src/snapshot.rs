@@ -18,7 +18,7 @@ use crate::entry::Entry;
 use crate::open_snapshots::{Released, SnapshotId};
 use crate::store::Store;
 
-/// How many entries are looked at under one hold of the lock.
+/// The number of entries that are read under one hold of the lock.
 const LOOKED_AT_ONCE: usize = 64;
 
 pub(crate) struct MemorySnapshot {
@@ -28,10 +28,10 @@ pub(crate) struct MemorySnapshot {
     released: Released,
 }
 
-/// What one hold of the lock found.
+/// The result of one hold of the lock.
 struct Chunk {
     found: Vec<(StorageKey, Arc<Entry>)>,
-    /// Where to go on; `None` when the range is done.
+    /// The start of the rest; `None` when the range is done.
     next: Option<Bound<Bytes>>,
 }
 
@@ -50,10 +50,10 @@ impl MemorySnapshot {
         self.lease.is_over(now) || self.released.load(Ordering::Acquire)
     }
 
-    /// The next entries that the filter admits; `None` when the store has let go of the snapshot.
+    /// The next entries that the filter admits; `None` when the store has released the snapshot.
     fn chunk(&self, range: &FoldRange, filter: &FoldFilter) -> Option<Chunk> {
         let contents = self.store.contents.read();
-        // Asked under the lock, for what is let go is dropped under it.
+        // Checked under the lock, since released versions are dropped under it.
         if self.is_over(filter.now) || filter.is_over(self.lease) {
             return None;
         }

@@ -1,4 +1,5 @@
-//! What a store and its snapshots share: the contents, the open snapshots, and whether it is open.
+//! The shared parts of a store and its snapshots: the contents, the open snapshots, and the state
+//! of opening.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,7 +11,7 @@ use crate::Settings;
 use crate::contents::Contents;
 use crate::open_snapshots::{OpenSnapshots, Released, SnapshotId};
 
-/// How many entries upkeep frees before it lets others at the lock.
+/// The number of entries that upkeep frees before it releases the lock.
 const FREED_AT_ONCE: usize = 64;
 
 pub(crate) struct Store {
@@ -49,12 +50,12 @@ impl Store {
         sequence
     }
 
-    /// Frees what has expired, within the budget; returns the cost and whether nothing is left.
+    /// Frees expired entries, within the budget; returns the cost and true if nothing is left.
     pub(crate) fn collect_expired(&self, budget: StepBudget, now: Timestamp) -> (u64, bool) {
         self.free(budget, |contents| contents.collect_one_expired(now))
     }
 
-    /// Frees old versions that no snapshot needs, once expired leases are let go.
+    /// Frees old versions that no snapshot needs, once expired leases are released.
     pub(crate) fn reclaim(&self, budget: StepBudget, now: Timestamp) -> (u64, bool) {
         self.open_snapshots.lock().release_over(now);
         self.free(budget, |contents| {
@@ -65,7 +66,7 @@ impl Store {
         })
     }
 
-    /// Frees one by one until the budget is used up; `free_one` gives what was freed.
+    /// Frees one by one until the budget is used up; `free_one` returns the freed bytes.
     fn free(
         &self,
         budget: StepBudget,

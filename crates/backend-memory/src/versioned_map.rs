@@ -1,7 +1,7 @@
-//! An ordered map that remembers what a key held for as long as an open snapshot may ask.
+//! An ordered map that keeps a key's earlier values for as long as an open snapshot may read them.
 //!
 //! Each key has its newest version and, while snapshots need them, older ones. A superseded version
-//! is queued with the sequence that superseded it; once no open snapshot lies below that sequence it
+//! is queued with the sequence that superseded it; once no open snapshot is below that sequence it
 //! is dropped, a few at a time. Without open snapshots nothing is ever queued.
 
 use std::borrow::Borrow;
@@ -24,13 +24,13 @@ struct Chain<V> {
     older: Vec<Version<V>>,
 }
 
-/// What a key held from a sequence on; `None` when it was absent.
+/// A key's value from a sequence on; `None` when it was absent.
 struct Version<V> {
     sequence: Sequence,
     value: Option<V>,
 }
 
-/// What a key held before it was set.
+/// A key's value before it was set.
 pub(crate) struct Superseded<V> {
     pub(crate) value: V,
     /// True when a snapshot still needs it.
@@ -48,12 +48,12 @@ impl<K, V> Default for VersionedMap<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> VersionedMap<K, V> {
-    /// How many keys hold a value now.
+    /// The number of keys that have a value now.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// What the key held after the batch `sequence`.
+    /// The key's value after the batch `sequence`.
     pub(crate) fn at<Q: Ord + ?Sized>(&self, key: &Q, sequence: Sequence) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -61,7 +61,7 @@ impl<K: Ord + Clone, V: Clone> VersionedMap<K, V> {
         self.chains.get(key)?.at(sequence)
     }
 
-    /// What keys in a range held after the batch `sequence`, in order.
+    /// The values of keys in a range after the batch `sequence`, in order.
     pub(crate) fn range_at<'a, Q: Ord + ?Sized + 'a>(
         &'a self,
         from: Bound<&'a Q>,
@@ -75,7 +75,7 @@ impl<K: Ord + Clone, V: Clone> VersionedMap<K, V> {
             .filter_map(move |(key, chain)| Some((key, chain.at(sequence)?)))
     }
 
-    /// Sets a key from `sequence` on and returns what it held. That stays visible to snapshots if
+    /// Sets a key from `sequence` on and returns its old value. That stays visible to snapshots if
     /// `newest_snapshot`, the highest sequence that an open one sees, is not below it.
     pub(crate) fn set(
         &mut self,
@@ -108,7 +108,7 @@ impl<K: Ord + Clone, V: Clone> VersionedMap<K, V> {
         was.map(|value| Superseded { value, is_pinned })
     }
 
-    /// Takes the newest value of a key away from everybody, snapshots included.
+    /// Takes the newest value of a key away, for snapshots too.
     pub(crate) fn take(&mut self, key: &K) -> Option<V> {
         let chain = self.chains.get_mut(key)?;
         let taken = chain.newest.value.take()?;
@@ -127,8 +127,8 @@ impl<K: Ord + Clone, V: Clone> VersionedMap<K, V> {
     }
 
     /// Drops one version that no snapshot at or above `oldest_snapshot` needs: the value, or `None`
-    /// for a version that only said the key was absent. Nothing to drop gives `None` as well; ask
-    /// first.
+    /// for a version in which the key was absent. With nothing to drop it returns `None` as well;
+    /// check first.
     pub(crate) fn drop_one_superseded(&mut self, oldest_snapshot: Option<Sequence>) -> Option<V> {
         if !self.has_superseded(oldest_snapshot) {
             return None;

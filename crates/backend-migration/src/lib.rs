@@ -1,18 +1,19 @@
 //! The move of buckets from one backend of a store to another, while the store serves: the decisions alone.
 //!
-//! A [`Migration`] says what is to be done next ([`Migration::order`]), and is told what came of it
-//! ([`Migration::step`]). It has no disk, no clock and no threads: who carries its orders out reads and writes
-//! the two stores, and keeps the [`Record`] that a later run goes on by.
+//! A [`Migration`] returns the next order ([`Migration::order`]), and takes its result
+//! ([`Migration::step`]). It has no disk, no clock and no threads: the caller carries its orders
+//! out on the two stores, and keeps the [`Record`] from which a later run continues.
 //!
-//! # What has to hold outside
+//! # Requirements on the caller
 //!
-//! - The route of all keys of the scope is the target from before the first order on, and the source is looked
-//!   into for what the target lacks. A write takes its key out of the source after it is in the target, a
-//!   removal before, and neither leaves an older version beside a newer one when it is cut short. This is how a
-//!   store of several backends serves anyway.
-//! - No write comes between the reading of an entry and what is done with it in the same part of an order.
-//! - The record is written when a part is done, before the next order is carried out. Parts that are done twice,
-//!   since the record of the first time was lost, do no harm.
+//! - The route of all keys of the scope is the target from before the first order on, and entries
+//!   that the target lacks are read from the source. A write takes its key out of the source after
+//!   it is in the target, a removal before, and neither leaves an older version beside a newer one
+//!   when it is cut short. A store of several backends works like that anyway.
+//! - No write comes between the reading of an entry and the action on it in the same part of an
+//!   order.
+//! - The record is written when a part is done, before the next order is carried out. Parts that
+//!   are done twice, since the first record was lost, do no harm.
 //!
 //! # Phases
 //!
@@ -23,9 +24,9 @@
 //!   +--> ended: no room
 //! ```
 //!
-//! Nothing of the source goes before all that is left of it has been found in the target, by count and by
-//! digest. A cancelled move is the same move in the other direction: what was written meanwhile is in the target,
-//! and has to come back.
+//! Nothing is removed from the source before all of its entries have been found in the target, by
+//! count and by digest. A cancelled move is the same move in the other direction: entries written
+//! meanwhile are in the target, and have to come back.
 
 mod machine;
 mod progress;

@@ -1,4 +1,4 @@
-//! The machine: phases, orders, and what follows from their results.
+//! The machine: phases, orders, and the transitions by their results.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use bytes::Bytes;
 
 use crate::progress::Progress;
 
-/// Parts of one run that were found to differ, or to be left: a move that gets nowhere is given up, with both
-/// copies in place.
+/// The parts of one run that may differ, or be left, before the move is given up, with both copies
+/// in place.
 const FAILURES_MAX: u8 = 16;
-/// Free space that a move leaves, as a share of what it copies.
+/// The free space that a move leaves, as a share of the bytes that it copies.
 const SPARE_DIVISOR: u64 = 8;
 
-/// What moves, and where to.
+/// A move's scope, source and target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The backend that has it.
     pub source: String,
     /// The backend that is to have it.
     pub target: String,
-    /// The bytes that all its storage keys start with: of a type, of a bucket, or none for everything.
+    /// The common prefix of all its storage keys: of a type, of a bucket, or empty for everything.
     pub scope: Bytes,
-    /// What the source has of it, by estimate, in bytes.
+    /// The source's bytes in the scope, by estimate.
     pub bytes_estimate: u64,
 }
 
-/// How far a move is.
+/// The phase of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Free space is compared with what is to be copied.
+    /// Free space is compared with the bytes to be copied.
     Room,
     /// Entries are copied that the target lacks.
     Copy,
-    /// What the source has is compared with what the target has.
+    /// The source's entries are compared with the target's.
     Verify,
     /// The source's entries go.
     Remove,
@@ -40,35 +40,35 @@ pub enum Phase {
     Ended(End),
 }
 
-/// What a move came to.
+/// The end of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Everything is in the target, and nothing of it in the source.
+    /// Everything is in the target, and nothing in the source.
     Moved,
     /// It was cancelled, and everything is in the source again.
     TakenBack,
-    /// There is too little free space. Nothing was copied.
+    /// Too little free space. Nothing was copied.
     NoRoom,
-    /// The copies went on to differ. Both are there, and both are read.
+    /// The copies remained different. Both exist, and both are read.
     Differs,
 }
 
-/// What is to be done next.
+/// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Tell how much free space the target's device has: [`Event::Room`].
+    /// Measure the free space of the target's device: [`Event::Room`].
     LookForRoom,
-    /// Copy entries that the target lacks; take those out of the source of which the target has another version:
-    /// [`Event::Copied`].
+    /// Copy entries that the target lacks; remove those from the source of which the target has
+    /// another version: [`Event::Copied`].
     Copy(Part),
     /// Count and digest the source's entries and the target's entries of the same keys: [`Event::Verified`].
     Verify(Part),
-    /// Take entries out of the source that the target has too: [`Event::Removed`].
+    /// Remove entries from the source that the target has too: [`Event::Removed`].
     Remove(Part),
 }
 
-/// The part of a scope that an order is for: as much as whoever carries it out has leave for, from its beginning
-/// on, but at least one key.
+/// The part of a scope that an order is for: as much as the caller's limits allow, from its
+/// beginning on, but at least one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The backend that is read.
@@ -84,13 +84,14 @@ pub struct Part {
 /// Entries, counted and digested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many.
+    /// Their number.
     pub keys: u64,
-    /// A digest of keys, fields, heads, bodies and index entries, the same whatever the order.
+    /// A digest of keys, fields, heads, bodies and index entries, independent of their order.
     pub digest: u64,
 }
 
-/// What came of an order. `last` is the last key that the part had, or `None` when it reached the end of the scope.
+/// The result of an order. `last` is the last key of the part, or `None` when it reached the end of
+/// the scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The free space for the target.
@@ -139,7 +140,7 @@ impl Event {
     }
 }
 
-/// Why a move cannot be cancelled.
+/// Reason that a move cannot be cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelError {
     /// It has ended.
@@ -195,12 +196,12 @@ impl Migration {
         }
     }
 
-    /// As it was asked for.
+    /// The plan of the move.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// How far it is.
+    /// The phase of the move.
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -210,13 +211,13 @@ impl Migration {
         self.is_taken_back
     }
 
-    /// What was done so far.
+    /// The work done so far.
     pub fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// The part of the work that is done, by estimate, in thousandths: copy, comparison and removal are a third
-    /// each. Of one that is taken back no more is known than its phase.
+    /// The part of the work that is done, by estimate, in thousandths: copy, comparison and removal
+    /// are a third each. For a cancelled move only the phase is known.
     pub fn done_permille(&self) -> u16 {
         let (progress, is_known) = (&self.progress, !self.is_taken_back);
         let part = |done: u64, all: u64| match is_known {
@@ -238,8 +239,8 @@ impl Migration {
         room_needed(self.plan.bytes_estimate)
     }
 
-    /// What is to be done next; `None` when it has ended. The same until [`Migration::step`] is told the result:
-    /// an order that failed is tried again.
+    /// The next order; `None` when the move has ended. It is the same until [`Migration::step`]
+    /// gets the result: a failed order is repeated.
     pub fn order(&self) -> Option<Order> {
         Some(match self.phase {
             Phase::Room => Order::LookForRoom,
@@ -250,7 +251,7 @@ impl Migration {
         })
     }
 
-    /// Goes on by the result of its order.
+    /// Continues with the result of its order.
     ///
     /// # Panics
     /// When the result is one of another kind of order.
@@ -276,10 +277,11 @@ impl Migration {
         }
     }
 
-    /// Turns it round, from where it is: the routes are the source's again from before this on.
+    /// Reverses the move, from its present state: the routes are the source's again from before
+    /// this on.
     ///
     /// # Errors
-    /// [`CancelError`] where there is nothing to cancel.
+    /// [`CancelError`] if there is nothing to cancel.
     pub fn cancel(&mut self) -> Result<(), CancelError> {
         if let Phase::Ended(end) = self.phase {
             return Err(CancelError::Ended(end));
@@ -289,13 +291,15 @@ impl Migration {
         }
         self.is_taken_back = true;
         self.failures = 0;
-        // Writes go to the target from the beginning on, so that even a move without a copy has some to bring back.
+        // Writes go to the target from the beginning on, so that even a move without a copy has
+        // some to bring back.
         self.begin(Phase::Copy);
         Ok(())
     }
 
-    /// To be called when it goes on by its record: a run that ended between a write and the removal of what that
-    /// replaced has left something in the source that differs, and that says nothing of the copies.
+    /// Must be called when the move continues from its record. A run that ended between a write and
+    /// the removal of the replaced entry has left a difference in the source that is no error of
+    /// the copies.
     pub fn resume(&mut self) {
         self.failures = 0;
     }
@@ -334,7 +338,7 @@ impl Migration {
 
     fn verified(&mut self, last: Option<Bytes>, source: Tally, target: Tally) {
         if source != target {
-            // From this part on: what is before it was right.
+            // From this part on: the parts before it were right.
             return self.copy_again(self.after.clone());
         }
         self.progress.count_verified(source.keys);
@@ -365,7 +369,7 @@ impl Migration {
     }
 }
 
-/// At most 1,000; what is done twice counts twice.
+/// At most 1,000; repeated work counts twice.
 fn permille(done: u64, all: u64) -> u16 {
     let part = u128::from(done.min(all)) * 1_000 / u128::from(all.max(1));
     u16::try_from(part).unwrap_or(1_000)

@@ -1,5 +1,5 @@
-//! Moves between two stores in memory, under writes, cancellations and deaths of the process: what is read is
-//! what was written last at any time, and a move that has ended has left nothing behind.
+//! Moves between two stores in memory, under writes, cancellations and deaths of the process: a
+//! read always returns the last write, and a move that has ended has left nothing behind.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,7 +15,7 @@ type Store = BTreeMap<Bytes, u32>;
 const SCOPE: &[u8] = b"b/";
 const STORES: [&str; 2] = ["bc", "ldb"];
 
-/// Where a process dies in the middle of a write or of an order.
+/// The points at which a process dies in the middle of a write or of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
     Never,
@@ -43,14 +43,14 @@ enum Step {
     Cancel,
 }
 
-/// A store of two, in which the move goes on.
+/// A store of two, with a move in progress.
 struct World {
     stores: [Store; 2],
     /// The store that writes go to.
     route: usize,
     migration: Migration,
     record: Vec<u8>,
-    /// What was written, and is to be read.
+    /// The writes, for comparison with reads.
     model: Store,
     values: u32,
     room: u64,
@@ -114,7 +114,7 @@ impl World {
         self.migration.resume();
     }
 
-    /// The stores that a key may be in, that of its route first. What is outside the scope never moves.
+    /// The stores that a key may be in, that of its route first. Keys outside the scope never move.
     fn homes(&self, key: &Bytes) -> [usize; 2] {
         match is_in_scope(key) {
             true => [self.route, 1 - self.route],
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// As a store of several backends does it.
+    /// The order of a store of several backends.
     fn put(&mut self, key: &Bytes, death: Death) {
         let [own, other] = self.homes(key);
         if self.stores[own].contains_key(key) {
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// One that dies between has removed nothing that could be read, or all.
+    /// A removal that dies between has removed nothing visible, or all.
     fn remove(&mut self, key: &Bytes, death: Death) {
         let [own, other] = self.homes(key);
         self.stores[other].remove(key);
@@ -341,7 +341,7 @@ proptest! {
             world.check();
         }
         prop_assert_eq!(world.finish(), End::Moved);
-        // A write that died between its halves after the end leaves something to a next move.
+        // A write that died between its halves after the end leaves an entry to a next move.
         let has_died = steps.iter().any(is_cut_short);
         prop_assert!(has_died || !world.has_in_scope(0));
     }
@@ -396,7 +396,7 @@ fn what_lies_outside_the_scope_stays_where_it_is() {
     assert_eq!(world.migration.progress().keys_verified, 2);
 }
 
-/// A copy that is not what the source has must not replace it.
+/// A copy that differs from the source's entry must not replace it.
 #[test]
 fn a_source_goes_only_when_its_copies_are_right() {
     let mut world = World::new(&[1, 2, 3]);

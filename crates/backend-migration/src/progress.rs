@@ -1,9 +1,9 @@
-//! What a move has done.
+//! The progress of a move.
 
-/// Counts of a move, over all its runs. What is done twice counts twice.
+/// Counts of a move, over all its runs. Repeated work counts twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// What there was to copy, by estimate.
+    /// The bytes to copy, by estimate.
     pub bytes_estimate: u64,
     /// Bytes that were copied.
     pub bytes_copied: u64,

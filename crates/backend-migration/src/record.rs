@@ -1,4 +1,4 @@
-//! The record of a move: by it a later run goes on where the one before ended.
+//! The record of a move, from which a later run continues.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ const VERSION: u8 = 1;
 pub struct Record {
     /// Counts the writes of the record.
     pub generation: u64,
-    /// The identity of the store that it is a move in.
+    /// The identity of the move's store.
     pub identity: u64,
     /// The move.
     pub migration: Migration,

@@ -1,5 +1,5 @@
-//! The files of a store taken apart, for people and for the check of a directory: its card, the record of its move
-//! and its pin.
+//! The files of a store taken apart, for display and for the check of a directory: its card, the
+//! record of its move and its pin.
 
 use std::path::Path;
 
@@ -12,12 +12,12 @@ use crate::card::{self, CARD_NAMES};
 use crate::move_record::{self, RECORD_NAMES};
 use crate::pin::{self, PIN_MAGIC, PIN_NAMES};
 
-/// A kind of file in the directory of a store; each is there twice.
+/// A kind of file in the directory of a store, in two copies each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MultiFile {
     /// The children.
     Card,
-    /// How far a move is.
+    /// The progress of a move.
     Move,
     /// The child that everything goes to.
     Pin,

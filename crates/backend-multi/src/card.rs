@@ -1,8 +1,8 @@
-//! The card of a store: what makes its children one store, kept twice.
+//! The card of a store: the file that makes one store of its children, kept twice.
 //!
-//! It has the identity of the whole, under which a node knows the store, and which children the store had.
-//! Without it a lost directory of a child would read as a child that is new, and a child that was taken out of
-//! the configuration would take its data with it unseen.
+//! It has the identity of the whole, for the node, and the list of the store's children. Without it
+//! a lost directory of a child would be taken for a new child's, and the data of a child that was
+//! removed from the configuration would disappear unnoticed.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ const VERSION: u8 = 1;
 /// Room for far more than the most children with the longest names.
 pub(crate) const BYTES_MAX: u64 = 64 << 10;
 
-/// A child that a store had when it was open last, and that keeps its data.
+/// A child of the store at its last opening, which keeps its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownChild {
     /// Its name, which is that of its directory too.
@@ -31,7 +31,7 @@ pub struct KnownChild {
     pub identity: StoreId,
 }
 
-/// What a store knows of itself.
+/// The store's identity and children.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Card {
     /// Counts the writes of the card.
@@ -123,7 +123,7 @@ impl Card {
     }
 }
 
-/// Reads both copies, and chooses the one that counts.
+/// Reads both copies, and chooses the valid one.
 pub(crate) fn read(
     disk: &dyn Disk,
     directory: &Path,
@@ -143,11 +143,11 @@ pub(crate) fn read(
     choose_copy(directory, CARD_NAMES, copies, belonging, &|_| Ok(false))
 }
 
-/// The children that the store in a directory had when it was open last; none for a directory without one.
+/// The children of the store in a directory at its last opening; none for a directory without one.
 ///
 /// # Errors
-/// Those of the disk, [`ErrorKind::NewerFormat`], and [`ErrorKind::Corrupt`] for a card that cannot be read
-/// or is another store's.
+/// Those of the disk, [`ErrorKind::NewerFormat`], and [`ErrorKind::Corrupt`] for a card that cannot
+/// be read or is another store's.
 pub fn known_children(
     disk: &dyn Disk,
     directory: &Path,
@@ -160,8 +160,8 @@ pub fn known_children(
     }
 }
 
-/// The store in a directory, for a caller that looks for a certain one. `find_child` looks into the directory
-/// of a child for a store of its engine. Writes nothing.
+/// The store in a directory, compared with an expected one. `find_child` searches the directory of
+/// a child for a store of its engine. Writes nothing.
 ///
 /// # Errors
 /// Those of the disk, and [`ErrorKind::NewerFormat`].

@@ -1,4 +1,5 @@
-//! The card: every flip of its bytes is found, and a store is found by it or said to be unusable.
+//! The card: every flip of its bytes is detected, and a store is found by it or reported as
+//! unusable.
 
 use kvorum_disk::{MemoryDisk, create_directory_durably, replace_file};
 
@@ -62,7 +63,7 @@ fn it_is_read_as_written_and_no_flip_or_cut_is_believed() {
                 .unwrap();
             assert!(piece.is_damaged(), "byte {at} of {name}");
         }
-        // The other copy counts, whichever it is.
+        // The other copy is valid, whichever it is.
         let disk = written([&flipped, &bytes]);
         let found = read(&disk, Path::new("s"), &Belonging::default()).unwrap();
         assert_eq!(found.content, Some(card.clone()));

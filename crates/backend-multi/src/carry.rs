@@ -1,7 +1,8 @@
 //! The orders of a move, carried out on two children.
 //!
-//! Entries are read before anything is held, and looked at again by their sequence while nobody writes to the
-//! buckets. What was put over meanwhile is left alone: a put takes its key out of the source itself.
+//! Entries are read without a lock, and their sequences checked again while no write goes to the
+//! buckets. Entries overwritten meanwhile are left alone: a put takes its key out of the source
+//! itself.
 
 use bytes::Bytes;
 use kvorum_backend::{
@@ -16,7 +17,7 @@ use crate::walk::{Limits, walk};
 
 /// A part has at most so many keys.
 const KEYS_MAX: usize = 128;
-/// And at most so many bytes of entries: nobody writes to their buckets while they are copied.
+/// The limit of bytes as well: no write goes to the buckets while they are copied.
 const BYTES_MAX: u64 = 256 << 10;
 
 /// The index entries of an object, by its kind, head and body; none for one that cannot be read.
@@ -37,7 +38,7 @@ pub(crate) struct Read {
 /// A part of the source, as it was read.
 pub(crate) struct Gathered {
     entries: Vec<Read>,
-    /// As [`Event`] has it.
+    /// The last key for the [`Event`].
     last: Option<Bytes>,
     pub(crate) bytes: u64,
 }
@@ -79,14 +80,15 @@ impl Pair<'_> {
         })
     }
 
-    /// True when the source still has what was read.
+    /// True when the source's entry is unchanged since it was read.
     fn is_still(&self, read: &Read) -> Result<bool> {
         let head = self.source.head_of_any_age(&read.key)?;
         Ok(head.is_some_and(|it| it.sequence == read.sequence))
     }
 
-    /// Copies what the target lacks. Nothing leaves the source before the target's entry is durable: a put that
-    /// replaces the copy takes the source's entry away at once. So it must be called while nobody puts.
+    /// Copies entries that the target lacks. None leaves the source before the target's entry is
+    /// durable: a put that replaces the copy removes the source's entry at once. So it must be
+    /// called while there are no puts.
     pub(crate) fn copy(
         &self,
         gathered: Gathered,
@@ -127,7 +129,7 @@ impl Pair<'_> {
         })
     }
 
-    /// Compares; must be called while nobody puts.
+    /// Compares; must be called while there are no puts.
     pub(crate) fn verify(&self, gathered: &Gathered) -> Result<Event> {
         let (mut source, mut target) = (Tally::default(), Tally::default());
         for read in &gathered.entries {
@@ -146,7 +148,8 @@ impl Pair<'_> {
         })
     }
 
-    /// Removes what the target has too, and has had since before `durable`; must be called while nobody puts.
+    /// Removes entries that the target has too, since before `durable`; must be called while there
+    /// are no puts.
     pub(crate) fn remove(
         &self,
         gathered: Gathered,

@@ -11,18 +11,18 @@ use kvorum_encoding::StorageKey;
 /// The number of a child in the order of the configuration, from 0.
 pub type ChildNumber = usize;
 
-/// A store has at most so many children: they are numbered in a byte of the subject of a task, and a set of
+/// The most children of a store: they are numbered in a byte of the subject of a task, and a set of
 /// them is a word.
 pub(crate) const CHILDREN_MAX: usize = 32;
 
-/// One of the stores that make up a store, open.
+/// An open part of the store.
 #[derive(Clone)]
 pub struct Child {
     /// Its name in the configuration, and that of its directory.
     pub name: String,
     /// The store.
     pub store: Arc<dyn Backend>,
-    /// The identity of what it had before its last erasure, as it was found; 0 for none.
+    /// The identity of its contents before its last erasure, if there was one; 0 for none.
     pub erased: StoreId,
 }
 
@@ -56,7 +56,7 @@ impl Child {
 
     fn name_error(&self, error: BackendError) -> BackendError {
         let kind = error.kind();
-        // A hint to the caller, met at each read that is not cached.
+        // A hint to the caller, returned by each read that is not cached.
         if kind == ErrorKind::WouldBlock {
             return error;
         }
@@ -64,7 +64,7 @@ impl Child {
     }
 }
 
-/// What a read that may block has found.
+/// The result of a read that may block.
 fn found<T>(lookup: Lookup<T>) -> Option<T> {
     match lookup {
         Lookup::Found(it) => Some(it),

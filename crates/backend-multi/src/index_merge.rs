@@ -60,8 +60,9 @@ impl<'a> IndexSource<'a> {
     }
 }
 
-/// Visits the entries of all sources, the first of which is the child of the route. An entry of another one
-/// counts unless `is_superseded` says of its key that the child of the route has it.
+/// Visits the entries of all sources, the first of which is the child of the route. An entry of
+/// another one counts unless `is_superseded` is true for its key, since the child of the route has
+/// it.
 pub(crate) fn merge(
     mut sources: Vec<IndexSource<'_>>,
     lease: Lease,
@@ -79,7 +80,7 @@ pub(crate) fn merge(
         }
         let fronts = sources.iter().enumerate();
         let fronts = fronts.filter_map(|(at, it)| it.ready.front().map(|front| (front, at)));
-        // Of equal entries that of the first source is the least.
+        // Among equal entries that of the first source is the least.
         let Some((_, at)) = fronts.min() else {
             return Ok(FoldEnd::Complete);
         };

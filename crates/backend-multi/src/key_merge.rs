@@ -1,7 +1,7 @@
 //! Folds over several children, merged in the order of keys.
 //!
-//! A fold calls its visitor, so several cannot be drawn from in turn: each child is read in small parts,
-//! always the one that has nothing ready, and the smallest key of what is ready is next.
+//! A fold calls its visitor, so several cannot be advanced in turn: each child is read in small
+//! parts, always the one without ready entries, and the smallest ready key is next.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -14,7 +14,7 @@ use crate::child::{ChildNumber, ChildSet};
 
 /// A part has at most so many entries.
 const ENTRIES_MAX: usize = 64;
-/// A part ends behind the entry with which it has so many bytes.
+/// The bytes with which a part ends.
 const BYTES_MAX: usize = 256 << 10;
 
 /// Reads a part of a child.
@@ -24,7 +24,7 @@ pub(crate) type ReadPart<'a> =
 /// The entry of one key in several children: the child whose entry is shown, if any is.
 pub(crate) type Choose<'a> = dyn Fn(&StorageKey, ChildSet) -> Result<Option<ChildNumber>> + 'a;
 
-/// By what two entries are one.
+/// The unit in which entries of children are merged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Key,
@@ -46,11 +46,11 @@ pub(crate) fn bucket_of_key(key: &StorageKey) -> &[u8] {
     key.bucket_prefix_len().map_or(bytes, |len| &bytes[..len])
 }
 
-/// What is ready of a child.
+/// The ready entries of a child.
 struct Source {
     child: ChildNumber,
     ready: VecDeque<Entry>,
-    /// What was not read yet.
+    /// The range that was not read yet.
     rest: Option<FoldRange>,
     is_lease_over: bool,
 }
@@ -132,8 +132,8 @@ impl KeyMerge<'_> {
         Some(Bytes::copy_from_slice(least))
     }
 
-    /// Takes the next entries of a key, or a bucket, out of the children that have any; returns the one to be
-    /// shown.
+    /// Takes the next entries of a key, or a bucket, out of the children that have any; returns the
+    /// one to be shown.
     fn take(&self, sources: &mut [Source], unit: &[u8]) -> Result<Option<Entry>> {
         let mut entries = Vec::new();
         let mut children = ChildSet::NONE;
@@ -175,7 +175,7 @@ impl Source {
         }
     }
 
-    /// True when nobody can tell which key of the child is next.
+    /// True when the next key of the child is unknown.
     fn is_stuck(&self) -> bool {
         self.is_lease_over && self.ready.is_empty()
     }

@@ -13,8 +13,8 @@ pub(crate) const RECORD_NAMES: [&str; 2] = ["move-0", "move-1"];
 /// Room for the longest names, a scope and a key.
 pub(crate) const BYTES_MAX: u64 = 1 << 20;
 
-/// Reads the newest whole record of the store with this identity. One of another store, a damaged one and none are
-/// the same: what has to move is found without it.
+/// Reads the newest whole record of the store with this identity. A record of another store or a
+/// damaged one counts as missing: the required moves are found without it.
 pub(crate) fn read(files: &CardFiles, identity: u64) -> Result<Option<Record>> {
     let mut newest: Option<Record> = None;
     for path in paths(files) {

@@ -1,4 +1,4 @@
-//! Which buckets have to move, and how far the move is: what a store knows beside the stores themselves.
+//! The required moves, and the progress of the present one: state beside the stores themselves.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,13 +16,14 @@ use crate::opening::CardFiles;
 use crate::routes::RouteTable;
 use crate::walk::Count;
 
-/// The record is written when a phase ends, and after so many parts: what is done twice does no harm.
+/// The number of parts after which the record is written, beside the ends of phases: repeated work
+/// does no harm.
 const PARTS_PER_RECORD: u32 = 32;
 
-/// Buckets by what they start with, and the children that have something of them.
+/// Buckets by their prefixes, and the children with data of them.
 pub(crate) type StrayBuckets = Arc<HashMap<Bytes, ChildSet>>;
 
-/// What has to go from one child to another for one reason: a property of a bucket, or of a type.
+/// A move from one child to another for one reason: a property of a bucket, or of a type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Job {
     pub(crate) scope: Bytes,
@@ -33,7 +34,7 @@ pub(crate) struct Job {
 /// See the module's description.
 pub(crate) struct Mover {
     pub(crate) index_entries: Box<IndexEntriesOf>,
-    /// Held by the step that goes on with a move.
+    /// Held by the step that continues a move.
     pub(crate) turn: Mutex<()>,
     pub(crate) state: Mutex<State>,
     /// Says to queries that a part waits for them.
@@ -42,10 +43,10 @@ pub(crate) struct Mover {
     pub(crate) put_off: AtomicU32,
 }
 
-/// What a move is at.
+/// The state of a move.
 #[derive(Clone)]
 pub(crate) enum Going {
-    /// What there is to copy is counted.
+    /// The bytes to copy are counted.
     Counting { count: Count, after: Option<Bytes> },
     /// By the orders of the machine.
     Moving(Migration),
@@ -64,13 +65,13 @@ pub(crate) struct Next {
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// What the jobs were made of.
+    /// The source of the jobs.
     strays: Option<StrayBuckets>,
     table: Option<Arc<RouteTable>>,
     jobs: BTreeMap<Job, Arc<Vec<Bytes>>>,
-    /// Those of the jobs that are done: what is elsewhere is to be looked for again.
+    /// The finished jobs: a survey has to look for their data again.
     moved: BTreeSet<Job>,
-    /// Those that are left alone until the routes change, or there is room of so many bytes.
+    /// Jobs that are left alone until the routes change, or there is room of so many bytes.
     stuck: BTreeMap<Job, Option<u64>>,
     current: Option<(Job, Going)>,
     /// The last move, of this run or of one before.
@@ -80,7 +81,7 @@ pub(crate) struct State {
     pace: Option<Pace>,
 }
 
-/// How fast the move of a job goes in this run.
+/// The speed of a job's move in this run.
 struct Pace {
     job: Job,
     begun: Timestamp,
@@ -123,16 +124,16 @@ impl Mover {
     }
 }
 
-/// What is to be done about moves.
+/// The next work for moves.
 pub(crate) enum Wanted {
     Nothing,
-    /// Look again for what is elsewhere.
+    /// Repeat the survey.
     Survey,
     Move(Box<Next>),
 }
 
 impl State {
-    /// Goes by what is elsewhere now.
+    /// Uses the present result of the survey.
     pub(crate) fn renew(&mut self, strays: &StrayBuckets, table: &Arc<RouteTable>) {
         let is_same = |it: &StrayBuckets| Arc::ptr_eq(it, strays);
         if self.strays.as_ref().is_some_and(is_same) {
@@ -168,7 +169,7 @@ impl State {
         (self.strays, self.table) = (Some(strays.clone()), Some(table.clone()));
     }
 
-    /// `has_room` tells whether there are so many bytes for the move to a child.
+    /// `has_room` is true if there are so many bytes for the move to a child.
     pub(crate) fn wanted(
         &mut self,
         children: &[Child],
@@ -222,7 +223,7 @@ impl State {
         going
     }
 
-    /// Counting goes on behind a key, or ends.
+    /// Continues the count behind a key, or ends it.
     pub(crate) fn counted(
         &mut self,
         job: &Job,
@@ -242,13 +243,13 @@ impl State {
         self.current = Some((job.clone(), going));
     }
 
-    /// The generation under which a move has to be recorded, if it has to be.
+    /// The generation for the record of a move, if it has to be written.
     pub(crate) fn generation_due(&self, before: Phase, now: Phase) -> Option<u64> {
         let is_due = before != now || self.parts_unrecorded >= PARTS_PER_RECORD;
         is_due.then_some(self.generation + 1)
     }
 
-    /// The move has gone on by now, and is recorded under a generation if there is one.
+    /// Notes that the move has continued, and is recorded under a generation if there is one.
     pub(crate) fn went_on(
         &mut self,
         job: &Job,
@@ -283,7 +284,7 @@ impl State {
 
     fn ended(&mut self, job: &Job, end: End, migration: &Migration) {
         let stuck = match end {
-            // What nobody can read stays, and would be found again and again.
+            // Unreadable entries stay, and would be found again and again.
             End::Moved | End::TakenBack if migration.progress().keys_removed == 0 => None,
             End::Moved | End::TakenBack => {
                 self.moved.insert(job.clone());
@@ -351,7 +352,7 @@ impl State {
         status
     }
 
-    /// A move that did not come to its end and of which nothing is left to do was finished by writes.
+    /// True unless writes finished the move: it did not end, and nothing of it is left to do.
     fn is_shown(&self, migration: &Migration, children: &[Child]) -> bool {
         let has_ended = matches!(migration.phase(), Phase::Ended(_));
         let mut jobs = self.jobs.keys();
@@ -360,7 +361,8 @@ impl State {
     }
 }
 
-/// The move of a run or a table before, as it goes on with a job: a job in the other direction takes it back.
+/// The move of an earlier run or table, continued by a job: a job in the other direction reverses
+/// it.
 fn continued(migration: &Migration, job: &Job, children: &[Child]) -> Option<Migration> {
     let plan = migration.plan();
     if matches!(migration.phase(), Phase::Ended(_)) || plan.scope != job.scope {

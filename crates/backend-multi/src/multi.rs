@@ -37,24 +37,24 @@ use crate::tickets::all_of;
 use crate::upkeep::{MOVE_SUBJECT, SURVEY_SUBJECT, of_child, of_whole};
 use crate::walk::Count;
 
-/// What a survey is thought to read, in bytes: nobody knows how many buckets there are.
+/// The assumed cost of a survey, in bytes: the number of buckets is unknown.
 const SURVEY_COST_BYTES: u64 = 64 * BUCKET_BYTES;
 /// Keys that a step counts before a move.
 const COUNTED_A_STEP: usize = 4096;
-/// A part of a move waits so long for puts and queries that need keys to stay where they are.
+/// The time that a part of a move waits for puts and queries that need keys to stay in their
+/// places.
 const HELD_WAIT: Duration = Duration::from_millis(5);
-/// It waits twice as long after each time in vain, up to 5 ms multiplied by 2 to the power of this: no load of puts
-/// keeps a move from going on.
+/// The most doublings of that time after waits in vain, so that no load of puts stops a move.
 const DOUBLINGS_MAX: u32 = 4;
 
-/// What is held while a part of a move changes two children.
+/// The locks of a part of a move that changes two children.
 type Held<'a> = (RwLockReadGuard<'a, Placement>, RwLockWriteGuard<'a, ()>);
 
-/// A store made of several; see the crate's documentation.
+/// A store of several parts; see the crate's documentation.
 pub struct MultiBackend {
     children: Vec<Child>,
     routes: PinnedRoutes,
-    /// Read by each put for as long as it lasts: behind a change no put goes by the routes before it.
+    /// Read by each put for as long as it lasts: after a change no put uses the routes before it.
     placement: RwLock<Placement>,
     survey: Mutex<Option<Survey>>,
     files: CardFiles,
@@ -63,25 +63,26 @@ pub struct MultiBackend {
     /// The last sequence of each child, as far as this store has put to it.
     last: Vec<AtomicU64>,
     is_closed: AtomicBool,
-    /// From the beginning of an erasure on, until one has come to its end: what is put meanwhile would go with
-    /// the rest.
+    /// True from the beginning of an erasure until one has ended: puts made meanwhile would be
+    /// erased with the rest.
     is_erasing: AtomicBool,
-    /// Read by who needs keys to stay in their children for a while: puts to buckets that are in several, queries
-    /// of indexes and backups. Written by a part of a move; taken after `placement`.
+    /// Read by operations that need keys to stay in their children: puts to buckets that are in
+    /// several, queries of indexes and backups. Written by a part of a move; taken after
+    /// `placement`.
     staying: RwLock<()>,
-    /// Moves buckets that are elsewhere than their properties say, if it has to.
+    /// Moves buckets with data outside of the route of their properties, if moves are enabled.
     mover: Option<Mover>,
 }
 
 impl MultiBackend {
-    /// Makes a store in `directory` of children that are open, each with its files in the directory of its
-    /// name there. The numbers in the routes are those of the children in this order. With `moves`, which makes
-    /// the index entries of objects, buckets that a property of theirs or of their type routes elsewhere than they
-    /// are move there as upkeep.
+    /// Makes a store in `directory` of children that are open, each with its files in the directory
+    /// of its name there. The numbers in the routes are those of the children in this order. With
+    /// `moves`, which makes the index entries of objects, buckets move, as upkeep, to the child
+    /// that a property of theirs or of their type selects.
     ///
     /// # Errors
-    /// Those of the disk; [`ErrorKind::Corrupt`] for a child that is not the one that was here, and
-    /// [`ErrorKind::Denied`] where one was that is not among the children any more.
+    /// Those of the disk; [`ErrorKind::Corrupt`] for a child that is not the former one, and
+    /// [`ErrorKind::Denied`] if a former one is not among the children any more.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -135,18 +136,18 @@ impl MultiBackend {
         self.placement.read()
     }
 
-    /// The homes of a key, or of a bucket by the bytes that its keys start with, and the table that says so.
+    /// The homes of a key, or of a bucket by the prefix of its keys, and the table they are from.
     fn homes(&self, key: &[u8]) -> (Homes, Arc<RouteTable>) {
         let placement = self.placement();
         (placement.homes(key), placement.table.clone())
     }
 
-    /// True when a table is not the one that counts any more: writes may have taken keys elsewhere since then.
+    /// True when a table is outdated: writes may have moved keys since then.
     fn is_outdated(&self, table: &Arc<RouteTable>) -> bool {
         !Arc::ptr_eq(&self.placement().table, table)
     }
 
-    /// Looks into the child of the route, and then where the key may be besides.
+    /// Reads from the child of the route, and then from the others that may have the key.
     fn look<T>(
         &self,
         key: &StorageKey,
@@ -182,12 +183,12 @@ impl MultiBackend {
                 found => return Ok(found.map(&of_stray)),
             }
         }
-        // A write may have taken it from there to the child of the route meanwhile.
+        // A write may have moved it from there to the child of the route meanwhile.
         read(homes.own)
     }
 
-    /// The child that all keys of a batch belong to, and the others that may have one of them; `None` for an
-    /// empty batch.
+    /// The child that all keys of a batch belong to, and the others that may have one of them;
+    /// `None` for an empty batch.
     fn homes_of(&self, placement: &Placement, batch: &Batch) -> Result<Option<Homes>> {
         let mut homes: Option<Homes> = None;
         for write in &batch.writes {
@@ -209,8 +210,8 @@ impl MultiBackend {
         Ok(homes)
     }
 
-    /// A batch without writes takes a place behind everything that was put: in the default child, and in the
-    /// others where something is not durable yet.
+    /// Gives a batch without writes a place behind all puts: in the default child, and in the
+    /// others with data that are not durable yet.
     fn put_nothing(&self, placement: &Placement, durability: Durability) -> Result<Receipt> {
         let default = placement.table.child_of(&[]);
         let receipt = self.put_in(default, &Batch::default(), durability)?;
@@ -228,7 +229,7 @@ impl MultiBackend {
         })
     }
 
-    /// Puts a batch to a child, which is given no index entries if it has no indexes.
+    /// Puts a batch to a child, without index entries if the child has no indexes.
     fn put_to(&self, child: ChildNumber, batch: &Batch, durability: Durability) -> Result<Receipt> {
         let has_entries = batch.writes.iter().any(|it| !it.index_entries().is_empty());
         if !has_entries || self.children[child].store.indexes().is_some() {
@@ -253,8 +254,8 @@ impl MultiBackend {
         Ok(receipt)
     }
 
-    /// Writes for the children that have keys of a batch besides the one of the route, as `make` makes them of
-    /// what is put and of where the old entry is.
+    /// Writes for the other children with keys of a batch, made by `make` from the put and the
+    /// place of the old entry.
     fn in_strays(
         &self,
         others: ChildSet,
@@ -278,10 +279,11 @@ impl MultiBackend {
 
     /// A put to a bucket that is in several children.
     ///
-    /// Whatever cuts it short, no child has an older version of a key beside a newer one: the routes may be
-    /// changed before the next look, and the older one would count again. So a key that is removed goes from
-    /// the others first; and one that is put is replaced where it is before it is put to the child of its route,
-    /// unless that has it too, when the others let go of it first.
+    /// After any interruption no child has an older version of a key beside a newer one in another
+    /// child: the routes may change before the next read, and the older one would count again. So a
+    /// removal goes to the others first. A put replaces the key in its present child before it goes
+    /// to the child of its route; if that has the key too, the key is removed from the others
+    /// first.
     fn put_over_strays(
         &self,
         homes: Homes,
@@ -316,7 +318,8 @@ impl MultiBackend {
         let receipt = self.put_to(own, batch, durability)?;
         let removals = self.in_strays(others, batch, &removal)?;
         if !removals.is_empty() {
-            // The children may have logs of their own: the removal could outlive the put, and what was there.
+            // The children may have logs of their own: the removal could outlive the put, and the
+            // old entry would be lost.
             let child = &self.children[own];
             child.named(child.store.sync())?;
         }
@@ -329,8 +332,8 @@ impl MultiBackend {
         })
     }
 
-    /// The sum over the children that keep what they have, and what the others add to it: while they are open
-    /// one batch for the loss of what they had, and what they were given since.
+    /// The sum over the persistent children, plus the part of the others: while they are open one
+    /// batch for the loss of their contents, and the batches since.
     fn sequence_of(&self, each: impl Fn(&Child) -> Result<Sequence>) -> Result<Sequence> {
         let is_closed = self.is_closed.load(Ordering::Acquire);
         let (mut sum, mut passing) = (0, None);
@@ -415,7 +418,7 @@ impl MultiBackend {
         Ok(self.staying.read())
     }
 
-    /// The buckets that are elsewhere, if that is known, and the table by which they are.
+    /// The buckets outside of their routes, if known, and the table of these routes.
     fn known_strays(&self) -> Option<(StrayBuckets, Arc<RouteTable>)> {
         let placement = self.placement();
         match &placement.strays {
@@ -424,7 +427,7 @@ impl MultiBackend {
         }
     }
 
-    /// The free space for what moves to a child.
+    /// The free space for a move to a child.
     fn room_for(&self, target: ChildNumber) -> Result<u64> {
         if !self.children[target].is_kept() {
             return Ok(u64::MAX);
@@ -475,7 +478,7 @@ impl MultiBackend {
         match self.wanted(mover) {
             Wanted::Nothing => Ok(StepOutcome::nothing_left()),
             Wanted::Survey => {
-                // What is still elsewhere, and since when, nobody knows better than a look.
+                // The remaining data elsewhere can be found only by another survey.
                 let mut placement = self.placement.write();
                 placement.strays = Strays::Unknown;
                 Ok(StepOutcome::done(BUCKET_BYTES))
@@ -534,7 +537,8 @@ impl MultiBackend {
         Ok(())
     }
 
-    /// What came of the order, and its cost in bytes; `None` where others keep the keys in their places.
+    /// The result of the order, and its cost in bytes; `None` if others keep the keys in their
+    /// places.
     fn carry_out(
         &self,
         mover: &Mover,
@@ -559,7 +563,7 @@ impl MultiBackend {
             MoveOrder::Copy(part) | MoveOrder::Verify(part) => (part, FoldDetail::Entries),
             MoveOrder::Remove(part) => (part, FoldDetail::Keys),
         };
-        // What is read is written too.
+        // Bytes that are read are written too.
         let bytes_max = (budget.bytes / 2).max(1);
         let gathered = pair.gather(&next.buckets, part.after.as_ref(), detail, bytes_max)?;
         let cost = gathered.bytes.saturating_mul(2).max(BUCKET_BYTES);
@@ -574,7 +578,7 @@ impl MultiBackend {
             self.put_to(job.target, batch, Durability::Buffered)
                 .map(drop)
         };
-        // What a removal by a client finds gone must not come back after a crash.
+        // An entry that a client's removal finds gone must not come back after a crash.
         let remove = |batch: &Batch| {
             let receipt = self.put_in(job.source, batch, Durability::Grouped)?;
             receipt.wait().map(drop)
@@ -587,8 +591,9 @@ impl MultiBackend {
         Ok(Some((event, cost)))
     }
 
-    /// Keeps puts to buckets that are in several children, queries and snapshots from beginning, and the routes
-    /// as they are in a table. `None` where they are others by now, or who is at it takes its time.
+    /// Keeps puts to buckets that are in several children, queries and snapshots from beginning,
+    /// and a table's routes in place. `None` if the routes have changed, or the present holders
+    /// take too long.
     fn hold_still(&self, mover: &Mover, table: &Arc<RouteTable>) -> Option<Held<'_>> {
         let placement = self.placement();
         if !Arc::ptr_eq(&placement.table, table) {
@@ -604,9 +609,9 @@ impl MultiBackend {
         Some((placement, moving?))
     }
 
-    /// A query of a bucket that is in several children keeps its keys where they are, and lets a part of a move
-    /// go first that waits for that. A part changes no entry's place in the order, and the query goes on behind
-    /// the last one.
+    /// A query of a bucket that is in several children keeps its keys in place, and gives way to a
+    /// waiting part of a move. A part does not change the order of entries, and the query continues
+    /// behind the last one.
     fn fold_index_in_turns(
         &self,
         homes: Homes,
@@ -670,7 +675,7 @@ impl MultiBackend {
         index_merge::merge(sources, lease, now, &is_superseded, visitor)
     }
 
-    /// The children other than the route's that have something of a bucket, with their indexes.
+    /// The children other than the route's with data of a bucket, with their indexes.
     fn indexes_of_strays(
         &self,
         others: ChildSet,
@@ -730,7 +735,7 @@ impl Backend for MultiBackend {
     }
 
     fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
-        // A place in another store than the one that is written to next.
+        // The place is one in another store than that of the next write.
         let without_place = |head| StoredHead {
             place: None,
             ..head
@@ -745,7 +750,7 @@ impl Backend for MultiBackend {
                 return self.snapshot_of(&placement, lease);
             }
         }
-        // No write takes a key from one child to another meanwhile.
+        // No write moves a key from one child to another meanwhile.
         let placement = self.placement.write();
         self.snapshot_of(&placement, lease)
     }
@@ -820,8 +825,8 @@ impl Backend for MultiBackend {
         Some((&self.children.get(child)?.name, task))
     }
 
-    /// A crash within it is noticed by the children that are erased already, and the next opening goes on.
-    /// After an error within it puts are refused until it is tried again.
+    /// An interruption by a crash is detected by the children that are erased already, and the next
+    /// opening continues. After an error puts are refused until it is repeated.
     fn erase(&self) -> Result<()> {
         let mut placement = self.placement.write();
         self.is_erasing.store(true, Ordering::Release);
@@ -851,7 +856,7 @@ impl Backend for MultiBackend {
         Ok(())
     }
 
-    /// All are closed, whatever becomes of the first.
+    /// All are closed, even if the first fails.
     fn close(&self) -> Result<()> {
         let closed: Vec<Result<()>> = self
             .children
@@ -880,8 +885,8 @@ impl Backend for MultiBackend {
         self.children[own].store.status().engine
     }
 
-    /// Where every child has a journal, and nothing is elsewhere than its route: a key that moves meanwhile would
-    /// be visited twice or not at all.
+    /// Available if every child has a journal, and no data are outside of their routes: a key that
+    /// moves meanwhile would be visited twice or not at all.
     fn journal_folds(&self) -> Option<&dyn JournalFolds> {
         let mut children = self.children.iter();
         let have_all = children.all(|it| it.store.journal_folds().is_some());
@@ -964,7 +969,8 @@ impl Moves for MultiBackend {
     }
 }
 
-/// The buckets of a child in a scope, in order, without those of a type whose backend is chosen otherwise.
+/// The buckets of a child in a scope, in order, without those of a type whose backend is chosen
+/// otherwise.
 fn buckets_of(
     child: &Child,
     scope: &[u8],
@@ -1073,7 +1079,7 @@ impl Backups for MultiBackend {
             replace_file(disk, &directory.join(name), &card)?;
             all.files.count_copy(card.len() as u64);
         }
-        // The record of a move is left out: what has to move is found without it.
+        // The record of a move is left out: the required moves are found without it.
         for (name, pin) in pin::kept_copies(&self.files)? {
             replace_file(disk, &directory.join(name), &pin)?;
             all.files.count_copy(pin.len() as u64);
@@ -1115,7 +1121,7 @@ fn without_entries(write: Write) -> Write {
     }
 }
 
-/// Where a child's entry of a write's key is, expired or not, if it has one.
+/// The place of a child's entry of a write's key, expired or not, if it has one.
 fn entry_of(child: &Child, write: &Write) -> Result<Option<OldEntry>> {
     let reading = write.old().reading;
     let of_any_age = ReadAt {
@@ -1142,7 +1148,7 @@ fn removal_of(write: &Write, old: OldEntry) -> Write {
     }
 }
 
-/// The same write to another store, whose entry of the key is there.
+/// The same write for another store that has the key.
 fn with_old(mut write: Write, there: OldEntry) -> Write {
     match &mut write {
         Write::Put { old, .. } | Write::Remove { old, .. } => *old = there,

@@ -14,15 +14,15 @@ use crate::child::{CHILDREN_MAX, Child};
 /// Draws a random number: the identities of stores.
 pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// The place of a store, and what is written there.
+/// The place of a store's card.
 pub(crate) struct CardFiles {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) directory: PathBuf,
 }
 
 impl CardFiles {
-    /// Reads the card, compares the children with it, and writes it anew where something of it is new.
-    /// An erasure that was cut short is finished. A store of which no child keeps anything has no card.
+    /// Reads the card, compares the children with it, and rewrites it if something has changed. An
+    /// interrupted erasure is finished. A store without persistent children has no card.
     pub(crate) fn settle(
         &self,
         belonging: &Belonging,
@@ -67,7 +67,7 @@ impl CardFiles {
     ) -> Card {
         let mut card = before.cloned().unwrap_or_default();
         card.children = known(children);
-        // Of a store that keeps nothing each opening is another one.
+        // Each opening of a store without persistence has another identity.
         if before.is_none() || is_erasing || card.children.is_empty() {
             card.erased = card.identity;
             card.identity = draw().max(1);
@@ -75,8 +75,8 @@ impl CardFiles {
         card
     }
 
-    /// Compares a child that the store had with those that it has. True when the child was erased and the
-    /// store was not: the erasure of the whole did not come to its end.
+    /// Compares a former child with the present ones. True when the child was erased and the store
+    /// was not: the erasure of the whole did not end.
     fn check(&self, known: &KnownChild, children: &[Child]) -> Result<bool> {
         let place = self.directory.join(&known.name);
         let Some(child) = children.iter().find(|it| it.name == known.name) else {
@@ -107,7 +107,7 @@ impl CardFiles {
     }
 }
 
-/// The children that keep their data, as a card has them.
+/// The children that keep their data, in the form of a card.
 pub(crate) fn known(children: &[Child]) -> Vec<KnownChild> {
     let kept = children.iter().filter(|it| it.is_kept());
     let known = kept.map(|child| KnownChild {
@@ -118,8 +118,9 @@ pub(crate) fn known(children: &[Child]) -> Vec<KnownChild> {
     known.collect()
 }
 
-/// Erases all children but those that an erasure before, which did not come to its end, has erased already:
-/// a child knows no more than one identity before its own, which has to be that of the card until all are done.
+/// Erases all children except those that an earlier, interrupted erasure has erased already: a
+/// child knows only one identity before its own, which has to be that of the card until all are
+/// done.
 pub(crate) fn erase(children: &[Child], card: Option<&Card>) -> Result<()> {
     let known = |child: &Child| {
         let of_card = card.iter().flat_map(|it| &it.children);

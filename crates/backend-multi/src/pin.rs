@@ -1,9 +1,10 @@
-//! The pin of a store: everything of it goes to one child, whatever the routes say. An operator moves one partition
-//! so, to see how another engine does before all partitions go there.
+//! The pin of a store: all of its data go to one child, despite the routes. An operator tries
+//! another engine with one partition like that, before all partitions move to it.
 //!
-//! It is kept in two copies beside the card, and belongs to this store alone: a partition that goes to another node
-//! goes by the routes there. When it is taken back, all that is elsewhere than its route moves back, what the default
-//! routes included, and then the store follows the routes as one that never had a pin.
+//! It is kept in two copies beside the card, and belongs to this store alone: a partition that goes
+//! to another node follows the routes there. When the pin is removed, all data outside of their
+//! routes move back, those of the default route too. From then on the store follows the routes as
+//! one that never had a pin.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,14 +28,14 @@ const VERSION: u8 = 1;
 /// Room for far more than the longest name.
 pub(crate) const BYTES_MAX: u64 = 4 << 10;
 
-/// What counts besides the routes.
+/// The state of the pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pin {
     /// Nothing.
     None,
     /// Everything goes to the child of this name.
     To(String),
-    /// It was taken back, and what is elsewhere than its route moves back.
+    /// It was removed, and data outside of their routes move back.
     Back,
 }
 
@@ -123,9 +124,9 @@ pub(crate) struct PinnedRoutes {
     names: Vec<String>,
     /// The pin, and the number of its changes.
     kept: RwLock<(u64, Pin)>,
-    /// That number, which each operation reads.
+    /// The generation, which each operation reads.
     generation: AtomicU64,
-    /// Held while it is written down.
+    /// Held while it is written to disk.
     changing: Mutex<()>,
 }
 
@@ -154,7 +155,7 @@ impl PinnedRoutes {
         self.kept.read().1.clone()
     }
 
-    /// Changes it, and writes it down before it counts.
+    /// Changes it, on disk first.
     pub(crate) fn change(&self, files: &CardFiles, identity: u64, pin: Pin) -> Result<()> {
         let _turn = self.changing.lock();
         let (generation, before) = self.kept.read().clone();
@@ -172,27 +173,28 @@ impl PinnedRoutes {
         Ok(())
     }
 
-    /// The store was erased, and what is written down is of another one.
+    /// Forgets it after an erasure: its file is another store's.
     pub(crate) fn forget(&self) {
         let _turn = self.changing.lock();
         let generation = self.kept.read().0;
         self.set(generation + 1, Pin::None);
     }
 
-    /// The number is changed last, so that what it stands for is there when it is seen.
+    /// The generation is changed last, so that the pin is set when it is seen.
     fn set(&self, generation: u64, pin: Pin) {
         *self.kept.write() = (generation, pin);
         self.generation.store(generation, Ordering::Release);
     }
 
-    /// `None` for a child that is not configured any more; it had nothing, or the store would not be open.
+    /// `None` for a child that is not configured any more; it was empty, or the store would not be
+    /// open.
     fn number_of(&self, name: &str) -> Option<ChildNumber> {
         self.names.iter().position(|it| it == name)
     }
 }
 
 impl Routes for PinnedRoutes {
-    /// Neither part goes back, so the sum is another one when either changes.
+    /// Neither part decreases, so each change of one changes the sum.
     fn version(&self) -> u64 {
         self.generation.load(Ordering::Acquire) + self.routes.version()
     }

@@ -1,4 +1,4 @@
-//! Where the data of each bucket is: in the child of its route, and perhaps in others too.
+//! The children with data of each bucket: that of its route, and perhaps others too.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use kvorum_encoding::prefix_lens;
 use crate::child::{ChildNumber, ChildSet};
 use crate::routes::RouteTable;
 
-/// The routes, and what is elsewhere than they say.
+/// The routes, and the data outside of them.
 #[derive(Clone)]
 pub(crate) struct Placement {
     pub(crate) version: u64,
@@ -20,19 +20,19 @@ pub(crate) struct Placement {
     children: usize,
 }
 
-/// Buckets of which a child has something that is not the child of their route.
+/// Buckets with data in another child than that of their route.
 #[derive(Clone)]
 pub(crate) enum Strays {
     /// Any bucket may be anywhere: the survey is not over.
     Unknown,
-    /// These, by the bytes that their keys start with, and no others.
+    /// These, by the prefix of their keys, and no others.
     Known(Arc<HashMap<Bytes, ChildSet>>),
 }
 
 /// The children that may have a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Homes {
-    /// The child of the route: it has what was written last, if it has the key.
+    /// The child of the route: it has the last write, if it has the key.
     pub(crate) own: ChildNumber,
     /// The others, to be looked into if it has not.
     pub(crate) others: ChildSet,
@@ -54,12 +54,12 @@ impl Placement {
         }
     }
 
-    /// Goes on with another table, unless there is a later one already. The strays are those of the table.
+    /// Replaces the table, unless there is a later one already. The strays are those of the table.
     pub(crate) fn renew(&mut self, version: u64, table: Arc<RouteTable>) {
         if version < self.version {
             return;
         }
-        // The same one stays, by which a change is noticed.
+        // An equal table is kept, since a change is detected by identity.
         if *self.table != *table {
             self.strays = Strays::Unknown;
             self.table = table;
@@ -67,7 +67,7 @@ impl Placement {
         self.version = version;
     }
 
-    /// The homes of a key, or of a bucket by the bytes that its keys start with.
+    /// The homes of a key, or of a bucket by the prefix of its keys.
     pub(crate) fn homes(&self, key: &[u8]) -> Homes {
         let own = self.table.child_of(key);
         let others = match &self.strays {
@@ -89,14 +89,14 @@ impl Placement {
         }
     }
 
-    /// True when a snapshot of one child after the other shows each key once: none is taken out of one child
-    /// because it was written to another.
+    /// True when snapshots taken of one child after the other show each key once: no key is taken
+    /// out of one child because it was written to another.
     pub(crate) fn is_settled(&self) -> bool {
         matches!(&self.strays, Strays::Known(strays) if strays.is_empty())
     }
 }
 
-/// The bytes that all keys of a range start with, if they are of one bucket.
+/// The common prefix of all keys of a range, if they are of one bucket.
 fn bucket_of(range: &FoldRange) -> Option<&[u8]> {
     let (Bound::Included(from) | Bound::Excluded(from)) = &range.from else {
         return None;

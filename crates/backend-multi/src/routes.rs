@@ -1,7 +1,7 @@
-//! Which child a bucket is in, by what is agreed about buckets and their types.
+//! The child of each bucket, by the agreed properties of buckets and their types.
 //!
-//! The table is made when something about routes changes and asked at each operation, so it has the encoded
-//! beginnings of storage keys as its keys: nothing is decoded to find a route.
+//! The table is made when routes change and read by each operation, so its keys are the encoded
+//! beginnings of storage keys: nothing is decoded to find a route.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use kvorum_encoding::{Bucket, BucketType, StorageKey, bucket_prefix, prefix_lens
 
 use crate::child::ChildNumber;
 
-/// The child of each bucket. What is said of the beginning of a bucket's name counts before what is said of
-/// the bucket, and that before what is said of its type.
+/// The child of each bucket. A rule for the beginning of a bucket's name precedes one for the
+/// bucket, and that precedes one for its type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteTable {
     /// The child of all others.
     default: ChildNumber,
-    /// By the beginning of a bucket's name; the first one that fits counts.
+    /// By the beginning of a bucket's name; the first match counts.
     by_name: Vec<(Bytes, ChildNumber)>,
     /// By [`bucket_prefix`].
     by_bucket: HashMap<Bytes, ChildNumber>,
@@ -26,7 +26,7 @@ pub struct RouteTable {
     moving: Moving,
 }
 
-/// Which of the buckets that are elsewhere have to move.
+/// The buckets that have to move if they are outside of their route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Moving {
     /// Those whose child was chosen for them or their type.
@@ -47,7 +47,7 @@ impl RouteTable {
         }
     }
 
-    /// All buckets are in one child, and what is elsewhere moves there.
+    /// All buckets are in one child, and data elsewhere move there.
     pub(crate) fn pinned(child: ChildNumber) -> Self {
         Self {
             moving: Moving::Whole,
@@ -55,7 +55,7 @@ impl RouteTable {
         }
     }
 
-    /// The same routes, by which all that is elsewhere moves.
+    /// The same routes, by which all data elsewhere move.
     pub(crate) fn moving_all(&self) -> Self {
         Self {
             moving: Moving::All,
@@ -79,8 +79,8 @@ impl RouteTable {
         self.by_type.insert(type_prefix(of_type).into(), child);
     }
 
-    /// The child of a bucket, by a storage key or the bytes that all keys of the bucket start with. What is
-    /// no storage key is in the default child.
+    /// The child of a bucket, by a storage key or the prefix of the bucket's keys. Other bytes are
+    /// in the default child.
     pub fn child_of(&self, key: &[u8]) -> ChildNumber {
         let has_rules =
             !(self.by_name.is_empty() && self.by_bucket.is_empty() && self.by_type.is_empty());
@@ -96,8 +96,9 @@ impl RouteTable {
         routes.into_iter().flatten().next().unwrap_or(self.default)
     }
 
-    /// The length of the beginning of a key by which its child was chosen for its bucket or its type; `None` where
-    /// the beginning of the bucket's name or the default says it, unless that moves too.
+    /// The length of the beginning of a key by which its child was chosen for its bucket or its
+    /// type; `None` if the beginning of the bucket's name or the default decides, unless that moves
+    /// too.
     pub(crate) fn chosen_scope(&self, key: &[u8]) -> Option<usize> {
         let (type_len, bucket_len) = prefix_lens(key).ok()?;
         match self.moving {
@@ -136,9 +137,9 @@ impl RouteTable {
     }
 }
 
-/// Where the table comes from that counts now.
+/// The source of the valid table.
 pub trait Routes: Send + Sync {
-    /// The version of the table. Cheap: each operation asks.
+    /// The version of the table. Cheap: each operation calls it.
     fn version(&self) -> u64;
 
     /// The table and its version. A later version may be the same table.

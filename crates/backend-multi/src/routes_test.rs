@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What is said of routes, in the order in which it is said.
+/// Rules for routes, in the order of their definition.
 #[derive(Clone, Debug)]
 enum Rule {
     Names(Vec<u8>, ChildNumber),
@@ -52,7 +52,7 @@ fn table_of(rules: &[Rule]) -> RouteTable {
     table
 }
 
-/// By the names, without a look at bytes of keys.
+/// The child by names, without the bytes of keys.
 fn expected(rules: &[Rule], of_type: &BucketType, bucket: &[u8]) -> ChildNumber {
     let by_name = rules.iter().find_map(|it| match it {
         Rule::Names(start, child) if bucket.starts_with(start) => Some(*child),

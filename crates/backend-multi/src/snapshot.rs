@@ -1,4 +1,4 @@
-//! A snapshot of a store: one of each child, and the routes as they were.
+//! A snapshot of a store: one of each child, and the routes at its time.
 
 use std::ops::Bound;
 
@@ -29,8 +29,8 @@ impl MultiSnapshot {
         }
     }
 
-    /// The child whose entry of a key counts, of those that have one that the fold would show. The child of
-    /// the route counts first, even with an entry that the fold passes over.
+    /// The child whose entry of a key counts, among those with one that the fold would show. The
+    /// child of the route counts first, even with an entry that the fold skips.
     fn choose(&self, key: &StorageKey, having: ChildSet) -> Result<Option<ChildNumber>> {
         let homes = self.placement.homes(key.as_bytes());
         let own = homes.own;

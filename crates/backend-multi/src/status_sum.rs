@@ -4,10 +4,10 @@ use kvorum_backend::{LostRange, Status};
 
 use crate::child::Child;
 
-/// As `storage_backend` names it.
+/// Its name in `storage_backend`.
 pub(crate) const ENGINE: &str = "multi";
 
-/// What the children say together.
+/// The sum of the children's status.
 pub(crate) fn sum(children: &[Child]) -> Status {
     let mut all = Status {
         engine: ENGINE,

@@ -1,4 +1,4 @@
-//! The search for buckets that have data in another child than their route says, in steps.
+//! The search for buckets with data outside of the child of their route, in steps.
 
 use std::collections::HashMap;
 
@@ -11,25 +11,25 @@ use crate::routes::RouteTable;
 
 /// Buckets that a step looks at.
 const BUCKETS_A_STEP: u64 = 1024;
-/// What a look at a bucket costs, by estimate: a seek in a sorted table reads a block. Bytes.
+/// The cost of checking a bucket, by estimate: a seek in a sorted table reads a block. Bytes.
 pub(crate) const BUCKET_BYTES: u64 = 4096;
 
 /// A search for one table of routes.
 pub(crate) struct Survey {
-    /// The version of the routes that it is for.
+    /// The version of its routes.
     pub(crate) version: u64,
     /// The child that is being looked through.
     child: ChildNumber,
-    /// What of it was not looked at yet.
+    /// The range that was not checked yet.
     rest: FoldRange,
     found: HashMap<Bytes, ChildSet>,
 }
 
-/// What a step came to.
+/// The result of a step.
 pub(crate) struct SurveyStep {
     /// By estimate.
     pub(crate) cost_bytes: u64,
-    /// Everything that was found, after the last step.
+    /// All strays, after the last step.
     pub(crate) found: Option<HashMap<Bytes, ChildSet>>,
 }
 
@@ -43,7 +43,7 @@ impl Survey {
         }
     }
 
-    /// Looks at some buckets more, of at most so many bytes by estimate.
+    /// Checks some more buckets, of at most so many bytes by estimate.
     pub(crate) fn step(
         &mut self,
         children: &[Child],
@@ -97,7 +97,7 @@ impl Survey {
     }
 }
 
-/// A child without buckets costs a look as well.
+/// A child without buckets has a cost as well.
 fn cost_of(looked_at: u64) -> u64 {
     looked_at.max(1) * BUCKET_BYTES
 }

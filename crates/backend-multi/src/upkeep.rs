@@ -14,7 +14,7 @@ const OWN_BITS: u32 = 56;
 const WHOLE: u64 = 255;
 /// The survey of buckets.
 pub(crate) const SURVEY_SUBJECT: u64 = WHOLE << OWN_BITS;
-/// The move of what the survey found.
+/// The subject of the move of the survey's findings.
 pub(crate) const MOVE_SUBJECT: u64 = SURVEY_SUBJECT + 1;
 
 /// A task of a child, as a task of the whole.
@@ -34,7 +34,7 @@ pub(crate) fn of_whole(child: ChildNumber, task: &Task) -> Task {
     tagged
 }
 
-/// The child of a task, and the task as the child named it; `None` for a task of the whole.
+/// The child of a task, and the task in the child's numbering; `None` for a task of the whole.
 pub(crate) fn of_child(task: &Task) -> Option<(ChildNumber, Task)> {
     let child = task.subject >> OWN_BITS;
     if child == WHOLE {

@@ -1,4 +1,4 @@
-//! Walks through what a child has of some buckets, in parts.
+//! Walks through a child's entries of some buckets, in parts.
 
 use bytes::Bytes;
 use kvorum_backend::{
@@ -8,10 +8,10 @@ use kvorum_encoding::{StorageKey, prefix_lens, successor};
 
 use crate::child::Child;
 
-/// One key of so many has its sizes looked at where they are estimated.
+/// One key of so many has its sizes read for an estimate.
 const KEYS_PER_SAMPLE: u64 = 16;
 
-/// The most that a part has, but at least one key.
+/// The limits of a part, which has at least one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Keys, and buckets without any.
@@ -20,8 +20,8 @@ pub(crate) struct Limits {
     pub(crate) bytes: u64,
 }
 
-/// Visits what a child has of these buckets, which are in order, behind a key. Returns the last key, or `None` at
-/// the end of all. Entries that have expired are visited too.
+/// Visits a child's entries of these buckets, which are in order, behind a key. Returns the last
+/// key, or `None` at the end of all. Expired entries are visited too.
 pub(crate) fn walk(
     child: &Child,
     buckets: &[Bytes],
@@ -82,7 +82,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Of all keys.
+    /// The sum of all keys.
     pub(crate) fn bytes(&self) -> u64 {
         let all = u128::from(self.keys) * u128::from(self.sampled_bytes);
         u64::try_from(all / u128::from(self.sampled_keys.max(1))).unwrap_or(u64::MAX)

@@ -10,7 +10,7 @@ use crate::{
 
 /// One vnode's store. See the crate's documentation for the contract.
 pub trait Backend: Send + Sync {
-    /// What this engine can do beyond the core. Constant for the life of the store.
+    /// Powers of this engine beyond the core. Constant for the life of the store.
     fn capabilities(&self) -> Capabilities;
 
     /// The identity of the present contents; see [`StoreId`]. A store that does not persist draws a
@@ -20,7 +20,7 @@ pub trait Backend: Send + Sync {
     /// Applies a batch atomically.
     ///
     /// It returns once the batch is visible to readers. Durability comes then or with the ticket in
-    /// the receipt: nobody holds a lock across a sync.
+    /// the receipt: no lock is held across a sync.
     fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt>;
 
     /// The whole entry of a key.
@@ -32,19 +32,20 @@ pub trait Backend: Send + Sync {
     /// A consistent view of now. Cheap, and writers never wait for it.
     fn snapshot(&self, lease: Lease) -> Result<Box<dyn Snapshot>>;
 
-    /// Makes everything put so far durable and returns the sequence up to which that holds.
+    /// Makes all puts so far durable and returns the sequence up to which that holds.
     fn sync(&self) -> Result<Sequence>;
 
     /// The sequence up to which every batch is known to be durable.
     fn durable(&self) -> Sequence;
 
-    /// True when the store holds no unexpired entry. Fast; belongs on the blocking pool all the same.
+    /// True when the store holds no unexpired entry. Fast; belongs on the blocking pool
+    /// nevertheless.
     fn is_empty(&self, now: Timestamp) -> Result<bool>;
 
     /// Sizes, counts and debts, for operators and for the arbiter.
     fn status(&self) -> Status;
 
-    /// The upkeep that the store would do now, most urgent first.
+    /// The upkeep that is due in the store, most urgent first.
     fn maintenance_due(&self, now: Timestamp) -> Vec<Task>;
 
     /// Does a part of a task that [`Backend::maintenance_due`] named. A task that is no longer needed
@@ -56,17 +57,17 @@ pub trait Backend: Send + Sync {
         now: Timestamp,
     ) -> Result<StepOutcome>;
 
-    /// For a store that is made of several: the name of the one that a task belongs to, and the task as that
-    /// one named it.
+    /// The part of a store that consists of several: the name of the one that a task belongs to,
+    /// and the task in that one's numbering.
     fn part_of(&self, _task: &Task) -> Option<(&str, Task)> {
         None
     }
 
     /// Removes everything, as after a partition was handed off. Open snapshots may end as if their
-    /// leases had run out. What was erased does not come back after a crash.
+    /// leases had run out. Erased entries do not come back after a crash.
     fn erase(&self) -> Result<()>;
 
-    /// Syncs, writes what makes the next opening fast, and refuses further writes.
+    /// Syncs, writes the files for a fast opening, and refuses further writes.
     fn close(&self) -> Result<()>;
 
     /// Secondary indexes, if the engine keeps them.
@@ -74,14 +75,14 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// Secondary indexes of the bucket whose storage keys start with these bytes: a store of several engines
-    /// keeps them for some buckets only.
+    /// Secondary indexes of the bucket whose storage keys start with these bytes: a store of
+    /// several engines keeps them for some buckets only.
     fn indexes_of(&self, _bucket_prefix: &[u8]) -> Option<&dyn IndexFolds> {
         self.indexes()
     }
 
-    /// The engine that has the bucket whose storage keys start with these bytes, as in `storage_backend`: one of
-    /// several in a store of several.
+    /// The engine of the bucket whose storage keys start with these bytes, as in `storage_backend`:
+    /// one of several in a store of several.
     fn engine_of(&self, _bucket_prefix: &[u8]) -> &'static str {
         self.status().engine
     }
@@ -96,7 +97,7 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// Moves of buckets between the stores that make up this one, if there are several.
+    /// Moves of buckets between the parts of this store, if there are several.
     fn moves(&self) -> Option<&dyn Moves> {
         None
     }

@@ -39,23 +39,23 @@ pub enum Write {
     Put {
         /// The key.
         key: StorageKey,
-        /// What folds filter by.
+        /// Fields that folds filter by.
         fields: Fields,
         /// The separately readable part.
         head: Bytes,
         /// The rest.
         body: Bytes,
-        /// All index entries that the key has from now on, each once; those that it had before and
-        /// has no more go. Engines without the index facet are given none.
+        /// All index entries of the key from now on, each once; earlier ones that are not among
+        /// them are removed. Engines without the index facet get none.
         index_entries: Vec<IndexEntry>,
-        /// What is known of the entry that the key has.
+        /// Known facts of the key's present entry.
         old: OldEntry,
     },
-    /// Removes a key and its index entries; one that is not there is fine.
+    /// Removes a key and its index entries; the key may be absent.
     Remove {
         /// The key.
         key: StorageKey,
-        /// What is known of the entry that the key has.
+        /// Known facts of the key's present entry.
         old: OldEntry,
     },
 }
@@ -77,7 +77,7 @@ impl Batch {
         }
     }
 
-    /// The batch's purpose: one of nothing but removals and tombstones frees space.
+    /// The batch's purpose: one with nothing but removals and tombstones frees space.
     pub fn purpose(&self) -> Purpose {
         Purpose::of(self.writes.iter().map(Write::frees))
     }
@@ -114,14 +114,14 @@ impl Write {
         }
     }
 
-    /// What is known of the entry that the write replaces.
+    /// Known facts of the entry that the write replaces.
     pub fn old(&self) -> OldEntry {
         match self {
             Self::Put { old, .. } | Self::Remove { old, .. } => *old,
         }
     }
 
-    /// The index entries that the key has behind the write.
+    /// The key's index entries after the write.
     pub fn index_entries(&self) -> &[IndexEntry] {
         match self {
             Self::Put { index_entries, .. } => index_entries,

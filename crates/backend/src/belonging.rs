@@ -10,13 +10,13 @@ use crate::StoreId;
 /// The longest label. Bytes.
 pub const LABEL_BYTES_MAX: usize = 255;
 
-/// The label of the store in which hints for other nodes are kept.
+/// The label of the store with hints for other nodes.
 pub const HINTS_LABEL: &str = "hints";
 
 /// See the module's description. The default knows nothing, so nothing is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Belonging {
-    /// The store's label on its node, at most [`LABEL_BYTES_MAX`] bytes; empty where it is not known.
+    /// The store's label on its node, at most [`LABEL_BYTES_MAX`] bytes; empty if it is not known.
     pub label: String,
     /// The identity of the contents that the node has recorded.
     pub identity: Option<StoreId>,
@@ -57,7 +57,7 @@ pub enum FoundStore {
         erased: StoreId,
         /// The id of the value log that holds entries of it; 0 for none.
         log: u64,
-        /// It carries the label that was looked for; one that an earlier version wrote carries none.
+        /// True if it has the expected label; one that an earlier version wrote has none.
         is_labelled: bool,
     },
     /// Files that cannot be opened as the wanted store: a text that names the files.

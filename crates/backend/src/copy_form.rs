@@ -1,4 +1,4 @@
-//! What stands around the fields of a store's small file, whichever engine's it is.
+//! The common frame of a store's small file in two copies, for all engines.
 //!
 //! ```text
 //! offset  size  field
@@ -19,7 +19,7 @@ use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_che
 
 use crate::{BackendError, ErrorKind, LABEL_BYTES_MAX, Result, StoreCopy};
 
-/// What stands before the engine's own fields; the checksum is for [`end_copy`].
+/// The bytes before the engine's own fields; the checksum is for [`end_copy`].
 pub fn begin_copy(magic: [u8; 8], version: u8, copy: &impl StoreCopy) -> Vec<u8> {
     let mut out = [&magic[..], &[version, 0, 0, 0], &[0; 4]].concat();
     for number in [copy.generation(), copy.identity(), copy.erased()] {
@@ -36,7 +36,7 @@ pub fn put_label(out: &mut Vec<u8>, label: &str) {
     out.extend_from_slice(label.as_bytes());
 }
 
-/// Reads what [`put_label`] appended.
+/// Reads the label in the form of [`put_label`].
 ///
 /// # Errors
 /// [`Truncated`] when the bytes end within it.
@@ -52,7 +52,7 @@ pub fn end_copy(mut out: Vec<u8>) -> Vec<u8> {
     out
 }
 
-/// The version, and what stands behind the checksum; `Ok(None)` for damaged bytes.
+/// The version, and the bytes behind the checksum; `Ok(None)` for damaged bytes.
 ///
 /// # Errors
 /// [`ErrorKind::NewerFormat`] for a version above `newest`.

@@ -1,10 +1,11 @@
-//! Hours of the day, in which background work is allowed that can wait.
+//! Hours of the day with deferrable background work.
 
 use crate::Timestamp;
 
 const HOUR_MICROS: u64 = 3_600_000_000;
 
-/// From the beginning of one hour to the end of another, UTC; past midnight where the last is before the first.
+/// From the beginning of one hour to the end of another, UTC; past midnight if the last is before
+/// the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DayHours {
     /// 0 to 23.

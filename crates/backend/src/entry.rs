@@ -1,4 +1,4 @@
-//! What is stored under a key, and how a read is asked.
+//! The contents of a key, and the options of a read.
 
 use bytes::Bytes;
 
@@ -14,9 +14,9 @@ impl Sequence {
     }
 }
 
-/// Tells one store's contents from another's: drawn at random when a store is created and again when
-/// it is erased. A value log and a vnode's dot lease are tied to it, so that neither is ever applied
-/// to other contents than those it was written for.
+/// The identity of a store's contents: drawn at random when a store is created and again when it is
+/// erased. A value log and a vnode's dot lease are tied to it, so that neither is ever applied to
+/// other contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(pub u64);
 
@@ -34,27 +34,28 @@ impl Tag {
     pub const TOMBSTONE: Self = Self(1);
 }
 
-/// What folds filter by, apart from the key. Kept beside the head so that no engine parses one.
+/// Fields that folds filter by, apart from the key. Kept beside the head so that no engine parses
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     /// The anti-entropy segment that the key hashes into.
     pub segment: u32,
-    /// When the entry last changed.
+    /// The time of the entry's last change.
     pub last_modified: Timestamp,
-    /// When the entry ceases to be; `None` for never.
+    /// The time of the entry's expiry; `None` for never.
     pub expiry: Option<Timestamp>,
     /// The kind of object.
     pub tag: Tag,
 }
 
 impl Fields {
-    /// True when an entry with these fields is gone at `now`.
+    /// True when an entry with these fields is expired at `now`.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expiry.is_some_and(|expiry| expiry <= now)
     }
 }
 
-/// Where an engine has an entry, in terms of its own. It names one record for as long as the process
+/// The place of an entry, in an engine's own terms. It names one record for as long as the process
 /// lives, also after the entry has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryPlace {
@@ -64,13 +65,13 @@ pub struct EntryPlace {
     pub offset: u64,
 }
 
-/// What a writer knows of the entry that its write replaces. It changes the cost of the write and
+/// A writer's facts of the entry that its write replaces. They affect the cost of the write and
 /// nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OldEntry {
-    /// Where [`StoredHead::place`] said that the entry of this key is. It may be out of date.
+    /// The entry's place from [`StoredHead::place`]. It may be out of date.
     pub place: Option<EntryPlace>,
-    /// Whether the engine may wait for a device when it has to look at the old entry itself.
+    /// Permission for the engine to wait for a device when it has to read the old entry.
     pub reading: Reading,
 }
 
@@ -87,13 +88,14 @@ impl OldEntry {
 pub struct StoredHead {
     /// The batch that wrote it.
     pub sequence: Sequence,
-    /// What folds filter by.
+    /// Fields that folds filter by.
     pub fields: Fields,
     /// The head as it was put.
     pub head: Bytes,
     /// The length of the body, in bytes.
     pub body_len: u64,
-    /// For the write that replaces the entry; `None` from an engine that makes no use of it.
+    /// The place for a write that replaces the entry; `None` from an engine that makes no use of
+    /// it.
     pub place: Option<EntryPlace>,
 }
 
@@ -102,7 +104,7 @@ pub struct StoredHead {
 pub struct StoredEntry {
     /// The batch that wrote it.
     pub sequence: Sequence,
-    /// What folds filter by.
+    /// Fields that folds filter by.
     pub fields: Fields,
     /// The head as it was put.
     pub head: Bytes,
@@ -110,7 +112,7 @@ pub struct StoredEntry {
     pub body: Bytes,
 }
 
-/// Whether a read may wait for a device.
+/// Permission of a read to wait for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// Answer from memory or page cache, or [`Lookup::WouldBlock`]. For the calling thread.
@@ -128,10 +130,10 @@ impl From<Reading> for kvorum_disk::Reading {
     }
 }
 
-/// How a read is asked.
+/// Options of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadAt {
-    /// Whether it may wait.
+    /// Permission to wait.
     pub reading: Reading,
     /// The time by which expiry is judged.
     pub now: Timestamp,
@@ -154,12 +156,12 @@ pub enum Lookup<T> {
     Found(T),
     /// The key has no entry, or an expired one.
     Absent,
-    /// Memory could not tell; ask again with [`Reading::MayBlock`].
+    /// Memory has no answer; repeat with [`Reading::MayBlock`].
     WouldBlock,
 }
 
 impl<T> Lookup<T> {
-    /// Maps what was found.
+    /// Maps the result, if there is one.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Lookup<U> {
         match self {
             Self::Found(value) => Lookup::Found(f(value)),

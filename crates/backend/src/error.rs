@@ -1,4 +1,4 @@
-//! Errors of a backend, chosen by what the vnode or the operator does next.
+//! Errors of a backend, by the next action of the vnode or the operator.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use kvorum_disk::DiskError;
 /// The result of every backend call.
 pub type Result<T> = std::result::Result<T, BackendError>;
 
-/// What the reader of an error can do about it.
+/// The possible reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The disk is full: make room. Reads go on, and puts resume by themselves.
@@ -15,11 +15,11 @@ pub enum ErrorKind {
     /// The device or the system failed, or a sync did: the store takes no more writes until it is
     /// opened again.
     Failed,
-    /// The device did not give what a write has to look at: nothing was done, and the store goes on. Try
-    /// again.
+    /// The device did not return data that a write has to read: nothing was done, and the store
+    /// goes on. Try again.
     Unread,
-    /// Memory does not have what a write has to look at, and the write must not wait for a device: nothing
-    /// was done. Ask again where waiting is allowed.
+    /// Memory does not have data that a write has to read, and the write must not wait for a
+    /// device: nothing was done. Repeat where waiting is allowed.
     WouldBlock,
     /// The system had no file handle left: nothing was done, and the store goes on. Raise the limit, or try
     /// again.
@@ -40,7 +40,7 @@ pub enum ErrorKind {
     Misuse,
 }
 
-/// A failed backend call: what kind, and one line that names where, what was got and what expected.
+/// A failed backend call: its kind, and one line with the place, the actual and the expected value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendError {
     kind: ErrorKind,
@@ -56,13 +56,13 @@ impl BackendError {
         }
     }
 
-    /// The same error to a reader who can do something else about it.
+    /// The same error with another kind, for another reader.
     #[must_use]
     pub fn of_kind(self, kind: ErrorKind) -> Self {
         Self { kind, ..self }
     }
 
-    /// What the reader can do.
+    /// The possible reaction.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -97,7 +97,7 @@ impl From<DiskError> for BackendError {
 }
 
 impl From<&DiskError> for BackendError {
-    /// As an engine's own files mean it: a read beyond what a file can have is damage.
+    /// For an engine's own files, a read beyond the possible end of a file is damage.
     fn from(error: &DiskError) -> Self {
         use kvorum_disk::ErrorKind as Disk;
         let kind = match error.kind() {

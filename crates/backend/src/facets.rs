@@ -1,4 +1,4 @@
-//! Facets: powers that some engines have. Asked for, not tried.
+//! Facets: powers that some engines have. Queried, not tried.
 
 use std::any::Any;
 use std::ops::{AddAssign, Bound};
@@ -11,7 +11,7 @@ use kvorum_encoding::StorageKey;
 
 use crate::{Flow, FoldEnd, FoldFilter, FoldRange, Lease, Result, Timestamp, Visitor};
 
-/// What an engine can do, as a value. The facets of [`crate::Backend`] say the same.
+/// The powers of an engine, as a value. The facets of [`crate::Backend`] agree with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Capabilities {
     /// Data survives the process.
@@ -20,9 +20,9 @@ pub struct Capabilities {
     pub cheap_heads: bool,
     /// Keys are kept in order, so a fold costs what it visits.
     pub ordered: bool,
-    /// [`crate::Backend::indexes`] is there.
+    /// [`crate::Backend::indexes`] exists.
     pub indexes: bool,
-    /// [`crate::Backend::backups`] is there.
+    /// [`crate::Backend::backups`] exists.
     pub backups: bool,
 }
 
@@ -41,10 +41,10 @@ pub struct IndexRange {
     pub after: Option<(Bytes, StorageKey)>,
 }
 
-/// What an index fold calls for each entry: its term and the object's key.
+/// The callback of an index fold for each entry: its term and the object's key.
 pub type IndexVisitor<'a> = dyn FnMut(&Bytes, &StorageKey) -> Flow + 'a;
 
-/// What was done to indexes since the store was opened, replays of logs included.
+/// Changes of indexes since the store was opened, replays of logs included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexCounts {
     /// Puts, with index entries or without.
@@ -53,12 +53,12 @@ pub struct IndexCounts {
     pub postings_written: u64,
     /// Removals.
     pub deletes: u64,
-    /// Index entries that puts and removals took away.
+    /// Index entries that puts and removals deleted.
     pub postings_deleted: u64,
 }
 
 impl IndexCounts {
-    /// What was added to these counts since they were `before`.
+    /// The additions to these counts since they were `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -88,11 +88,11 @@ impl AddAssign for IndexCounts {
 pub trait IndexFolds: Send + Sync {
     /// Visits index entries of unexpired objects, as they were when the fold began. The key in the
     /// returned [`FoldEnd`] names an object and no position: to continue, set [`IndexRange::after`]
-    /// to what the visitor saw last.
+    /// to the last entry that the visitor saw.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Corrupt`] where damage may have taken entries of the range: no fold is short of
-    /// some without saying so.
+    /// [`crate::ErrorKind::Corrupt`] if damage may have taken entries of the range: no fold lacks
+    /// some without an error.
     fn fold_index(
         &self,
         range: &IndexRange,
@@ -101,11 +101,12 @@ pub trait IndexFolds: Send + Sync {
         visitor: &mut IndexVisitor<'_>,
     ) -> Result<FoldEnd>;
 
-    /// What was written and deleted. Expiry and eviction count as nothing: nobody asked for them.
+    /// Entries written and deleted. Expiry and eviction do not count: no client requested them.
     fn counts(&self) -> IndexCounts;
 }
 
-/// Where a fold in the order of a journal ended. It has no place to resume at: keys come in no order.
+/// The end of a fold in the order of a journal. There is no resume point, since keys come in no
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalFoldEnd {
     /// Everything was visited.
@@ -116,17 +117,18 @@ pub enum JournalFoldEnd {
     LeaseExpired,
 }
 
-/// What came of a fold in the order of a journal.
+/// The result of a fold in the order of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalFolded {
-    /// Where it ended.
+    /// Its end.
     pub end: JournalFoldEnd,
-    /// Damage may have taken entries of what was visited.
+    /// Damage may have taken entries of the visited range.
     pub has_met_damage: bool,
 }
 
-/// Folds in the order of a journal, for engines that keep one of whole entries: for who wants all entries with
-/// their bodies and no order of keys. The journal is read from its beginning to its end.
+/// Folds in the order of a journal, for engines that keep one of whole entries. They are for
+/// callers that need all entries with their bodies in any order. The journal is read from its
+/// beginning to its end.
 pub trait JournalFolds: Send + Sync {
     /// Visits the entries of a range as they were when the fold began, each once, bodies included.
     ///
@@ -141,8 +143,8 @@ pub trait JournalFolds: Send + Sync {
     ) -> Result<JournalFolded>;
 }
 
-/// Files that a backup consists of. A linked one is the store's own file under a second name: it takes
-/// no space until the store drops it.
+/// Files of a backup. A linked one is the store's own file under a second name: it takes no space
+/// until the store drops it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackedUp {
     /// Files with a second name.
@@ -183,13 +185,13 @@ impl AddAssign for BackedUp {
     }
 }
 
-/// What became of the backup of one store.
+/// The result of a store's backup.
 #[derive(Clone, Debug, Default)]
 pub struct StoreBackup {
     /// Its files.
     pub files: BackedUp,
-    /// Keeps what the copy needs and its directory does not have, for a store with entries elsewhere. It is
-    /// for the caller to copy that, and to keep this until it has.
+    /// Keeps data that the copy needs outside of its directory, for a store with entries elsewhere.
+    /// The caller copies these data, and keeps this until then.
     pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -201,6 +203,6 @@ pub trait Backups: Send + Sync {
     /// or none. Puts do not wait for it, upkeep does.
     ///
     /// # Errors
-    /// Those of the disk; what was made is left for the caller to remove.
+    /// Those of the disk; the caller removes the files that were made.
     fn backup(&self, directory: &Path) -> Result<StoreBackup>;
 }

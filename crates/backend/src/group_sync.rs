@@ -1,8 +1,8 @@
 //! Group commit by leader and followers, for a store that syncs its own files.
 //!
-//! Whoever waits first becomes the leader, syncs for everybody that came before the sync began, and
-//! wakes the rest. It needs no thread of its own, so it suits engines that are opened outside a node:
-//! in tests, and in the load generator's embedded drivers.
+//! The first waiting thread becomes the leader, syncs for all that came before the sync began, and
+//! wakes the rest. It needs no thread of its own, so it suits engines that are opened outside a
+//! node: in tests, and in the load generator's embedded drivers.
 
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
@@ -27,17 +27,17 @@ struct GroupState {
     synced_to: u64,
     has_leader: bool,
     failure: Option<BackendError>,
-    /// How many rounds found the disk full, and what the last one said.
+    /// The number of rounds that found the disk full, and the last one's error.
     full: (u64, Option<BackendError>),
 }
 
 impl GroupSync {
-    /// `sync_all` syncs everything written so far and returns the position that it reached.
+    /// `sync_all` syncs all writes so far and returns the position that it reached.
     pub fn new(sync_all: impl Fn() -> Result<u64> + Send + Sync + 'static) -> Arc<Self> {
         Self::of(Box::new(sync_all), true)
     }
 
-    /// The sync of a store that is not kept open for it.
+    /// The sync of a store, without a reference that keeps it open.
     pub fn of_store<S: Send + Sync + 'static>(
         store: Weak<S>,
         sync_all: fn(&S) -> Result<u64>,
@@ -51,9 +51,9 @@ impl GroupSync {
         }
     }
 
-    /// As [`GroupSync::new`], but a full disk is not final: for a store whose sync is a flush, which
-    /// needs space, while what was not flushed is still in memory. Those who waited are told, and
-    /// whoever asks later tries again.
+    /// As [`GroupSync::new`], but a full disk is not final: for a store whose sync is a flush,
+    /// which needs space, while unflushed data are still in memory. Waiting callers get the error,
+    /// and a later call tries again.
     pub fn retrying_when_full(
         sync_all: impl Fn() -> Result<u64> + Send + Sync + 'static,
     ) -> Arc<Self> {
@@ -79,7 +79,8 @@ impl GroupSync {
                 state.full = (state.full.0 + 1, Some(error));
             }
             Err(error) => {
-                // A failed sync is final: what it covered may be gone, and a retry would lie.
+                // A failed sync is final: its data may be lost, and a retry would report a false
+                // success.
                 state.failure.get_or_insert(error);
             }
         }

@@ -1,5 +1,5 @@
-//! Whether an open store takes writes: not when it was closed, or a write failed for good, or what is free is
-//! held back.
+//! The state of an open store's intake: it takes no writes after it was closed, after a final
+//! failure of a write, and while the free space is reserved.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,14 +15,14 @@ pub struct Intake {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     is_closed: AtomicBool,
-    /// Why the store takes no more writes.
+    /// Failure after which the store takes no more writes.
     failure: Mutex<Option<BackendError>>,
-    /// What puts to the store's own files leave alone.
+    /// The part of the space that puts to the store's own files leave alone.
     reserve: OnceLock<Arc<Reserve>>,
 }
 
 impl Intake {
-    /// Of a store in this directory. `reserve` is that of its log, if it has one.
+    /// The intake of a store in this directory. `reserve` is that of its log, if it has one.
     pub fn new(disk: Arc<dyn Disk>, directory: PathBuf, reserve: Option<Arc<Reserve>>) -> Self {
         Self {
             disk,
@@ -51,7 +51,7 @@ impl Intake {
     /// Takes room for puts to the store's own files.
     ///
     /// # Errors
-    /// [`ErrorKind::Full`] when so much is not free, or held back.
+    /// [`ErrorKind::Full`] when so much is not free, or reserved.
     pub fn take_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
         let has_room = |it: &Arc<Reserve>| it.take(bytes, purpose == Purpose::Free);
         if self.reserve.get().is_none_or(has_room) {
@@ -75,10 +75,10 @@ impl Intake {
         }
     }
 
-    /// Refuses what would build on a write that failed.
+    /// Refuses an action that would build on a failed write.
     ///
     /// # Errors
-    /// The first failure that [`Intake::fail`] was told.
+    /// The first failure that was passed to [`Intake::fail`].
     pub fn check_not_failed(&self) -> Result<()> {
         match &*self.failure.lock() {
             Some(failure) => Err(failure.clone()),
@@ -86,18 +86,18 @@ impl Intake {
         }
     }
 
-    /// Takes nothing from now on. True when that was so before.
+    /// Takes no writes from now on. True when that was so before.
     pub fn close(&self) -> bool {
         self.is_closed.swap(true, Ordering::AcqRel)
     }
 
-    /// What a store says that was closed.
+    /// The error of a closed store.
     pub fn closed(&self) -> BackendError {
         let detail = format!("{} was closed", self.directory.display());
         BackendError::new(ErrorKind::Closed, detail)
     }
 
-    /// A sync failed: nothing more is written until the store is opened again.
+    /// Notes a failed sync: nothing more is written until the store is opened again.
     pub fn fail(&self, error: &BackendError) -> BackendError {
         let error = BackendError::new(ErrorKind::Failed, error.to_string());
         self.failure.lock().get_or_insert_with(|| error.clone());

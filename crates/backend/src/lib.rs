@@ -1,10 +1,10 @@
-//! The backend trait: what one vnode asks of the store beneath it.
+//! The backend trait: the interface of a vnode to its store.
 //!
-//! Seven engines stand behind this trait, and which of them serves a vnode is known at run time only:
-//! an operator chooses it in a file, and `multi` mixes several in one node. Hence `Box<dyn Backend>`
+//! Seven engines implement this trait, and the one of a vnode is known at run time only: an
+//! operator chooses it in a file, and `multi` mixes several in one node. Hence `Box<dyn Backend>`
 //! and no generics. The trait is a small core that every engine has, plus facets that some have
-//! ([`Backend::indexes`], [`Backend::backups`], [`Backend::journal_folds`]); a facet is asked for, not tried, and no method fails with
-//! "unsupported".
+//! ([`Backend::indexes`], [`Backend::backups`], [`Backend::journal_folds`]); a facet is queried,
+//! not tried, and no method fails with "unsupported".
 //!
 //! # Vocabulary
 //!
@@ -38,20 +38,21 @@
 //! Reading
 //! 10. A get after a put returned sees that put or a later one.
 //! 11. With [`Reading::CachedOnly`] a call never waits for a device; it answers
-//!     [`Lookup::WouldBlock`] instead, and may do so for any reason. A put whose [`OldEntry`] says so
-//!     is refused with [`ErrorKind::WouldBlock`] rather than wait for the entry that it replaces.
+//!     [`Lookup::WouldBlock`] instead, and may do so for any reason. A put with such an
+//!     [`OldEntry`] is refused with [`ErrorKind::WouldBlock`] rather than wait for the entry that
+//!     it replaces.
 //! 12. [`Backend::head`] agrees with [`Backend::get`] in all but the body.
 //! 13. An entry whose expiry is at or before `now` is absent, for gets, heads and folds alike.
-//! 14. A snapshot sees what was put before it was taken, and nothing later, until its lease ends; a
-//!     fold over an expired lease, or one that ends meanwhile, stops with its resume point and never
-//!     returns wrong data.
+//! 14. A snapshot sees all puts before it was taken, and nothing later, until its lease ends; a
+//!     fold over an expired lease, or one that ends meanwhile, stops with its resume point and
+//!     never returns wrong data.
 //!
 //! Damage
 //! 15. Every byte read is covered by a checksum. A damaged entry is an error of kind
 //!     [`ErrorKind::Corrupt`], never other bytes; its neighbours are served.
-//! 16. A full disk refuses puts with [`ErrorKind::Full`]; reads go on, and puts resume when there is
-//!     room again. Where room is held back, removals go on as well ([`Batch::purpose`]), and upkeep has
-//!     room for what it copies.
+//! 16. A full disk refuses puts with [`ErrorKind::Full`]; reads go on, and puts resume when there
+//!     is room again. With a reserve, removals go on as well ([`Batch::purpose`]), and upkeep has
+//!     room for its copies.
 //!
 //! Upkeep
 //! 17. An engine starts no threads and reads no clock. Its upkeep is a list of tasks, each done in
@@ -60,16 +61,17 @@
 //! 18. [`Backend::erase`] leaves the store empty and usable, and frees its space at once.
 //!
 //! Backups
-//! 19. What [`Backups::backup`] made opens as a store with every batch that was put before the call; of
-//!     those that are put meanwhile it has the first ones. Nothing that the store does later changes it.
+//! 19. A copy made by [`Backups::backup`] opens as a store with every batch that was put before the
+//!     call; of those that are put meanwhile it has the first ones. Nothing that the store does
+//!     later changes it.
 //!
 //! Indexes
-//! 20. [`IndexFolds::counts`] says what puts and removals have done to index entries: each that was
-//!     added or taken away, once.
+//! 20. [`IndexFolds::counts`] counts the index entries that puts and removals have added and
+//!     deleted, each once.
 //!
 //! Journals
-//! 21. [`JournalFolds::fold_in_journal_order`] visits what a fold over entries visits, each key once,
-//!     whatever was put over, removed or collected.
+//! 21. [`JournalFolds::fold_in_journal_order`] visits the same entries as a fold, each key once,
+//!     despite overwrites, removals and collections.
 
 mod backend;
 mod batch;

@@ -1,8 +1,8 @@
-//! What a store set aside as damaged: bytes in a directory below its own, and an index of what they
-//! held. Engines differ in when they write it; what is written is the same.
+//! Damaged parts that a store set aside: bytes in a directory below its own, and an index of their
+//! contents. Engines differ in the time of writing; the format is the same.
 //!
-//! Keeping this record is worth trying and never worth failing for: on a full or failing disk the
-//! ranges are known for as long as the store is open, and are found again by the next opening.
+//! A failure to keep this record is ignored: on a full or failing disk the ranges are known for as
+//! long as the store is open, and are found again by the next opening.
 
 use std::path::{Path, PathBuf};
 
@@ -18,12 +18,12 @@ pub const LOST_NAME: &str = "lost";
 pub const LOST_INDEX_BYTES_MAX: u64 = 16 << 20;
 
 const VERSION: u8 = 1;
-/// What is listed at most; a store with more is past repair by range.
+/// The most ranges in the list; a store with more is beyond repair by range.
 const RANGES_MAX: usize = 10_000;
-/// What is copied of one range at most.
+/// The most bytes that are copied of one range.
 const COPIED_BYTES_MAX: u64 = 16 << 20;
 
-/// Where a store keeps what it lost.
+/// The directory for a store's damaged parts.
 #[derive(Clone, Debug)]
 pub struct LostDirectory {
     path: PathBuf,
@@ -32,7 +32,7 @@ pub struct LostDirectory {
 }
 
 impl LostDirectory {
-    /// That of a store, whose index has this name and begins with this magic.
+    /// The directory of a store, with this name and magic of its index.
     pub fn of(store: &Path, index: &'static str, magic: [u8; 8]) -> Self {
         Self {
             path: store.join(LOST_NAME),
@@ -46,7 +46,7 @@ impl LostDirectory {
         &self.path
     }
 
-    /// What the index lists.
+    /// The ranges in the index.
     ///
     /// # Errors
     /// A damaged index is itself a range that was lost.
@@ -82,7 +82,7 @@ impl LostDirectory {
         replace_file(disk, &self.copy_of(range), &bytes[..read])
     }
 
-    /// Where a range is copied to.
+    /// The path of a range's copy.
     pub fn copy_of(&self, range: &LostRange) -> PathBuf {
         let name = format!("{}-{}", range.file.replace('/', "-"), range.offset);
         self.path.join(name)
@@ -106,7 +106,7 @@ impl LostDirectory {
     }
 }
 
-/// Whether a range is to be added to those that are listed.
+/// True if a range is to be added to the listed ones.
 pub fn is_news(ranges: &[LostRange], range: &LostRange) -> bool {
     let is_same =
         |it: &LostRange| (&it.file, it.offset, it.len) == (&range.file, range.offset, range.len);
@@ -123,7 +123,7 @@ pub fn is_news(ranges: &[LostRange], range: &LostRange) -> bool {
 ///   varint  length of the file's name, then the name
 ///   varint  offset
 ///   varint  length
-///   varint  length of what it held, then the words
+///   varint  length of the text about its contents, then the text
 /// 4       masked CRC-32C of all before
 /// ```
 fn encode(ranges: &[LostRange], magic: [u8; 8]) -> Vec<u8> {

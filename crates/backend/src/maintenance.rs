@@ -1,35 +1,35 @@
-//! Maintenance: the upkeep of a store, cut into steps that somebody else schedules.
+//! Maintenance: the upkeep of a store, cut into steps that the node schedules.
 //!
-//! An engine says what it owes ([`Task`]) and does a bounded part of it when told to. It decides
+//! An engine lists its due tasks ([`Task`]) and does a bounded part of one on demand. It decides
 //! neither when nor how fast: the node's arbiter does, over all vnodes at once. A step that is
-//! dropped half way (a crash) must be repeatable.
+//! interrupted (by a crash) must be repeatable.
 
-/// What a task does; the word that operators see.
+/// The kind of a task; its word for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskKind {
-    /// Rewrites live entries so that dead bytes can be freed.
+    /// Rewrites live entries so that garbage can be freed.
     Merge,
     /// Rewrites sorted tables into deeper ones.
     Compact,
     /// Moves memory to disk.
     Flush,
-    /// Makes what was put so far durable, so that what held it can be let go.
+    /// Makes puts so far durable, so that their memory or log can be freed.
     Sync,
     /// Writes the hint file of a finished segment.
     Hint,
-    /// Writes what makes the next opening fast.
+    /// Writes the files for a fast opening.
     Checkpoint,
-    /// Frees what has expired.
+    /// Frees expired entries.
     Expire,
     /// Re-reads stored bytes and checks them.
     Scrub,
     /// Removes files that nothing refers to any more.
     Reclaim,
-    /// Makes lost tables again from the journal that has what they had.
+    /// Rebuilds lost tables from the journal with their entries.
     Rebuild,
-    /// Makes index entries again that were lost, and removes those that no object has.
+    /// Rebuilds lost index entries, and removes those without an object.
     Reindex,
-    /// Moves buckets to another of the stores that make up a store.
+    /// Moves buckets to another part of a store that consists of several.
     Move,
 }
 
@@ -53,27 +53,27 @@ impl TaskKind {
     }
 }
 
-/// How soon a task is wanted; the arbiter's first order.
+/// The urgency of a task; the arbiter's first order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Urgency {
     /// Whenever there is nothing better to do.
     Idle,
     /// In the normal course.
     Normal,
-    /// Puts will be slowed or space run out if it does not happen soon.
+    /// Without it soon, puts will be slowed or space run out.
     Pressing,
 }
 
-/// Upkeep that a store owes.
+/// Pending upkeep of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// What it does.
+    /// Its kind.
     pub kind: TaskKind,
-    /// Which one, in the engine's own numbering: a segment, a level.
+    /// Its subject in the engine's own numbering: a segment, a level.
     pub subject: u64,
-    /// How soon.
+    /// Its urgency.
     pub urgency: Urgency,
-    /// What is left of it, in bytes read plus bytes written.
+    /// The rest of it, in bytes read plus bytes written.
     pub cost_bytes: u64,
 }
 
@@ -96,10 +96,11 @@ pub struct StepBudget {
     pub bytes: u64,
 }
 
-/// What a step did.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepOutcome {
-    /// Bytes read plus bytes written. With 0 the task is left alone for a while, as one that got nowhere.
+    /// Bytes read plus bytes written. With 0 the task is held back for a while, as one without
+    /// progress.
     pub cost_bytes: u64,
     /// True when nothing is left of the task.
     pub is_done: bool,
@@ -111,7 +112,7 @@ impl StepOutcome {
         Self::done(0)
     }
 
-    /// A step after which nothing is left of the task.
+    /// A step that finishes the task.
     pub fn done(cost_bytes: u64) -> Self {
         Self {
             cost_bytes,
@@ -119,7 +120,7 @@ impl StepOutcome {
         }
     }
 
-    /// A step that leaves something of the task to the next one.
+    /// A step that leaves a rest of the task.
     pub fn partial(cost_bytes: u64) -> Self {
         Self {
             cost_bytes,

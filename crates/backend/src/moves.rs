@@ -1,24 +1,24 @@
-//! Moves of buckets between the stores that make up a store, as others see them.
+//! Moves of buckets between the parts of a store, as seen from outside.
 
 use bytes::Bytes;
 
 use crate::{Result, Timestamp};
 
-/// A move that is under way, waits, or has ended.
+/// A move that is in progress, waits, or has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveStatus {
     /// The store that has it, by name.
     pub source: String,
     /// The store that is to have it, by name.
     pub target: String,
-    /// The bytes that all storage keys of what moves start with: of a type, of a bucket, or none for all of a
-    /// pinned store.
+    /// The common prefix of all storage keys that move: of a type, of a bucket, or empty for all of
+    /// a pinned store.
     pub scope: Bytes,
-    /// How far it is, in a word of [`MoveStatus::PHASES`].
+    /// Its progress, as a word of [`MoveStatus::PHASES`].
     pub phase: &'static str,
-    /// True when it was cancelled: what was in the target comes back.
+    /// True when it was cancelled: entries in the target move back.
     pub is_taken_back: bool,
-    /// What there was to copy when it began, by estimate, in bytes; 0 before that is known.
+    /// Bytes to copy when it began, by estimate; 0 before that is known.
     pub bytes_estimate: u64,
     /// Bytes that were copied.
     pub bytes_copied: u64,
@@ -30,12 +30,12 @@ pub struct MoveStatus {
     pub keys_removed: u64,
     /// The part of the work that is done, by estimate, in thousandths.
     pub done_permille: u16,
-    /// The time to its end at the rate of this run, in seconds; `None` where nothing is known of that.
+    /// The time to its end at the rate of this run, in seconds; `None` if unknown.
     pub seconds_left: Option<u64>,
 }
 
 impl MoveStatus {
-    /// The words for how far a move is, in their order; the last four are ends.
+    /// The words for the progress of a move, in their order; the last four are ends.
     pub const PHASES: [&'static str; 9] = [
         "waiting",
         "room",
@@ -53,45 +53,46 @@ impl MoveStatus {
         Self::PHASES[5..].contains(&self.phase)
     }
 
-    /// True when it has ended, and not as it was asked for.
+    /// True when it has ended differently than requested.
     pub fn has_failed(&self) -> bool {
         Self::PHASES[7..].contains(&self.phase)
     }
 }
 
-/// What a move would copy, and the room for it.
+/// The size of a move, and the room for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoveEstimate {
     /// Entries.
     pub keys: u64,
     /// Their keys, heads and bodies, by a sample, in bytes.
     pub bytes: u64,
-    /// The free space that the move asks for, in bytes.
+    /// The free space that the move needs, in bytes.
     pub needed_bytes: u64,
-    /// The free space that there is for the target, in bytes; the most that there is for one in memory.
+    /// The free space for the target, in bytes; the maximum for one in memory.
     pub available_bytes: u64,
 }
 
-/// Moves of buckets between the stores that make up a store. They follow the routes by themselves, as upkeep.
+/// Moves of buckets between the parts of a store. They follow the routes by themselves, as upkeep.
 pub trait Moves: Send + Sync {
-    /// Those that are under way or wait, and the last one that ended.
+    /// The moves in progress or waiting, and the last one that ended.
     fn moves(&self) -> Vec<MoveStatus>;
 
-    /// True when it is not known yet what has to move: the routes have changed, or the store was opened.
+    /// True when the required moves are not known yet: the routes have changed, or the store was
+    /// opened.
     fn is_looking(&self) -> bool;
 
-    /// What would move if all buckets whose keys start with `scope` went to the store of this name. Reads the
-    /// keys of them all, and blocks.
+    /// The estimate of a move of all buckets whose keys start with `scope` to the store of this
+    /// name. Reads all of their keys, and blocks.
     ///
     /// # Errors
-    /// Those of reading; [`crate::ErrorKind::Misuse`] for a name that there is not.
+    /// Those of reading; [`crate::ErrorKind::Misuse`] for an unknown name.
     fn estimate(&self, scope: &[u8], target: &str, now: Timestamp) -> Result<MoveEstimate>;
 
-    /// Has everything in the store of this name, whatever the routes say, until it is taken back by `None`: then
-    /// what the routes have elsewhere moves back. It lasts over restarts, and ends with the store.
+    /// Keeps everything in the store of this name, despite the routes, until `None` ends that: then
+    /// entries with routes elsewhere move back. It outlives restarts, and ends with the store.
     ///
     /// # Errors
-    /// Those of writing it down; [`crate::ErrorKind::Misuse`] for a name that there is not.
+    /// Those of writing it down; [`crate::ErrorKind::Misuse`] for an unknown name.
     fn pin(&self, target: Option<&str>) -> Result<()>;
 
     /// The store that has everything.

@@ -1,7 +1,7 @@
-//! What was read from its file lately, for caches that keep a thing at its second reading.
+//! Recent reads from files, for caches that keep an item at its second read.
 //!
-//! Most of what a large store is asked for is not asked for again soon: a copy of it costs more than the
-//! read did, and pushes out what is asked for often.
+//! Most reads of a large store are not repeated soon: a copy costs more than the read did, and
+//! evicts items that are read often.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Readings that are remembered at most.
 const SLOTS_MAX: usize = 1 << 20;
 
-/// Readings: one tag for all that fall into a slot, the last. Two things with one tag make one of them
-/// kept at its first reading, which does no harm. Takes eight bytes a slot.
+/// Recorded reads: one tag for all that fall into a slot, the last. If two items share a tag, one
+/// of them is kept at its first read, which does no harm. Takes eight bytes a slot.
 pub struct ReadOnce {
     slots: usize,
-    /// Made by the first reading: a node that is idle needs none.
+    /// Allocated by the first read: an idle node needs none.
     tags: OnceLock<Box<[AtomicU64]>>,
 }
 
 impl ReadOnce {
-    /// Remembers about so many readings, and at most a million.
+    /// A record of about so many reads, and at most a million.
     pub fn new(slots: usize) -> Self {
         Self {
             slots: slots.clamp(1, SLOTS_MAX),
@@ -26,7 +26,7 @@ impl ReadOnce {
         }
     }
 
-    /// Notes a reading, by a hash of what was read; true when the slot's last one was of the same.
+    /// Notes a read, by a hash of the item; true when the slot's last one was of the same.
     pub fn again(&self, hash: u64) -> bool {
         let tags = self
             .tags

@@ -1,9 +1,9 @@
-//! Reading files again that nobody asks for, to find rot while replicas can still mend it: which file
-//! comes next, and when.
+//! Reading idle files again, to find corruption while replicas can still repair it: the next file,
+//! and its time.
 //!
-//! Every file is read once in a period. The work is spread evenly: what is due at a moment is the part
-//! of all bytes that the moment is of the period, so that neither a large store nor a start finds the
-//! device busy with it. How far a cycle came is kept in a small file, and a restart goes on there.
+//! Every file is read once in a period. The work is spread evenly: the part of all bytes that is
+//! due equals the elapsed part of the period, so that neither a large store nor a start keeps the
+//! device busy. The progress of a cycle is kept in a small file, from which a restart continues.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{Task, TaskKind, Timestamp, Urgency};
 /// The file in a store's directory.
 pub const SCRUB_NAME: &str = "scrub";
 const FILE_BYTES_MAX: u64 = 256;
-/// A scrub waits until it may read so much, or the rest of a file. Bytes.
+/// The amount that a scrub waits for, or the rest of a file. Bytes.
 const AT_ONCE_BYTES: u64 = 1 << 20;
 
 /// A file that does not change any more.
@@ -39,7 +39,7 @@ struct Cycle {
     bytes_done: u64,
 }
 
-/// Where scrubbing stands. `J` is what reads a file, step by step.
+/// The state of scrubbing. `J` is a job that reads a file, step by step.
 pub struct Scrubbing<J> {
     cycle: Option<Cycle>,
     job: Option<Job<J>>,
@@ -61,9 +61,9 @@ impl<J> Default for Scrubbing<J> {
 }
 
 impl<J> Scrubbing<J> {
-    /// The part of a scrub that is due. `files` are all readable ones, in ascending order; without a period
-    /// there is no scrubbing. A file being read that is not among them any more is closed: the file system
-    /// has its space back only then.
+    /// The due part of a scrub. `files` are all readable ones, in ascending order; without a period
+    /// there is no scrubbing. The file being read is closed if it is no longer among them: the file
+    /// system frees its space only then.
     pub fn due(
         &mut self,
         disk: &dyn Disk,
@@ -101,8 +101,8 @@ impl<J> Scrubbing<J> {
         })
     }
 
-    /// Goes on with a file, or begins it with what `open` gives: `read` returns the bytes that it read
-    /// and whether that was the end. Returns the bytes, and whether the file is done.
+    /// Continues a file, or begins it with the result of `open`: `read` returns the bytes that it
+    /// read and true at the end. Returns the bytes, and true if the file is done.
     pub fn step<E>(
         &mut self,
         disk: &dyn Disk,
@@ -130,7 +130,7 @@ impl<J> Scrubbing<J> {
             cycle.after = cycle.after.max(file.number);
             cycle.bytes_done += file.bytes.max(1);
             let path = directory.join(SCRUB_NAME);
-            // Lost, it means that a few files are read again.
+            // If it is lost, a few files are read again.
             let _kept_or_failing_disk = replace_file(disk, &path, cycle.encode().as_bytes());
         }
         Ok((bytes, true))
@@ -175,7 +175,7 @@ impl Cycle {
         self.left(files).next().copied()
     }
 
-    /// What should have been read by now and was not, in bytes. `in_file` were read of the next file.
+    /// The due bytes that were not read. `in_file` were read of the next file.
     fn behind(&self, files: &[ScrubFile], in_file: u64, period: u64, now: Timestamp) -> u64 {
         let left: u64 = self.left(files).map(|it| it.bytes.max(1)).sum();
         let all = u128::from(self.bytes_done + left);
@@ -188,7 +188,7 @@ impl Cycle {
     ///
     /// ```text
     /// line 1:  kvorum scrub 1, BEGAN UP_TO AFTER BYTES\n
-    ///            when the cycle began, in microseconds since 1970; the newest file then; the last
+    ///            start of the cycle, in microseconds since 1970; the newest file then; the last
     ///            file that was read; bytes that were read; all decimal
     /// line 2:  masked CRC-32C of line 1, 8 hexadecimal digits\n
     /// ```
@@ -221,7 +221,7 @@ fn file_in(directory: &Path) -> PathBuf {
     directory.join(SCRUB_NAME)
 }
 
-/// One that cannot be read is none: what it spared is read again.
+/// One that cannot be read counts as missing: its files are read again.
 fn load(disk: &dyn Disk, directory: &Path) -> Option<Cycle> {
     let bytes = read_file(disk, &file_in(directory), FILE_BYTES_MAX).ok()?;
     Cycle::decode(std::str::from_utf8(&bytes).ok()?)
@@ -243,7 +243,8 @@ mod tests {
         }
     }
 
-    /// Scrubs as is due until `to`; a look every hour, a mebibyte a step. Returns the bytes of each day.
+    /// Does due scrubs until `to`; a look every hour, a mebibyte a step. Returns the bytes of each
+    /// day.
     fn run(
         scrubbing: &mut Scrubbing<u64>,
         disk: &MemoryDisk,

@@ -9,12 +9,12 @@ use kvorum_encoding::{SegmentFilter, StorageKey};
 
 use crate::{Fields, Result, Sequence, Timestamp};
 
-/// How long a snapshot may pin what it sees.
+/// The time for which a snapshot may pin its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// Until this time; after it the store may let go of what the snapshot pins.
+    /// Until this time; after it the store may release the pinned data.
     Until(Timestamp),
-    /// For as long as the snapshot lives; for backups. What it pins is counted in the status.
+    /// For as long as the snapshot lives; for backups. The status counts the pinned bytes.
     Unlimited,
 }
 
@@ -31,9 +31,9 @@ impl Lease {
 /// A range of storage keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldRange {
-    /// Where to start.
+    /// Lower end.
     pub from: Bound<Bytes>,
-    /// Where to end.
+    /// Upper end.
     pub to: Bound<Bytes>,
 }
 
@@ -94,7 +94,7 @@ impl FoldRange {
     }
 }
 
-/// What says the time while a fold goes on. Engines read no clock of their own.
+/// The clock of a fold. Engines read no clock of their own.
 #[derive(Clone)]
 pub struct FoldClock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
@@ -104,7 +104,7 @@ impl FoldClock {
         Self(Arc::new(read))
     }
 
-    /// A clock that stands still.
+    /// A clock that does not advance.
     pub fn stopped_at(now: Timestamp) -> Self {
         Self::new(move || now)
     }
@@ -121,12 +121,12 @@ impl fmt::Debug for FoldClock {
     }
 }
 
-/// Which entries a fold visits, judged by their fields.
+/// The entries that a fold visits, judged by their fields.
 #[derive(Clone, Debug)]
 pub struct FoldFilter {
     /// The time by which expiry is judged, and the lease at the beginning.
     pub now: Timestamp,
-    /// By what the lease is judged while the fold goes on; without one by `now`.
+    /// The clock for the lease while the fold goes on; without one it is `now`.
     pub clock: Option<FoldClock>,
     /// Only entries last modified in this range.
     pub last_modified: Option<RangeInclusive<Timestamp>>,
@@ -153,7 +153,7 @@ impl FoldFilter {
         }
     }
 
-    /// True when the lease of what is folded is over by now.
+    /// True when the lease of the folded snapshot is over by now.
     pub fn is_over(&self, lease: Lease) -> bool {
         lease.is_over(self.clock.as_ref().map_or(self.now, FoldClock::now))
     }
@@ -163,7 +163,7 @@ impl FoldFilter {
         self.admits_of_any_age(fields) && !fields.is_expired(self.now)
     }
 
-    /// The same for who looks after expiry by other rules.
+    /// The same for a caller that judges expiry by other rules.
     pub fn admits_of_any_age(&self, fields: &Fields) -> bool {
         let modified = self
             .last_modified
@@ -177,10 +177,10 @@ impl FoldFilter {
     }
 }
 
-/// A fold looks at its clock after so many keys at the latest, those included that it does not show.
+/// The most keys between two looks at the clock, including keys that the fold does not show.
 pub const KEYS_PER_LOOK: u32 = 256;
 
-/// A lease that is looked at now and then while a fold goes on.
+/// A lease that is checked now and then while a fold goes on.
 pub struct LeaseWatch<'a> {
     lease: Lease,
     filter: &'a FoldFilter,
@@ -199,12 +199,12 @@ impl<'a> LeaseWatch<'a> {
         }
     }
 
-    /// True when the lease was over when it was looked at last.
+    /// True when the lease was over at the last check.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// The fold comes to another key: true when the lease was over when it was looked at last.
+    /// Counts another key of the fold: true when the lease was over at the last check.
     pub fn passes_key(&mut self) -> bool {
         self.passed += 1;
         if self.passed >= KEYS_PER_LOOK {
@@ -215,7 +215,7 @@ impl<'a> LeaseWatch<'a> {
     }
 }
 
-/// How much of each entry a fold reads.
+/// The part of each entry that a fold reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FoldDetail {
     /// Key, sequence and fields; `head` and `body` are empty.
@@ -226,22 +226,22 @@ pub enum FoldDetail {
     Entries,
 }
 
-/// What a fold shows of one entry.
+/// The part of one entry that a fold shows.
 #[derive(Clone, Debug)]
 pub struct Visited<'a> {
     /// The key.
     pub key: &'a StorageKey,
     /// The batch that wrote the entry.
     pub sequence: Sequence,
-    /// What was filtered by.
+    /// Fields that folds filter by.
     pub fields: Fields,
-    /// The head, if asked for.
+    /// The head, if requested.
     pub head: Bytes,
-    /// The body, if asked for.
+    /// The body, if requested.
     pub body: Bytes,
 }
 
-/// Whether a fold goes on.
+/// The continuation of a fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// Visit the next entry.
@@ -250,11 +250,11 @@ pub enum Flow {
     Stop,
 }
 
-/// What a fold calls for each entry.
+/// The callback of a fold for each entry.
 pub type Visitor<'a> = dyn FnMut(Visited<'_>) -> Flow + 'a;
 
-/// How a fold ended. A resume point is behind every key that was visited, and no key before it is left
-/// to be visited.
+/// The end of a fold. A resume point is behind every visited key, and no key before it is left to
+/// be visited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoldEnd {
     /// All of the range was visited.
@@ -273,7 +273,7 @@ pub trait Snapshot: Send + Sync {
     /// Visits the entries of a range in key order.
     ///
     /// A damaged entry is skipped, counted in the store's status, and does not end the fold;
-    /// [`Snapshot::has_met_damage`] says so.
+    /// [`Snapshot::has_met_damage`] reports it.
     ///
     /// The lease is judged by the filter's clock at least once every [`KEYS_PER_LOOK`] keys; when it is
     /// over the fold ends with [`FoldEnd::LeaseExpired`].
@@ -285,7 +285,7 @@ pub trait Snapshot: Send + Sync {
         visitor: &mut Visitor<'_>,
     ) -> Result<FoldEnd>;
 
-    /// Visits one key of each bucket in the range, in order, skipping the rest of the bucket where
+    /// Visits one key of each bucket in the range, in order, and skips the rest of the bucket if
     /// the engine can. Two storage keys are of one bucket when they share the prefix that
     /// [`StorageKey::bucket_prefix_len`] measures.
     fn fold_buckets(
@@ -295,8 +295,8 @@ pub trait Snapshot: Send + Sync {
         visitor: &mut Visitor<'_>,
     ) -> Result<FoldEnd>;
 
-    /// True when a fold of this snapshot came by a place where damage may have taken keys of its range, as
-    /// far as the engine knows of which keys damage took something.
+    /// True when a fold of this snapshot met a place where damage may have taken keys of its range,
+    /// as far as the engine knows.
     fn has_met_damage(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What a store says of itself, for operators, metrics and the arbiter.
+//! A store's status, for operators, metrics and the arbiter.
 
 /// A range of stored bytes that could not be read and was set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -7,14 +7,14 @@ pub struct LostRange {
     pub file: String,
     /// The first byte.
     pub offset: u64,
-    /// How many bytes.
+    /// Its length.
     pub len: u64,
-    /// What is known of what it held, in words.
+    /// Its known contents, in words.
     pub held: String,
 }
 
 impl LostRange {
-    /// A range of a file, and what is known of what it held.
+    /// A range of a file, and its known contents.
     pub fn new(file: impl Into<String>, offset: u64, len: u64, held: impl Into<String>) -> Self {
         Self {
             file: file.into(),
@@ -25,24 +25,24 @@ impl LostRange {
     }
 }
 
-/// Sizes, counts and debts of a store. Bytes unless said otherwise.
+/// Sizes, counts and debts of a store. Bytes unless stated otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// The engine's name, as in `storage_backend`.
     pub engine: &'static str,
     /// Keys, expired ones that were not collected yet included.
     pub keys: u64,
-    /// What the live entries take on disk.
+    /// Bytes of live entries on disk.
     pub live_bytes: u64,
-    /// What overwritten, removed and expired entries take on disk.
+    /// Bytes of overwritten, removed and expired entries on disk.
     pub dead_bytes: u64,
-    /// What all files of the store take.
+    /// Bytes of all files of the store.
     pub disk_bytes: u64,
     /// Files of the store.
     pub files: u64,
     /// Memory held by the store: key directory, memtables, caches of its own.
     pub memory_bytes: u64,
-    /// Bytes that are on disk only because a snapshot or a backup still reads them.
+    /// Bytes on disk that only a snapshot or a backup still reads.
     pub pinned_bytes: u64,
     /// Maintenance that is due.
     pub debt_bytes: u64,
@@ -52,7 +52,7 @@ pub struct Status {
     pub written_bytes: u64,
     /// Reads that met a damaged entry since opening.
     pub corrupt_reads: u64,
-    /// What is set aside as damaged, since ever.
+    /// Damaged ranges that were set aside, since the beginning.
     pub lost: Vec<LostRange>,
     /// Facts of this engine only, as (name, value), for `vnode-status`.
     pub details: Vec<(&'static str, String)>,

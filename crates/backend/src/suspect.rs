@@ -1,8 +1,8 @@
-//! The mark that a sync of a store failed, so that the next opening writes again what the page cache may
-//! show and the device never got.
+//! The mark of a failed sync in a store, so that the next opening writes the pages again that the
+//! cache may show and the device does not have.
 //!
-//! It has to be seen by this machine's page cache only: what a crash forgets, it forgets together with
-//! the pages that the mark warns of. So it is not synced itself.
+//! Only this machine's page cache has to show it: a crash loses it together with the pages that it
+//! is about. So it is not synced itself.
 
 use std::path::Path;
 

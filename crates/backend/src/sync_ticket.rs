@@ -1,7 +1,7 @@
-//! Receipts and sync tickets: how a put says when it will be durable.
+//! Receipts and sync tickets: the promise of a put's durability.
 //!
-//! A put applies at once and is durable later, together with its neighbours: one sync serves a whole
-//! group. The ticket is what the caller holds meanwhile, in place of a lock.
+//! A put applies at once and is durable later, together with its neighbours: one sync serves a
+//! whole group. The caller holds the ticket meanwhile, in place of a lock.
 
 use std::fmt;
 use std::future::Future;
@@ -11,14 +11,14 @@ use std::task::{Context, Poll, Waker};
 
 use crate::{Result, Sequence};
 
-/// What a put promises before it counts as done.
+/// The promise of a put before it counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Visible, and durable whenever the system gets to it.
+    /// Visible, and durable at some later time.
     Buffered,
     /// Durable once the group's sync is done: wait for the ticket.
     Grouped,
-    /// What the store is configured to do.
+    /// The store's configured durability.
     BackendDefault,
 }
 
@@ -28,11 +28,11 @@ pub enum Durability {
 pub struct Receipt {
     /// The batch's place in the store's order.
     pub sequence: Sequence,
-    /// When the promise of the asked [`Durability`] holds.
+    /// The time when the promise of the requested [`Durability`] holds.
     pub durable: Durable,
 }
 
-/// When a put's promise holds.
+/// The time when a put's promise holds.
 #[derive(Debug)]
 pub enum Durable {
     /// It holds now (for [`Durability::Buffered`]: there was nothing more to promise).
@@ -46,11 +46,11 @@ pub trait SyncPoint: Send + Sync {
     /// Ready when everything up to `position` is durable, or can never be.
     fn poll_synced(&self, position: u64, waker: &Waker) -> Poll<Result<()>>;
 
-    /// Waits on this thread, doing the group's sync itself when nobody else does.
+    /// Waits on this thread, and does the group's sync itself if no other thread does.
     fn wait_synced(&self, position: u64) -> Result<()>;
 
-    /// True when a driver syncs without being asked, so that polling alone gets there. Otherwise
-    /// somebody has to call [`SyncPoint::wait_synced`] on a thread that may block.
+    /// True when a driver syncs by itself, so that polling alone is enough. Otherwise a thread that
+    /// may block has to call [`SyncPoint::wait_synced`].
     fn is_driven(&self) -> bool;
 }
 

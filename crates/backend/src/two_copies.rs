@@ -1,9 +1,9 @@
 //! A small file in two copies, written one after the other: damage to one of them costs nothing, and a crash
 //! between them leaves one intact. A reader takes the newer one of those that belong to its store.
 //!
-//! The copies decide the identity of a store. A copy of another store, put back into the wrong directory, may
-//! be the newer one; believing it would lose all later writes of both stores. So each copy names the store
-//! that it belongs to, and [`choose_copy`] compares that with the opener's knowledge.
+//! The copies decide the identity of a store. A copy of another store, restored into the wrong
+//! directory, may be the newer one; using it would lose all later writes of both stores. So each
+//! copy names its store, and [`choose_copy`] compares that with the opener's knowledge.
 
 use std::path::Path;
 
@@ -19,18 +19,19 @@ pub trait StoreCopy: Clone + PartialEq {
     fn identity(&self) -> u64;
     /// The identity before the last erasure.
     fn erased(&self) -> u64;
-    /// The label of the store, as in [`Belonging::label`]; empty where an earlier version wrote the copy.
+    /// The label of the store, as in [`Belonging::label`]; empty if an earlier version wrote the
+    /// copy.
     fn label(&self) -> &str;
 }
 
 /// A copy as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadCopy<T> {
-    /// There is no file.
+    /// Missing file.
     Missing,
     /// Its bytes are not those written.
     Damaged,
-    /// It is intact, whatever store it belongs to.
+    /// Intact file, which may belong to any store.
     Whole(T),
 }
 
@@ -43,7 +44,7 @@ pub struct ForeignCopy {
     pub of: String,
 }
 
-/// The copy that counts, and the defects of the others.
+/// The valid copy, and the defects of the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenCopy<T> {
     /// The newest whole copy that belongs to the store.
@@ -54,14 +55,14 @@ pub struct ChosenCopy<T> {
     pub foreign: Vec<ForeignCopy>,
     /// Names of missing copies.
     pub missing: Vec<&'static str>,
-    /// True when the copies have to be written again.
+    /// True when the copies have to be rewritten.
     pub is_uneven: bool,
-    /// The reason that no copy counts although there are files, in words that name them.
+    /// The reason why no copy is valid although there are files, in words that name them.
     pub refusal: Option<String>,
 }
 
-/// Chooses between the two copies in `directory`. `is_witnessed` is asked only where nothing else decides: it
-/// is true when another file of the directory belongs to the store of an identity.
+/// Chooses between the two copies in `directory`. `is_witnessed` is called only if nothing else
+/// decides: it is true when another file of the directory belongs to the store of an identity.
 ///
 /// # Errors
 /// Those of `is_witnessed`.
@@ -211,8 +212,8 @@ fn refusal<T>(directory: &Path, names: [&str; 2], chosen: &ChosenCopy<T>) -> Str
     format!("{directory} has no copy of its own: {one}, {other}; {remedy}")
 }
 
-/// Moves a copy of another store out of the way, below `lost/`, where it is kept for people. On a full disk
-/// it stays, and the next opening passes it over again.
+/// Moves a copy of another store below `lost/`, where it is kept for the operator. On a full disk
+/// it stays, and the next opening skips it again.
 ///
 /// # Errors
 /// Those of the disk, except for a full one.
@@ -228,16 +229,16 @@ pub fn set_copy_aside(disk: &dyn Disk, directory: &Path, name: &str) -> Result<(
     }
 }
 
-/// How far a write of two copies came.
+/// The progress of a write of two copies.
 #[derive(Debug)]
 pub enum Written {
     /// Both are durable.
     Both,
-    /// The change is durable, and the second copy is as it was or not there.
+    /// The change is durable, and the second copy is unchanged or missing.
     First(BackendError),
     /// Both are as they were.
     None(BackendError),
-    /// Nobody knows.
+    /// The state is unknown.
     Unknown(BackendError),
 }
 
@@ -274,8 +275,8 @@ pub fn write_two_copies(
     }
 }
 
-/// Writes both when a store is opened. A node has to come up on a full disk: there what is in the files
-/// stays as it is, is made durable as it is read, and is written again with the next change.
+/// Writes both when a store is opened. A node has to start on a full disk: then the files stay as
+/// they are, are made durable as they were read, and are rewritten with the next change.
 pub fn settle_two_copies(
     disk: &dyn Disk,
     directory: &Path,
@@ -346,8 +347,8 @@ mod tests {
         }
     }
 
-    /// Regression: a copy of another store was believed because it was newer, and all later writes of both
-    /// stores were lost.
+    /// Regression: a copy of another store was used because it was newer, and all later writes of
+    /// both stores were lost.
     #[test]
     fn a_newer_copy_of_another_store_never_counts() {
         for (own, other, belonging, witnessed) in [

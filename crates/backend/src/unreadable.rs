@@ -1,25 +1,25 @@
-//! Files that upkeep cannot read, however often it is tried.
+//! Files that upkeep persistently fails to read.
 //!
-//! A device may fail for a while, so what fails is tried again, and the node waits longer each time. A
-//! sector that is gone for good would have it try for ever, and whatever comes after that file would
-//! never have its turn.
+//! A device may fail for a while, so failed reads are retried, and the node waits longer each time.
+//! A sector that is lost for good would be retried for ever, and all files behind that one would
+//! never have their turn.
 
 use std::collections::BTreeMap;
 
 use crate::{BackendError, ErrorKind};
 
-/// After so many failures of one file the node's arbiter has waited for four minutes.
+/// The number of failures of one file after which the node's arbiter has waited for four minutes.
 const FAILURES_MAX: u32 = 8;
 
-/// How often upkeep of each file has failed since the opening.
+/// The number of upkeep's failures with each file since the opening.
 #[derive(Clone, Debug, Default)]
 pub struct Unreadable {
     failures: BTreeMap<u64, u32>,
 }
 
 impl Unreadable {
-    /// Counts a failure of the device or the system; other errors say nothing of the file. True once the
-    /// file is not to be tried again.
+    /// Counts a failure of the device or the system; other errors are not due to the file. True
+    /// once the file is not to be tried again.
     pub fn failed(&mut self, file: u64, error: &BackendError) -> bool {
         if error.kind() == ErrorKind::Failed {
             self.count(file);
@@ -27,8 +27,8 @@ impl Unreadable {
         self.contains(file)
     }
 
-    /// The same where upkeep needs more than the file, which may fail in any way. A full disk and a want of
-    /// file handles end, and say nothing.
+    /// The same for upkeep that needs more than the file, which may fail in any way. A full disk
+    /// and a lack of file handles pass, and do not count.
     pub fn failed_in_any_way(&mut self, file: u64, error: &BackendError) -> bool {
         if !matches!(error.kind(), ErrorKind::Full | ErrorKind::Exhausted) {
             self.count(file);
@@ -40,7 +40,7 @@ impl Unreadable {
         *self.failures.entry(file).or_default() += 1;
     }
 
-    /// True for a file that is left as it is until the next opening.
+    /// True for a file that is not tried before the next opening.
     pub fn contains(&self, file: u64) -> bool {
         self.failures
             .get(&file)

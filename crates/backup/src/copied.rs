@@ -1,18 +1,19 @@
 //! A start on a data directory that was copied: put on another machine, or put back later.
 //!
-//! Nothing in a copy made by `cp` or `rsync` says that it is one, and it is as dangerous as a restored
-//! backup: two nodes would have one identity, or a node would have forgotten how it voted, and its vnodes
-//! would go on under actors whose dots were used since. What no copy can take along is when a file was
-//! born. So a small file, the place, is written once and says when it was born itself; where that is not
-//! so, it is a copy.
+//! A copy made by `cp` or `rsync` is not recognizable by its contents, and it is as dangerous as a
+//! restored backup: two nodes would have one identity, or a node would have forgotten its votes,
+//! and its vnodes would go on under actors whose dots were used since. No copy can keep a file's
+//! time of birth. So a small file, the place, is written once with its own time of birth; if they
+//! differ, it is a copy.
 //!
-//! Inode and device numbers were left out: the first are often the same on two new file systems that were
-//! filled alike, the second change with every mount, and neither says more. So was the machine's identity:
-//! a volume that is attached to another machine is no copy. A file system that does not tell when files
-//! were born has no say, and a moved directory, a remounted one and one under a container keep it. What is
-//! copied below the files is not seen: images of disks, snapshots of file systems and of virtual machines.
+//! Inode and device numbers are not used: the first are often the same on two new file systems that
+//! were filled alike, and the second change with every mount. Nor is the machine's identity: a
+//! volume that is attached to another machine is no copy. A file system without times of birth is
+//! ignored, and a moved directory, a remounted one and one under a container keep them. Copies
+//! below the files are not detected: images of disks, snapshots of file systems and of virtual
+//! machines.
 //!
-//! A node alone is never refused. Its vnodes take fresh actors, which costs next to nothing.
+//! A single node is never refused. Its vnodes take fresh actors, which costs next to nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,10 +29,10 @@ use kvorum_runtime::Runtime;
 use crate::leases::remove_leases;
 use crate::names::IN_CLUSTER_NAME;
 
-/// The file that says when it was born, in the data directory and in that of the agreed log.
+/// The file with its own time of birth, in the data directory and in that of the agreed log.
 pub(crate) const PLACE_NAME: &str = "place";
 const PLACE_TITLE: &str = "kvorum place of a data directory";
-/// How many others the node had around it when it ran last.
+/// The file with the number of other nodes at the last run.
 const OTHERS_NAME: &str = "others";
 const OTHERS_TITLE: &str = "kvorum number of other members";
 /// Both are two lines. Bytes.
@@ -40,17 +41,17 @@ const FILE_BYTES_MAX: u64 = 4096;
 /// Members are looked at this often.
 const NOTED_EVERY: Duration = Duration::from_secs(1);
 
-/// When a file was born, since 1970; `None` where the file system does not tell.
+/// The time of a file's birth, since 1970; `None` if the file system does not have it.
 pub type BornAt<'a> = &'a dyn Fn(&Path) -> Option<Duration>;
 
-/// What the system says of a file.
+/// The system's time of birth of a file.
 pub fn born_at(path: &Path) -> Option<Duration> {
     let born = std::fs::metadata(path).ok()?.created().ok()?;
     born.duration_since(UNIX_EPOCH).ok()
 }
 
-/// Refuses a copy of a node that had others around it, unless the operator has said that this is what is
-/// meant; takes away the leases of any other copy, and notes where both directories are.
+/// Refuses a copy of a node of several, unless the operator has confirmed it; removes the leases of
+/// any other copy, and notes the places of both directories.
 pub fn settle_copied(
     disk: &dyn Disk,
     data: &Path,
@@ -67,7 +68,7 @@ pub fn settle_copied(
     }
     for directory in directories {
         if let Err(error) = note_place(disk, directory, born_at) {
-            // A full disk, for one, on which a node is to come up.
+            // For example a full disk, on which a node has to start.
             tracing::warn!(event = "place_not_noted", directory = %directory.display(), error = %error);
         }
     }
@@ -110,7 +111,7 @@ fn settle_copy(
     Ok(())
 }
 
-/// Forgets where the directories are, so that where they are now is noted.
+/// Forgets the places of the directories, so that the present ones are noted.
 pub(crate) fn forget_place(
     disk: &dyn Disk,
     data: &Path,
@@ -122,8 +123,8 @@ pub(crate) fn forget_place(
     Ok(())
 }
 
-/// True for a directory whose place says for certain that it was born at another time. One that cannot be
-/// read says nothing.
+/// True for a directory with another time of birth than its place's. A place that cannot be read
+/// proves nothing.
 fn is_copied(disk: &dyn Disk, directory: &Path, born_at: BornAt<'_>) -> bool {
     let path = directory.join(PLACE_NAME);
     let (Some(noted), Some(born)) = (born_noted(disk, &path), born_at(&path)) else {
@@ -139,7 +140,7 @@ fn born_noted(disk: &dyn Disk, path: &Path) -> Option<Duration> {
     Some(Duration::from_nanos(nanos))
 }
 
-/// Writes the place of a directory that has none which can be read.
+/// Writes the place of a directory without a readable one.
 fn note_place(disk: &dyn Disk, directory: &Path, born_at: BornAt<'_>) -> Result<(), DiskError> {
     let path = directory.join(PLACE_NAME);
     if born_noted(disk, &path).is_some() {
@@ -147,7 +148,7 @@ fn note_place(disk: &dyn Disk, directory: &Path, born_at: BornAt<'_>) -> Result<
     }
     create_directory_durably(disk, directory)?;
     remove_if_there(disk, &path)?;
-    // Not by a new file that takes the name: it has to be this one that says when it was born.
+    // Not by a new file that takes the name: this file's own time of birth counts.
     let file = disk.open(&path, OpenMode::CreateNew)?;
     let Some(nanos) = born_at(&path).and_then(|born| u64::try_from(born.as_nanos()).ok()) else {
         drop(file);
@@ -165,7 +166,7 @@ fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
     }
 }
 
-/// Notes how many others the node has around it.
+/// Notes the number of other nodes around it.
 fn note_others(disk: &dyn Disk, data: &Path, others: u64) -> Result<(), DiskError> {
     let text = encode(OTHERS_TITLE, 1, &format!("others {others}\n"));
     replace_file(disk, &data.join(OTHERS_NAME), &text)
@@ -193,8 +194,8 @@ pub async fn keep_others_noted(
     }
 }
 
-/// How many were noted last; `None` when that cannot be read. A directory in which nothing was noted had
-/// none.
+/// The last noted number; `None` when that cannot be read. It is zero for a directory without the
+/// note.
 pub fn others_noted(disk: &dyn Disk, data: &Path) -> Option<u64> {
     let path: PathBuf = data.join(OTHERS_NAME);
     if matches!(disk.info(&path), Ok(None)) {
@@ -242,7 +243,7 @@ mod tests {
         for _ in 0..3 {
             start(&disk, Some(7)).unwrap();
         }
-        // Seen through a file system that does not tell.
+        // Through a file system without times of birth.
         start(&disk, None).unwrap();
         start(&disk, Some(7)).unwrap();
         assert!(is_there(&disk, "data/dot_leases"));
@@ -317,7 +318,7 @@ mod tests {
             let mended = read_file(&disk, Path::new("data/place"), 4096).unwrap();
             assert_eq!(mended, whole, "byte {at}");
         }
-        // Whether there were others is not known then.
+        // The number of others is unknown then.
         replace_file(&disk, Path::new("data/others"), b"?").unwrap();
         let refused = start(&disk, Some(8)).unwrap_err().to_string();
         assert!(refused.contains("had others around it"), "{refused}");

@@ -1,11 +1,11 @@
-//! The vnodes' dot leases, which no copy of a node may go on under.
+//! The vnodes' dot leases, which no copy of a node may continue.
 
 use std::path::Path;
 
 use kvorum_disk::Disk;
 use kvorum_vnode::LEASES_NAME;
 
-/// Takes away all leases, for good: vnodes take fresh actors then.
+/// Removes all leases, for good: vnodes take fresh actors then.
 pub(crate) fn remove_leases(
     disk: &dyn Disk,
     data: &Path,

@@ -1,9 +1,9 @@
-//! Backups of a running node, and starts on what was copied or restored.
+//! Backups of a running node, and starts on copied or restored directories.
 //!
 //! A node fills [`Parts`].
 
 mod copied;
-mod kept;
+mod backup_list;
 mod leases;
 mod made;
 mod names;

@@ -1,14 +1,14 @@
 //! `kvorum admin backup`: the whole node as a directory that a node can be started on.
 //!
 //! Files that never change get a second name in the backup, small ones that change are copied. One
-//! store after the other is linked, with a rest after each; then the value log, whose segments every
-//! store's copy was promised; then the agreed state. So no put waits, and the copy of a store is as a
-//! crash would have left it at some moment after the backup began, less what came later.
+//! store after the other is linked, with a rest after each; then the value log, with the segments
+//! held for every store's copy; then the agreed state. So no put waits, and the copy of a store is
+//! its state after a crash at some moment after the beginning of the backup, without later batches.
 //!
-//! What a backup must not have: the vnodes' dot leases. A lease says that its vnode lost nothing since,
-//! and whoever restores an older copy has lost what came after it. Without leases all vnodes take fresh
-//! actors. They might stand in the directory that is restored over, so the backup's mark has the next
-//! start take them away.
+//! A backup must not have the vnodes' dot leases. A lease asserts that its vnode has lost nothing
+//! since, and a restored copy lacks all later writes. Without leases all vnodes take fresh actors.
+//! The directory that is overwritten may have leases, so the backup's mark makes the next start
+//! remove them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,10 +29,10 @@ use parking_lot::Mutex;
 use crate::copied::PLACE_NAME;
 use crate::names::{MARK_NAME, MEMBERS_WORD, UNFINISHED_NAME};
 
-/// After each store, a rest as long as its part took, up to this.
+/// The longest rest after each store; it lasts as long as the store's part took.
 const REST_MAX: Duration = Duration::from_millis(200);
 
-/// What backups are made of.
+/// The parts of a node that backups copy.
 pub struct Parts {
     /// For the clock and rests.
     pub runtime: Runtime,
@@ -42,15 +42,15 @@ pub struct Parts {
     pub member: Arc<Member>,
     /// The log of all stores, where there is one.
     pub log: Option<ValueLog>,
-    /// As in `storage_backend`.
+    /// The value of `storage_backend`.
     pub engine: &'static str,
     /// Absolute or below the working directory.
     pub data_directory: PathBuf,
     /// The agreed state's.
     pub ring_directory: PathBuf,
-    /// The name of the file in the data directory that says in which format it is.
+    /// The name of the file with the format of the data directory.
     pub format_name: &'static str,
-    /// The directories in which the engine keeps stores of partitions.
+    /// The directories of the engine's stores of partitions.
     pub store_roots: Vec<PathBuf>,
 }
 
@@ -61,7 +61,7 @@ pub struct Backups {
     stop: StopSignal,
 }
 
-/// What a backup consists of.
+/// The contents of a backup.
 #[derive(Clone, Copy, Debug)]
 pub struct Made {
     /// Files by the way that they were made.
@@ -80,10 +80,10 @@ impl Backups {
         }
     }
 
-    /// Makes a backup in a directory that is empty or not there. Blocks.
+    /// Makes a backup in a directory that is empty or missing. Blocks.
     ///
     /// # Errors
-    /// In words for the operator; nothing is left in the directory then.
+    /// In words for the operator; the directory is left empty then.
     pub fn make(&self, directory: &Path) -> anyhow::Result<Made> {
         let Some(_under_way) = self.under_way.try_lock() else {
             bail!("another backup is being made; wait for it");
@@ -165,7 +165,7 @@ impl Backups {
         self.link_format(directory, &mut files)?;
 
         let stores = self.stores()?;
-        // What copies need of the log stays there for as long as this is kept.
+        // Segments of the log that copies need stay there for as long as this is kept.
         let mut held = Vec::new();
         for (place, store) in &stores {
             let from = runtime.now();
@@ -207,7 +207,7 @@ impl Backups {
         })
     }
 
-    /// The first link, which shows whether links can be had there.
+    /// The first link, which shows whether links are possible there.
     fn link_format(&self, directory: &Path, files: &mut BackedUp) -> anyhow::Result<()> {
         let (data, name) = (&self.parts.data_directory, self.parts.format_name);
         let (from, to) = (data.join(name), directory.join(name));
@@ -222,8 +222,9 @@ impl Backups {
         }
     }
 
-    /// The card, the record of stores, and the agreed log: the marks of a log's end before the log, which
-    /// may go further but not less far, and each log before its snapshots, which may be newer but not older.
+    /// The card, the record of stores, and the agreed log: the marks of a log's end before the log,
+    /// which may be longer but not shorter, and each log before its snapshots, which may be newer
+    /// but not older.
     fn copy_ring(&self, directory: &Path, files: &mut BackedUp) -> anyhow::Result<()> {
         let (disk, data) = (&*self.parts.disk, &self.parts.data_directory);
         for mark in kvorum_member::check::second_marks(disk, data) {
@@ -242,7 +243,7 @@ impl Backups {
         for entry in disk.list(from)? {
             let (source, target) = (from.join(&entry.name), to.join(&entry.name));
             match entry.kind {
-                // Transfers are begun anew: the stores may have less than was noted for them.
+                // Transfers begin again: the stores may have less than was noted for them.
                 EntryKind::Directory if entry.name == "transfers" => {}
                 EntryKind::Directory => self.copy_tree(&source, &target, files)?,
                 EntryKind::File if is_left_out(&entry.name) => {}
@@ -266,7 +267,7 @@ impl Backups {
 
     fn empty(&self, directory: &Path) -> kvorum_disk::Result<()> {
         let disk = &*self.parts.disk;
-        // What says that the rest is not whole goes last.
+        // The mark of an incomplete backup is removed last.
         for entry in disk.list(directory)? {
             let path = directory.join(&entry.name);
             match entry.kind {

@@ -1,8 +1,8 @@
 //! A start on a data directory that was restored from a backup.
 //!
-//! Of a node alone, nothing is in the way of it. One of several has forgotten how it voted since, and
-//! brings back what was deleted since and forgotten everywhere else: it is refused before it says a word
-//! to anybody, unless the operator has said that this is what is meant.
+//! A single node starts. One of several has forgotten its later votes, and would bring back objects
+//! that were deleted since and forgotten everywhere else: it is refused before it sends anything,
+//! unless the operator has confirmed it.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ use crate::names::{IN_CLUSTER_NAME, MARK_NAME, MEMBERS_WORD, UNFINISHED_NAME};
 /// A mark is a few lines. Bytes.
 const MARK_BYTES_MAX: u64 = 4096;
 
-/// Takes away the leases of the data that was here before, if the directory was restored from a
-/// backup: their vnodes have lost what came after it, and must not go on under the same actors.
+/// Removes the leases of the former data, if the directory was restored from a backup: their vnodes
+/// have lost all later writes, and must not go on under the same actors.
 pub fn settle_restored(disk: &dyn Disk, data: &Path, ring_directory: &Path) -> anyhow::Result<()> {
     if disk.info(&data.join(UNFINISHED_NAME))?.is_some() {
         bail!(
@@ -48,7 +48,7 @@ pub fn settle_restored(disk: &dyn Disk, data: &Path, ring_directory: &Path) -> a
         );
     }
     remove_leases(disk, data, ring_directory)?;
-    // That it was copied is known.
+    // The copy is known.
     forget_place(disk, data, ring_directory)?;
     let told = told.trim_end().replace('\n', ", ");
     tracing::warn!(event = "restored_from_backup", backup = %told);
@@ -61,7 +61,7 @@ pub fn settle_restored(disk: &dyn Disk, data: &Path, ring_directory: &Path) -> a
     Ok(())
 }
 
-/// How many members the cluster had, by a mark; marks of before did not say it.
+/// The number of the cluster's members, by a mark; marks of earlier versions lack it.
 fn members_of(mark: &str) -> u64 {
     let words = mark.lines().filter_map(|line| line.split_once(' '));
     let mut members = words.filter(|(word, _)| *word == MEMBERS_WORD);

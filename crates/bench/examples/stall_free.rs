@@ -1,10 +1,10 @@
-//! Whether writers are slowed smoothly and never stopped: a server is loaded with keys in order and then
-//! overwritten at random, once or several times over, as fast as it takes writes, beside a witness. On
-//! the leveldb engine, unless a setting says otherwise.
+//! A test that writers are slowed smoothly and never stopped: a server is loaded with keys in order and
+//! then overwritten at random, once or several times over, as fast as it takes writes, beside a
+//! witness. It uses the leveldb engine, unless a setting says otherwise.
 //!
-//! Everything is what an operator would run: the binary with its defaults, its value log, its arbiter
-//! and its budgets, driven over protocol buffers by as many connections as are asked for, each with one
-//! write under way. Load follows acceptance, so the rate is the highest that can be kept up.
+//! Everything is as in operation: the binary with its defaults, its value log, its arbiter and its
+//! budgets, driven over protocol buffers by the requested number of connections, each with one write
+//! under way. Load follows acceptance, so the rate is the highest that can be kept up.
 //!
 //! The witness appends 4 KiB to a file of its own on the same filesystem and syncs it, a hundred times
 //! a second: a write of 100 ms or more is the device's fault if the witness was held up in the same
@@ -38,7 +38,7 @@ use kvorum_client::{Client, ClientSettings};
 
 /// A write that takes longer has stalled.
 const STALL: Duration = Duration::from_millis(100);
-/// Of a hundred seconds so many have to see half of the median rate or more.
+/// Percentage of seconds that have to reach half of the median rate.
 const STEADY_PERCENT: f64 = 99.0;
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const WITNESS_PERIOD: Duration = Duration::from_millis(10);
@@ -53,7 +53,7 @@ struct Arguments {
     keys: u64,
     value_bytes: usize,
     connections: usize,
-    /// How often everything is overwritten.
+    /// Number of times that everything is overwritten.
     turnovers: usize,
     settings: Vec<String>,
 }
@@ -175,7 +175,7 @@ impl Server {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// What the arbiter says of its budgets and of what it did.
+    /// The arbiter's report on its budgets and its work.
     fn maintenance(&self) -> anyhow::Result<String> {
         self.admin(&["maintenance"])
     }
@@ -259,7 +259,7 @@ enum Order {
     Random,
 }
 
-/// What the writers of one phase saw.
+/// The writes of one phase as the writers measured them.
 struct Writes {
     began: Instant,
     ended: Instant,
@@ -309,7 +309,7 @@ impl Writes {
         Ok(())
     }
 
-    /// Prints what was seen; true if the bounds were held.
+    /// Prints the measurements; true if the bounds were held.
     fn report(&self, order: Order, witness: &Witness) -> bool {
         // The last second is not a whole one.
         let whole = &self.seconds[..self.seconds.len().saturating_sub(1)];

@@ -1,5 +1,5 @@
-//! What compressing values costs and saves in bitcask: CPU a put, a get and a head, and bytes on disk,
-//! over the values that published tests used and over documents as applications write them.
+//! Cost and gain of compressing values in bitcask: CPU a put, a get and a head, and bytes on disk, over
+//! the values that published tests used and over documents as applications write them.
 //!
 //! Run with `cargo run --release -p kvorum-bench --example value_compression [DIRECTORY] [MEGABYTES]`.
 //! Nothing is synced, so that the time is the processor's; the directory is removed at the end.

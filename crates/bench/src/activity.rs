@@ -1,7 +1,8 @@
-//! What a thread of workers shares with the report: records, and how many operations are under way.
+//! State that a thread of workers shares with the report: records, and the number of operations under
+//! way.
 //!
-//! Records are behind a lock that is free almost always; the two counters are read ten times a
-//! second to find stalls, which nobody should pay a lock for.
+//! Records are behind a lock that is free almost always. The two counters are read ten times a second
+//! to find stalls, and have no lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use crate::recorder::Record;
 
-/// What one thread of workers writes and the report reads.
+/// State that one thread of workers writes and the report reads.
 #[derive(Debug)]
 pub struct Activity {
     records: Mutex<Records>,
@@ -22,7 +23,7 @@ pub struct Activity {
 pub struct Records {
     /// One per operation of the configuration.
     pub operations: Vec<Record>,
-    /// How late operations of an open loop began: a latency of each, from due to begun.
+    /// Lateness of operations of an open loop: a latency of each, from due to begun.
     pub lateness: Record,
 }
 
@@ -37,7 +38,7 @@ impl Records {
         })
     }
 
-    /// Adds what others counted.
+    /// Adds the counts of another thread.
     pub fn merge(&mut self, other: &Self) {
         for (sum, part) in self.operations.iter_mut().zip(&other.operations) {
             sum.merge(part);
@@ -90,9 +91,9 @@ impl Activity {
 /// A time in which operations were under way and none ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stall {
-    /// When it began, since the run's start.
+    /// Its beginning, since the run's start.
     pub at: Duration,
-    /// How long it was.
+    /// Its length.
     pub length: Duration,
 }
 
@@ -103,17 +104,17 @@ const STALLS_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct StallWatch {
     stalls: Vec<Stall>,
-    /// The look before: when, operations ended by then, whether others were under way.
+    /// The look before: its time, the operations ended by then, and true if others were under way.
     before: Option<(Duration, u64, bool)>,
     /// Since when operations have been under way without an end.
     quiet_since: Option<Duration>,
 }
 
 impl StallWatch {
-    /// How often to look.
+    /// Time between two looks.
     pub(crate) const WINDOW: Duration = Duration::from_millis(100);
 
-    /// The shortest stall: a window, less what a look may come early.
+    /// The shortest stall: a window, less the time that a look may come early.
     const SHORTEST: Duration = Duration::from_millis(95);
 
     /// Looks at all threads.
@@ -140,7 +141,7 @@ impl StallWatch {
         }
     }
 
-    /// What has been quiet ends at this look.
+    /// Ends a stall at this look.
     fn close(&mut self, at: Duration) {
         let Some(since) = self.quiet_since.take() else {
             return;

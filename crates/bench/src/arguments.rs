@@ -9,7 +9,7 @@ pub struct BenchArguments {
     pub(crate) command: BenchCommand,
 }
 
-/// What `kvorum bench` can do by itself.
+/// The commands of `kvorum bench` itself.
 #[derive(Debug, clap::Subcommand)]
 pub enum BenchCommand {
     /// Run a basho_bench configuration.
@@ -77,7 +77,7 @@ pub struct RunArguments {
     pub(crate) server: ServerArguments,
 }
 
-/// What is known of the server, and where its figures come from.
+/// The server's description, and the sources of its figures.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ServerArguments {
     /// Process id of a server on this machine, to sample its CPU time, memory and disk bytes; may
@@ -99,7 +99,7 @@ pub struct ServerArguments {
     /// The engine, to be kept with the results; asked of --server-http if not given.
     #[arg(long, value_name = "NAME")]
     pub(crate) backend: Option<String>,
-    /// What an acknowledged write promises, to be kept with the results.
+    /// The promise of an acknowledged write, to be kept with the results.
     #[arg(long, value_name = "NAME")]
     pub(crate) durability: Option<String>,
 }
@@ -107,9 +107,9 @@ pub struct ServerArguments {
 /// One of several processes that make one load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Which, from 1.
+    /// Number of this one, from 1.
     pub(crate) index: u32,
-    /// Of how many.
+    /// Number of processes.
     pub(crate) count: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What the verbs of `kvorum bench` do, each handed on to its module.
+//! The verbs of `kvorum bench`, each handed on to its module.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use crate::arguments::{BenchArguments, BenchCommand};
 use crate::driver::embedded::Engine;
 use crate::{execution, merge};
 
-/// Runs the command and says whether it succeeded.
+/// Runs the command and returns its exit code.
 ///
 /// Blocks; it starts its own threads and runtimes and may be called from anywhere.
 /// The exit code is 1 if `shutdown_on_error` ended the run, if a value failed verification, or if
@@ -15,7 +15,7 @@ use crate::{execution, merge};
 ///
 /// # Errors
 /// A configuration that cannot be used, a server that cannot be reached, results that cannot be
-/// written; each tells what to change.
+/// written; each says what to change.
 pub fn main(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     execute(arguments, &mut io::stdout())
 }
@@ -23,7 +23,7 @@ pub fn main(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
 /// Like [`main`], with the summary written to `out`.
 ///
 /// # Errors
-/// As [`main`].
+/// Those of [`main`].
 pub fn execute(arguments: &BenchArguments, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     execute_command(&arguments.command, out)
 }
@@ -31,7 +31,7 @@ pub fn execute(arguments: &BenchArguments, out: &mut dyn Write) -> anyhow::Resul
 /// Like [`execute`], for a program that offers commands of its own beside these.
 ///
 /// # Errors
-/// As [`main`].
+/// Those of [`main`].
 pub fn execute_command(command: &BenchCommand, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     execute_command_with(command, &[], out)
 }
@@ -39,7 +39,7 @@ pub fn execute_command(command: &BenchCommand, out: &mut dyn Write) -> anyhow::R
 /// Like [`execute_command`], with engines that drivers may open in this process.
 ///
 /// # Errors
-/// As [`main`].
+/// Those of [`main`].
 pub fn execute_command_with(
     command: &BenchCommand,
     engines: &[Engine],

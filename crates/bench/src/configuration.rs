@@ -1,8 +1,8 @@
 //! The merged configuration of a run: key-value pairs of one or more files and overrides.
 //!
-//! Like basho_bench, every pair is kept whatever its key; unlike it, the run reports which keys
-//! nobody read. For this the configuration remembers what it was asked for, which needs no list
-//! of keys that could fall behind the code that reads them.
+//! Like basho_bench, every pair is kept, read or not; unlike it, the run reports the keys that were not
+//! read. For this the configuration remembers each key that is read: a list of keys could fall behind
+//! the code.
 
 pub(crate) mod scale;
 
@@ -17,7 +17,7 @@ use kvorum_erlang_terms::{Position, SyntaxError, Term, parse_term, parse_terms};
 
 pub use scale::{scaled_count, scaled_keys};
 
-/// A configuration that cannot be used; each variant tells what to change.
+/// A configuration that cannot be used; each variant says what to change.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
     /// A file cannot be read.
@@ -25,7 +25,7 @@ pub enum ConfigurationError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
     /// A file holds something that is no Erlang term.
@@ -33,7 +33,7 @@ pub enum ConfigurationError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// Where and what.
+        /// The position and the error.
         source: SyntaxError,
     },
     /// An override on the command line is not of the form key=term.
@@ -41,31 +41,31 @@ pub enum ConfigurationError {
     Override {
         /// The override as given.
         text: String,
-        /// What is wrong with it.
+        /// The error in it.
         reason: String,
     },
     /// A key has a value that it cannot have.
     #[error("{origin}: {key} cannot be {got}: {reason}")]
     Value {
-        /// Where the value was set.
+        /// The origin of the value.
         origin: Origin,
         /// The key.
         key: String,
         /// The value.
         got: String,
-        /// What is wrong, and which forms are allowed.
+        /// The error, and the forms that are allowed.
         reason: String,
     },
 }
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// A term of a file.
     File(PathBuf, Position),
     /// `--set` on the command line.
     CommandLine,
-    /// Nobody set it.
+    /// It is not set.
     Default,
 }
 
@@ -243,7 +243,7 @@ impl Configuration {
 
     /// Converts the value of a key; `None` if it is not set.
     ///
-    /// The conversion returns what is wrong and which forms are allowed.
+    /// The conversion returns the error and the forms that are allowed.
     pub fn convert<T>(
         &self,
         key: &'static str,
@@ -292,7 +292,7 @@ impl Configuration {
         self.entries.iter().map(printed).collect()
     }
 
-    /// The keys that are set and that nobody has read so far, with where they stand.
+    /// The keys that are set and were not read so far, with their origins.
     pub fn unread(&self) -> Vec<(&str, &Origin)> {
         let read = self.read.borrow();
         self.entries

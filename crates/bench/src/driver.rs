@@ -1,4 +1,4 @@
-//! What an operation of the configuration does: the drivers and how they report.
+//! Drivers: they carry out the operations of the configuration and report their outcomes.
 //!
 //! A driver has two halves. The plan is made once, from the configuration, and finds every
 //! mistake before the first connection. From the plan each worker gets its own driver, which owns
@@ -34,7 +34,7 @@ use crate::verification::{Verification, Verifier};
 use kvorum_erlang_terms::Term;
 use pb_session::Found;
 
-/// How an operation ended, as far as accounting is concerned.
+/// The outcome of an operation, as far as accounting is concerned.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// Success: a latency sample and one unit.
@@ -63,11 +63,11 @@ impl From<Term> for Outcome {
     }
 }
 
-/// How an operation went. An error is an outcome that ended it early.
+/// The end of an operation. An error is an outcome that ended it early.
 pub type Ended = Result<Outcome, Outcome>;
 
 impl Outcome {
-    /// Whether the operation counts as done.
+    /// True if the operation counts as done.
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Done | Self::Missed | Self::Timed(_))
     }
@@ -96,13 +96,13 @@ pub struct Draws {
     pub keys: KeyGenerator,
     /// Its values.
     pub values: ValueGenerator,
-    /// Marks values and checks what comes back, if the run verifies.
+    /// Marks values and checks those that come back, if the run verifies.
     pub verifier: Option<Verifier>,
     /// Bytes of keys and values that the present operation writes.
     pub payload_bytes: u64,
 }
 
-/// Which of its buckets a driver works on, to tell equal keys in them apart.
+/// Number of a bucket among those of a driver; equal keys in different buckets are different keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketNumber(pub u64);
 
@@ -169,7 +169,7 @@ impl Draws {
         self.verified(key, []).unwrap_or(Outcome::Missed)
     }
 
-    /// The outcome of a read that found nothing, where that is an error if the key must exist.
+    /// The outcome of a read that found nothing: an error if the key must exist.
     fn judge_missing(&self, key: &[u8], must_exist: bool) -> Outcome {
         match self.judge_absent(key) {
             Outcome::Missed if must_exist => {
@@ -188,7 +188,7 @@ impl Draws {
         }
     }
 
-    /// What is wrong with what was read, if the run verifies.
+    /// The failed outcome of a read, if the run verifies and the values read are wrong.
     fn verified<'value>(
         &self,
         key: &[u8],
@@ -222,13 +222,13 @@ pub trait Driver: Send + 'static {
 
 /// A driver as configured; makes the workers' drivers.
 pub trait Plan {
-    /// What a worker gets.
+    /// The driver of one worker.
     type Worker: Driver;
 
     /// The driver of the worker with this id (from 1).
     fn worker(&self, id: u32) -> Self::Worker;
 
-    /// Why a key that belongs to this driver in basho_bench has no effect here.
+    /// The reason why a key that belongs to this driver in basho_bench has no effect here.
     fn why_without_effect(_key: &str) -> Option<&'static str> {
         None
     }

@@ -265,7 +265,7 @@ fn unix_seconds(time: SystemTime) -> f64 {
         .as_secs_f64()
 }
 
-/// What each worker draws from.
+/// The generators of each worker.
 fn draws(
     configuration: &Configuration,
     settings: &Settings,
@@ -375,15 +375,15 @@ fn since_1970() -> Duration {
         .unwrap_or(Duration::ZERO)
 }
 
-/// A number that tells the values of this run from those of earlier ones: the low 32 bits of the
-/// time in milliseconds, mixed with the process id.
+/// A number that distinguishes the values of this run from those of earlier ones: the low 32 bits of
+/// the time in milliseconds, mixed with the process id.
 fn run_number() -> u32 {
     let milliseconds = since_1970().as_millis() & u128::from(u32::MAX);
     let process = std::process::id().rotate_left(16);
     u32::try_from(milliseconds).unwrap_or(0) ^ process
 }
 
-/// A seed that no other run has; it is told, so that this run can be repeated.
+/// A seed that no other run has; the run reports it, so that it can be repeated.
 fn seed_of_now() -> io::Result<Seed> {
     let now = since_1970();
     let seconds = i64::try_from(now.as_secs()).unwrap_or(0);

@@ -1,7 +1,7 @@
-//! Pearson's test: whether draws follow a law, cell by cell.
+//! Pearson's test that draws follow a law, cell by cell.
 //!
-//! Seeds are fixed, so that a test passes always or never. The bound lies six standard deviations
-//! above what the statistic is for the right law: a wrong seed would have to be one in a hundred
+//! Seeds are fixed, so that a test passes always or never. The bound lies six standard deviations above
+//! the mean of the statistic under the right law: a wrong seed would have to be one in a hundred
 //! million to fail, and a law that differs by some percent in some cells fails at once.
 
 /// Asserts that counts of draws fit the probabilities of their cells, which add up to 1.
@@ -17,7 +17,7 @@ pub(crate) fn assert_fits(what: &str, counts: &[u64], probabilities: &[f64]) {
     );
 }
 
-/// How far the statistic lies above its mean, in its standard deviations.
+/// Distance of the statistic above its mean, in its standard deviations.
 pub(crate) fn excess(counts: &[u64], probabilities: &[f64]) -> f64 {
     let draws = counts.iter().sum::<u64>() as f64;
     let statistic: f64 = counts

@@ -1,8 +1,8 @@
-//! Which share of a run's gets could find anything at all, beside the share that did.
+//! The share of a run's gets that could find anything at all, beside the share that did.
 //!
-//! Counting misses as successes is how the published comparisons were measured, and it makes a
-//! store that has nothing to return look fast. So every run tells both numbers: what its keys
-//! allow, worked out from their law, and what was found.
+//! The published comparisons were measured with misses counted as successes, which makes an empty store
+//! look fast. So every run reports both numbers: the share that its keys allow, computed from their
+//! law, and the share that was found.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::key_generator::KeyLaw;
 use crate::run_record::{Hits, OperationTotals, RunRecord};
 use kvorum_erlang_terms::{Term, parse_term};
 
-/// What an operation has to do with keys.
+/// The effect of an operation on keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// Asks for a key that the generator draws.
@@ -28,7 +28,7 @@ enum Part {
     None,
 }
 
-/// The parts of operations whose names tell them, by driver.
+/// The effect of an operation by its driver and its name, if these determine it.
 fn part_of(driver: &str, label: &str) -> Option<Part> {
     let part = match driver {
         "nhs" => return part_of_nhs(label),
@@ -49,7 +49,7 @@ fn part_of(driver: &str, label: &str) -> Option<Part> {
     Some(part)
 }
 
-/// Of a driver whose operations exist over both protocols.
+/// The same for a driver whose operations exist over both protocols.
 fn part_of_nhs(label: &str) -> Option<Part> {
     let name = label
         .strip_suffix("-http")
@@ -63,13 +63,13 @@ fn part_of_nhs(label: &str) -> Option<Part> {
             Some(Part::WriteOwn)
         }
         "postcodequery" | "dobquery" | "list-keys" => Some(Part::None),
-        // A removal, or a label that the file made up: nothing is said rather than something wrong.
+        // A removal, or a label that the file made up: no statement is better than a wrong one.
         _ => None,
     }
 }
 
-/// Works out what a whole load could find; none where its operations or keys do not tell.
-/// `written_before` is what was written while warming up.
+/// The share of gets that a whole load could find; none where its operations or keys do not determine
+/// it. `written_before` counts the writes of the warm-up.
 pub fn hits_of(record: &RunRecord, written_before: &IndexMap<String, u64>) -> Option<Hits> {
     let mut sums = Sums::default();
     for (label, totals) in &record.totals {

@@ -1,4 +1,4 @@
-//! Which key a worker touches next: sources of numbers and bytes, and wrappers that shape them.
+//! The keys that a worker touches: sources of numbers and bytes, and wrappers that shape them.
 //!
 //! A generator is a small tree of values that is walked for every key. Erlang would find out at
 //! the first key that a wrapper got the wrong kind of input; here that is an error of the

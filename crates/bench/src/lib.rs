@@ -1,13 +1,13 @@
 //! kvorum bench: basho_bench configurations, generators, drivers and results.
 //!
-//! A tool at the rim: it knows the wire and nothing of the server behind it.
+//! A tool at the rim: it uses the wire protocol and nothing of the server behind it.
 //!
-//! - [`configuration`]: files of Erlang terms merged; [`settings`]: what all runs have.
-//! - [`key_generator`], [`value_generator`]: what is touched and what is written.
-//! - [`driver`]: what an operation does; [`worker`]: one closed loop of operations.
-//! - [`runner`]: a whole run; [`recorder`], [`server_probe`]: what it measures.
+//! - [`configuration`]: files of Erlang terms merged; [`settings`]: the settings of all runs.
+//! - [`key_generator`], [`value_generator`]: the keys and the values of operations.
+//! - [`driver`]: the operations; [`worker`]: one closed loop of operations.
+//! - [`runner`]: a whole run; [`recorder`], [`server_probe`]: its measurements.
 //! - [`output`], [`run_record`]: the result directory; [`merge`]: several as one.
-//! - [`hits`]: what gets could find at all.
+//! - [`hits`]: the share of gets that could find anything at all.
 
 mod activity;
 pub mod arguments;

@@ -1,4 +1,4 @@
-//! The machine that a run was made on, as far as Linux tells it.
+//! The machine that a run was made on, as far as Linux describes it.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ impl Machine {
     }
 }
 
-/// x86 says `model name`; Arm says only which part of which implementer it is.
+/// The processor's name: `model name` on x86; Arm has only the part and the implementer.
 fn cpu_model(text: &str) -> String {
     let value = |name: &str| {
         let line = text.lines().find(|line| line.starts_with(name))?;

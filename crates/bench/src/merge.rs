@@ -24,7 +24,7 @@ use crate::server_probe;
 pub use recorded::MergeError;
 use recorded::RecordedRun;
 
-/// What of the intervals of several runs falls together.
+/// The intervals of several runs that fall together.
 struct Merged {
     elapsed: Duration,
     window: Duration,
@@ -190,7 +190,7 @@ fn merged_record(
     merged.fill(labels, totals, elapsed);
     merged.was_filled = records().any(|record| record.was_filled);
     let is_warm = records().any(|record| record.warm_up_seconds > 0.0);
-    // What was written while warming up is in no file.
+    // Writes of the warm-up are in no file.
     merged.hits = if merged.was_filled || is_warm {
         None
     } else {

@@ -88,7 +88,7 @@ impl ResultFiles {
         })
     }
 
-    /// Where the files are.
+    /// The directory of the files.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -135,7 +135,7 @@ impl ResultFiles {
         self.write_error_rows(&rows)
     }
 
-    /// Writes how often what went wrong.
+    /// Writes the number of errors by reason.
     pub fn write_error_rows(&self, rows: &BTreeMap<String, u64>) -> io::Result<()> {
         let mut file = File::create(self.directory.join("errors.csv"))?;
         writeln!(file, "\"error\",\"count\"")?;

@@ -1,4 +1,4 @@
-//! What a process on this machine has used so far, from Linux's /proc.
+//! Resources that a process on this machine has used so far, from Linux's /proc.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl ProcessUsage {
         })
     }
 
-    /// What was used since an earlier look; memory is that of this one.
+    /// Use since an earlier look; memory is that of this one.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let minus = |late: Option<u64>, early: Option<u64>| Some(late?.saturating_sub(early?));

@@ -1,5 +1,5 @@
-//! What a person sees while a run goes on: one line that renews itself, or a line per interval
-//! where standard error is no terminal.
+//! The progress of a run on the screen: one line that renews itself, or a line per interval where
+//! standard error is no terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Progress {
         }
     }
 
-    /// Whether [`Progress::tick`] shows anything.
+    /// True if [`Progress::tick`] shows anything.
     pub(crate) fn is_renewed(&self) -> bool {
         self.is_terminal
     }
@@ -70,7 +70,7 @@ impl Progress {
         }
     }
 
-    /// How much of the run is over, as a bar; nothing for a run without an end.
+    /// The finished part of the run as a bar; empty for a run without an end.
     fn bar(&self, elapsed: Duration) -> String {
         const WIDTH: u128 = 20;
         let Some(duration) = self.duration else {

@@ -1,4 +1,4 @@
-//! Counts and latencies of operations: what a thread of workers writes and the report reads.
+//! Counts and latencies of operations, written by a thread of workers and read by the report.
 //!
 //! Latencies go into histograms with three significant digits and not into the list of every
 //! sample that basho_bench keeps: its memory grows with throughput. Below 2048 microseconds a
@@ -11,13 +11,13 @@ use hdrhistogram::Histogram;
 
 use crate::driver::Outcome;
 
-/// Longest latency that is told apart; longer ones count as this. Maxima are exact.
+/// Longest latency of the histogram; longer ones count as this. Maxima are exact.
 const LATENCY_MICROSECONDS_MAX: u64 = 3_600_000_000;
 
 /// Distinct reasons of errors that are kept per operation; the rest count as `other`.
 const REASONS_MAX: usize = 200;
 
-/// What happened to the operations of one kind.
+/// Outcomes and latencies of the operations of one kind.
 #[derive(Debug, Clone)]
 pub struct Record {
     histogram: Histogram<u64>,
@@ -105,7 +105,7 @@ impl Record {
         *self.reasons.entry(reason).or_default() += 1;
     }
 
-    /// Adds what another record counted.
+    /// Adds the counts of another record.
     pub fn merge(&mut self, other: &Self) {
         // Both have the same bounds, so that adding cannot fail.
         let _ = self.histogram.add(&other.histogram);
@@ -125,8 +125,7 @@ impl Record {
         &self.histogram
     }
 
-    /// What a percentile does not tell: the exact sum of latencies in nanoseconds, and the exact
-    /// smallest and largest in microseconds.
+    /// The exact sum of latencies in nanoseconds, and the exact smallest and largest in microseconds.
     pub fn exact(&self) -> (u128, Option<(u64, u64)>) {
         (self.sum_nanoseconds, self.extremes)
     }

@@ -1,4 +1,4 @@
-//! `run.json`: what was run, where, and what came of it; all that the CSV files do not tell.
+//! `run.json`: the run, its machine and its results; everything that the CSV files do not have.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,25 +31,25 @@ pub struct RunRecord {
     pub configuration_file: String,
     /// Every key that is set, and its value as an Erlang term.
     pub configuration: BTreeMap<String, String>,
-    /// When measuring began, warm-up excluded.
+    /// The beginning of measuring, warm-up excluded.
     pub started_unix_seconds: f64,
     /// For how long was measured, warm-up excluded.
     pub duration_seconds: f64,
     /// For how long operations ran before measuring began.
     pub warm_up_seconds: f64,
-    /// Whether operations waited for each other.
+    /// The mode: operations wait for each other, or are due at a rate.
     pub mode: LoopMode,
     /// Operations per second that were wanted of all workers together; none for as many as possible.
     pub rate: Option<f64>,
     /// Workers of all processes.
     pub workers: u32,
-    /// What duration and key space were multiplied by.
+    /// Factor that multiplied duration and key space.
     pub scale: f64,
     /// The driver's name, without `basho_bench_driver_`.
     pub driver: String,
     /// The engine behind it, where it is known.
     pub backend: Option<String>,
-    /// What an acknowledged write promises, where it is known.
+    /// The promise of an acknowledged write, where it is known.
     pub durability: Option<String>,
     /// The server, where it is known.
     pub server: Option<ServerDescription>,
@@ -59,25 +59,25 @@ pub struct RunRecord {
     pub totals: IndexMap<String, OperationTotals>,
     /// Successful and failed operations.
     pub operations_total: u64,
-    /// Of both, over the whole duration.
+    /// Successes and failures together, over the whole duration.
     pub operations_per_second: f64,
     /// Times in which operations were under way and none ended.
     pub stalls: Vec<StallRecord>,
-    /// Whether values were marked and checked.
+    /// True if values were marked and checked.
     #[serde(default)]
     pub verified: bool,
-    /// Whether the store held keys before.
+    /// True if the store held keys before.
     #[serde(default)]
     pub was_filled: bool,
-    /// What gets could find, where that can be told.
+    /// The share of gets that could find anything, where it is known.
     pub hits: Option<Hits>,
-    /// How late operations of an open loop began: from due to begun.
+    /// Lateness of operations of an open loop: from due to begun.
     pub lateness: Option<OperationTotals>,
     /// Seconds between interval rows of the CSV files.
     pub report_interval_seconds: f64,
 }
 
-/// Whether operations wait for each other.
+/// The mode of a loop: operations wait for each other, or are due at a rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LoopMode {
@@ -88,7 +88,7 @@ pub enum LoopMode {
     Open,
 }
 
-/// Gets of a run and what they could find.
+/// Gets of a run and their possible hits.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Hits {
     /// Different keys that can be drawn; none where they have no bound or are not drawn at all.
@@ -129,9 +129,9 @@ pub struct OperationTotals {
 /// A time in which operations were under way and none ended.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StallRecord {
-    /// When it began, since measuring began.
+    /// Its beginning, since measuring began.
     pub at_seconds: f64,
-    /// How long it was.
+    /// Its length.
     pub seconds: f64,
 }
 
@@ -165,7 +165,7 @@ impl StallRecord {
 }
 
 impl RunRecord {
-    /// Takes in what was measured: one label per operation.
+    /// Takes in the measurements: one label per operation.
     pub fn fill(&mut self, labels: &[String], records: &Records, elapsed: Duration) {
         self.duration_seconds = elapsed.as_secs_f64();
         self.totals = labels

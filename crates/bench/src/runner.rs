@@ -28,7 +28,7 @@ pub use options::RunOptions;
 use report::Report;
 pub use run_error::RunError;
 
-/// How long operations under way may take once the run has ended.
+/// Time for operations under way once the run has ended.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs all workers to the end; one element of `draws` per worker.
@@ -68,7 +68,7 @@ pub fn run<P: Plan>(
     // The report may have ended on an error of its own.
     control.request_stop();
     for thread in threads {
-        // A thread of workers that panicked has said so on standard error.
+        // A thread of workers that panicked has reported it on standard error.
         let _ = thread.handle.join();
     }
     let (mut totals, stopped) = result?;
@@ -91,7 +91,7 @@ struct WorkerThread {
     activity: Arc<Activity>,
 }
 
-/// What workers are made from.
+/// The parts from which workers are made.
 struct Workers<'run, P> {
     plan: &'run P,
     settings: &'run Settings,
@@ -185,7 +185,7 @@ fn work<D: Driver>(
     let connecting = workers
         .iter_mut()
         .try_for_each(|worker| local.block_on(runtime, worker.driver.connect()));
-    // Without a receiver nobody is interested any more.
+    // Without a receiver the run is already over.
     let _ = connected.send(connecting);
     barrier.wait();
     let abandoned = local.block_on(runtime, async {

@@ -1,19 +1,19 @@
-//! When the operations of an open loop are due: at a fixed rate, whatever the server does.
+//! Times at which the operations of an open loop are due: at a fixed rate, at any speed of the server.
 //!
-//! All workers take the next time from one schedule, so that a worker that waits for its server
-//! holds back nobody: the load stays what it is while any worker is free. An operation that finds
-//! no free worker begins late, and its latency counts from when it was due. Without this, a stall
-//! of the server would show as one slow operation in place of the many that it held up.
+//! All workers take the next time from one schedule, so that a worker that waits for its server delays
+//! no other: the load is constant while any worker is free. An operation that finds no free worker
+//! begins late, and its latency counts from the time when it was due. Otherwise a stall of the server
+//! would show as one slow operation in place of the many that it held up.
 //!
-//! A worker that was free waits for a timer of one millisecond's resolution. What the timer is
-//! late belongs to this tool and not to the server, so that such an operation counts from when it
-//! began, as long as it is no later than [`TIMER_SLACK`].
+//! A worker that was free waits for a timer of one millisecond's resolution. The lateness of the timer
+//! belongs to this tool and not to the server. So such an operation counts from its beginning, as long
+//! as it is no later than [`TIMER_SLACK`].
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How late the timer may wake a free worker.
+/// Lateness of the timer that wakes a free worker, at most.
 pub(crate) const TIMER_SLACK: Duration = Duration::from_millis(2);
 
 /// Longer than any run.
@@ -38,7 +38,7 @@ impl Schedule {
         }
     }
 
-    /// When the next operation is due.
+    /// The due time of the next operation.
     pub fn take(&self) -> Instant {
         let start = *self.start.get_or_init(Instant::now);
         let offset = self.offset(self.taken.fetch_add(1, Ordering::Relaxed));
@@ -46,7 +46,7 @@ impl Schedule {
         start.checked_add(offset).unwrap_or(start + NEVER)
     }
 
-    /// How many operations were due by then that nobody has taken.
+    /// Number of operations that were due by then and that no worker has taken.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -70,8 +70,8 @@ impl Schedule {
     }
 }
 
-/// From when the latency of an operation counts that was due at one time, taken from the schedule
-/// at another, and begun at a third.
+/// The time from which an operation's latency counts, by its due time, the time when it was taken from
+/// the schedule, and its beginning.
 pub(crate) fn counts_from(due: Instant, taken: Instant, begun: Instant) -> Instant {
     let worker_was_free = taken <= due;
     if worker_was_free && begun.saturating_duration_since(due) <= TIMER_SLACK {

@@ -1,4 +1,5 @@
-//! What the server uses while it is measured: sampled beside the client's figures, every interval.
+//! Resources that the server uses while it is measured: sampled beside the client's figures, every
+//! interval.
 //!
 //! A thread of its own samples and writes `server.csv`, because a server under load may take its
 //! time to answer, and the report must not wait for it.
@@ -22,7 +23,7 @@ use crate::seconds::seconds;
 pub(crate) const HEADER: &str =
     "elapsed, cpu_seconds, resident_bytes, disk_bytes, read_bytes, written_bytes, put_bytes";
 
-/// A thread that samples until it is told to stop.
+/// A thread that samples until it is stopped.
 #[derive(Debug)]
 pub struct ServerProbe {
     stop: Sender<()>,
@@ -62,7 +63,7 @@ impl ServerProbe {
         Ok(Self { stop, thread })
     }
 
-    /// Samples once more and says what changed between the first and the last sample.
+    /// Samples once more and returns the change between the first and the last sample.
     pub fn stop(self) -> io::Result<Option<ServerSample>> {
         let _ = self.stop.send(());
         let ends = self

@@ -1,4 +1,4 @@
-//! The keys that every run has, whatever its driver: their values, bounds and defaults.
+//! The keys of every run, with any driver: their values, bounds and defaults.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use crate::configuration::{Configuration, ConfigurationError, scale};
 use crate::random::Seed;
 use kvorum_erlang_terms::Term;
 
-/// How much longer a run is than written.
+/// A run is this much longer than written.
 const EXTRA_SECOND: Duration = Duration::from_secs(1);
 
-/// How a worker paces its operations.
+/// The pace of a worker's operations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode {
     /// The next operation begins when the last one has ended.
@@ -22,9 +22,9 @@ pub enum Mode {
 /// One kind of operation and how often it is drawn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operation {
-    /// Names the result files; the operation itself unless the file says otherwise.
+    /// Name of the operation in result files; by default the operation itself.
     pub label: Term,
-    /// What the driver is told to do.
+    /// The term that the driver reads.
     pub operation: Term,
     /// Drawn with probability weight / sum of weights.
     pub weight: u32,
@@ -86,7 +86,7 @@ const WITHOUT_EFFECT: [(&str, &str); 16] = [
 ];
 
 impl Settings {
-    /// Reads the settings, with defaults for what is not set.
+    /// Reads the settings, with defaults for those that are not set.
     pub fn read(configuration: &Configuration) -> Result<Self, ConfigurationError> {
         let minutes = configuration.convert("duration", duration)?;
         let default_seed = Some(Seed([42, 23, 12]));
@@ -154,7 +154,7 @@ impl Settings {
         self.key_generator = scale::scaled_keys(&self.key_generator, factor);
     }
 
-    /// Notes the keys of generators that are set and that the chosen generators do not use.
+    /// Notes the keys of generators that are set but not used by the chosen generators.
     pub fn note_unused(&self, configuration: &Configuration) {
         let is_set = |key| configuration.get(key).is_some();
         let is_sequential = self.key_generator.to_string().contains("sequential_int");
@@ -185,7 +185,7 @@ impl Settings {
         }
     }
 
-    /// Why a key has no effect, if it is one of basho_bench's that cannot have any.
+    /// The reason why a key has no effect, if it is one of basho_bench's that cannot have any.
     pub fn why_without_effect(key: &str) -> Option<&'static str> {
         WITHOUT_EFFECT
             .iter()

@@ -1,7 +1,7 @@
-//! What a worker writes: values of the configured size and content.
+//! Values that a worker writes, of the configured size and content.
 //!
-//! Values are slices of one large block that all workers share, so that making a value costs a
-//! reference and two random draws, whatever its size.
+//! Values are slices of one large block that all workers share, so that a value of any size costs a
+//! reference and two random draws.
 
 mod source_block;
 
@@ -65,7 +65,7 @@ enum Kind {
     },
 }
 
-/// How the size of a slice is drawn.
+/// The law of a slice's size.
 #[derive(Debug, Clone, Copy)]
 enum Size {
     Fixed(u64),
@@ -90,7 +90,7 @@ enum Size {
 }
 
 impl ValueGenerator {
-    /// Builds the generator that a term describes; the error tells what is wrong with the term.
+    /// Builds the generator that a term describes; the error is a text about the term.
     pub fn build(term: &Term, blocks: &SourceBlocks) -> Result<Self, String> {
         let elements = term.as_tuple().ok_or_else(|| unknown(term))?;
         let (tag, arguments) = elements.split_first().ok_or_else(|| unknown(term))?;
@@ -169,12 +169,12 @@ impl ValueGenerator {
         }
     }
 
-    /// Whether values are numbers.
+    /// True if values are numbers.
     pub fn makes_integers(&self) -> bool {
         matches!(self.kind, Kind::Integer { .. })
     }
 
-    /// Whether values are texts in the sense of Erlang (lists of characters).
+    /// True if values are texts in the sense of Erlang (lists of characters).
     pub fn makes_strings(&self) -> bool {
         matches!(self.kind, Kind::Characters(_))
     }
@@ -321,7 +321,7 @@ fn unknown(term: &Term) -> String {
         .to_owned()
 }
 
-/// Why a generator that names an Erlang function is refused.
+/// The reason why a generator that names an Erlang function is refused.
 pub(crate) fn function_refusal() -> String {
     "it names a function of an Erlang module, and there is no Erlang here to run it; \
      choose one of the built-in generators"

@@ -1,9 +1,9 @@
-//! Values that prove what they are, and a memory of what was written that proves reads current.
+//! Verification of reads: marks in values, and a ledger of writes against which reads are checked.
 //!
-//! The mark in a value tells that it is whole and was written for its key; the [`Ledger`] tells
-//! whether it may still be there: not a value that an acknowledged write replaced, and not nothing
-//! where something was acknowledged. Writes without an answer may or may not have happened, and
-//! writes that overlap a read may or may not be seen by it; both are accepted.
+//! The mark shows that a value is whole and was written for its key. The [`Ledger`] decides whether a
+//! value may still be there: not a value that an acknowledged write replaced, and not nothing after an
+//! acknowledged write. A write without an answer may or may not have happened, and a read may or may
+//! not see a write that overlaps it; both are accepted.
 
 mod ledger;
 mod mark;
@@ -27,10 +27,10 @@ pub struct Verifier {
     bucket: u64,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verification {
-    /// What was read may be there.
+    /// The value may be there.
     Genuine,
     /// It may not: `not_marked`, `other_key`, `wrong_length`, `damaged`, `stale` or `missing`.
     Wrong(&'static str),
@@ -89,7 +89,7 @@ impl Verifier {
         self.reading = Some(self.ledger.read_begins(mark::hash(self.bucket, key)));
     }
 
-    /// Whether the siblings that were read for the key may be there; no sibling means not found.
+    /// Checks if the siblings that were read may be there; no sibling means not found.
     pub fn check<'value>(
         &self,
         key: &[u8],

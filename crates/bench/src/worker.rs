@@ -1,4 +1,4 @@
-//! One worker: draws operations, runs them through its driver, records what happened.
+//! One worker: draws operations, runs them through its driver, records their outcomes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ const OPERATIONS_PER_TURN: u32 = 64;
 /// The timer's resolution: an operation of an open loop that is due sooner is waited for awake.
 const TIMER_STEP: Duration = Duration::from_millis(1);
 
-/// How a worker paces its operations.
+/// The pace of a worker's operations.
 #[derive(Debug, Clone)]
 pub enum Pace {
     /// The next operation begins when the last one has ended.
@@ -27,11 +27,11 @@ pub enum Pace {
     /// Before each operation the worker sleeps, exponentially distributed, so that with no
     /// latency it would run this many operations per second.
     Sleeping(f64),
-    /// Operations are due at the times of a schedule, whatever became of the ones before.
+    /// Operations are due at the times of a schedule, independent of earlier ones.
     Open(Arc<Schedule>),
 }
 
-/// What all workers of a run share.
+/// State that all workers of a run share.
 #[derive(Debug)]
 pub struct Control {
     /// Set once: no worker begins another operation.
@@ -98,15 +98,15 @@ impl Mix {
 pub struct Worker<D> {
     /// Its driver, connected.
     pub driver: D,
-    /// What it draws from.
+    /// Its generators.
     pub draws: Draws,
-    /// Which operations it draws.
+    /// The operations that it draws.
     pub mix: Mix,
-    /// How it paces itself.
+    /// Its pace.
     pub pace: Pace,
-    /// Where it records.
+    /// Its records.
     pub activity: Arc<Activity>,
-    /// Tells it to end.
+    /// The signal to end.
     pub control: Arc<Control>,
 }
 

@@ -1,4 +1,4 @@
-//! Whoever leads the log carries out what was committed.
+//! The leader of the log carries committed plans out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use kvorum_runtime::Runtime;
 use crate::pacing::Pacing;
 use crate::replicated_state::ReplicatedState;
 
-/// How a plan is carried out.
+/// Settings for carrying a plan out.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimantSettings {
-    /// The leader looks this often at what is to be done.
+    /// The leader looks for work this often.
     pub period: Duration,
     /// Partitions that move at once; those that get no further are not counted.
     pub moves_max: usize,
@@ -44,9 +44,9 @@ pub struct Claimant {
     settings: ClaimantSettings,
 }
 
-/// Whether a node is believed to be up.
+/// True if a node is taken to be up.
 type IsUp = Arc<dyn Fn(NodeId) -> bool + Send + Sync>;
-/// Why a node that has handed over its partitions may not be removed yet.
+/// The reason why a node that has handed over its partitions may not be removed yet.
 type KeptBack = Arc<dyn Fn(NodeId) -> Reason + Send + Sync>;
 type Reason = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
@@ -116,7 +116,7 @@ impl Claimant {
         for command in pacing.next_commands(&state, moves_max, now, is_up) {
             self.propose(command).await;
         }
-        // Whoever still votes is asked to stop first.
+        // A node that still votes has to stop voting first.
         let voters = self.state.agreement().status().voters;
         let gone: Vec<NodeId> = state.exited().filter(|it| !voters.contains(it)).collect();
         told.retain(|node, _| gone.contains(node));
@@ -144,7 +144,7 @@ impl Claimant {
     async fn propose(&self, command: Command) {
         match self.state.agree(command).await {
             Ok(_) => {}
-            // Somebody was quicker: the next look shows what is left.
+            // Another command came first: the next look shows the rest.
             Err(ProposeError::Refused(refusal)) => {
                 tracing::debug!(event = "claimant_step_refused", reason = %refusal);
             }

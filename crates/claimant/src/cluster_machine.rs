@@ -19,7 +19,7 @@ enum Logged {
     Change(String),
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Applied {
@@ -55,7 +55,7 @@ impl ClusterMachine {
         self.is_founded.load(Ordering::Acquire)
     }
 
-    /// Where its states are shown.
+    /// Its states, for readers.
     pub fn shown(&self) -> &Arc<ShownState> {
         &self.shown
     }

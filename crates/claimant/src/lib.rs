@@ -1,13 +1,13 @@
-//! The agreed cluster state as a replicated log, and what carries committed plans out.
+//! The agreed cluster state as a replicated log, and the task that carries committed plans out.
 //!
 //! [`ReplicatedState`] is the cluster's state behind the same interface as a single node's file:
 //! commands go into the agreed log, every member applies them. The [`Claimant`], as Riak calls the node
-//! that alone changes the ring, is whoever leads the log: it brings the log's membership to the
-//! cluster's, begins the moves of a committed plan, a few at a time, and changes the number of
-//! replicas when all have moved. What finishes a step (everything is transferred, the source knows) is
-//! reported by those who did it, as commands of their own.
+//! that alone changes the ring, runs on the leader of the log. It brings the log's membership to the
+//! cluster's, begins the moves of a committed plan, a few at a time, and changes the number of replicas
+//! when all have moved. The end of a step (everything is transferred, the source has confirmed) is
+//! reported as a command by the node that did it.
 //!
-//! What this crate must not know: how data moves.
+//! Outside this crate: the way that data moves.
 
 mod claimant;
 mod cluster_machine;

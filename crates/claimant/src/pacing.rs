@@ -1,9 +1,9 @@
-//! Which moves begin, and which give up their place: pure.
+//! Choice of the moves that begin and of the moves that give up their place: pure.
 //!
-//! A move whose source or receiver is away gets no further and takes no other's place. It stays as it is
-//! for a while, since a node that restarts goes on where it was. When it holds others up, it is given up,
-//! as far as that is possible, and begun anew later: what it had fetched is fetched again, so each time it
-//! waits twice as long.
+//! A move whose source or receiver is away makes no progress and takes no other's place. It stays as it
+//! is for a while, since a node that restarts goes on where it was. When it holds others up, it is
+//! given up, as far as that is possible, and begun anew later. Its data is then fetched again, so each
+//! time it waits twice as long.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use kvorum_cluster::{ClusterState, Command, GrowthStep, MoveStep};
 use kvorum_ring::{Move, NodeId, Partition, Phase};
 use kvorum_runtime::Moment;
 
-/// The longest that one that was given up waits until it is begun anew.
+/// The longest wait of a move that was given up until it is begun anew.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
-/// What a leader remembers of the moves that it saw. Another leader begins with nothing, and is as patient
-/// as this one was.
+/// A leader's record of the moves that it saw. A new leader begins with an empty record and the same
+/// patience.
 #[derive(Debug)]
 pub struct Pacing {
     /// A move that gets no further is left alone for this long.
@@ -34,7 +34,7 @@ struct GivenUp {
 }
 
 impl Pacing {
-    /// Of a leader that has just begun to lead.
+    /// The record of a leader that has just begun to lead.
     pub fn new(patience: Duration) -> Self {
         Self {
             patience,
@@ -43,7 +43,7 @@ impl Pacing {
         }
     }
 
-    /// What a leader proposes in this state: moves that give up their place, moves that may begin, or a
+    /// The leader's proposals in this state: moves that give up their place, moves that may begin, or a
     /// change of the number of replicas.
     pub fn next_commands(
         &mut self,
@@ -80,7 +80,7 @@ impl Pacing {
         commands
     }
 
-    /// Takes note of what gets no further, and gives up what has for long and holds others up.
+    /// Notes moves without progress, and gives up those that have had none for long and hold others up.
     fn give_up(
         &mut self,
         state: &ClusterState,
@@ -168,7 +168,7 @@ impl Pacing {
     }
 }
 
-/// True for a member that cannot be reached. Who is no member any more is not waited for.
+/// True for a member that cannot be reached. A node that is no member any more is not waited for.
 fn is_away(state: &ClusterState, node: NodeId, is_up: impl Fn(NodeId) -> bool) -> bool {
     state.member(node).is_some() && !is_up(node)
 }

@@ -1,4 +1,4 @@
-//! A cluster that is told what it is told, and a leader that looks at it every ten seconds.
+//! A cluster whose state follows every command, and a leader that looks at it every ten seconds.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn commit(state: &ClusterState) -> ClusterState {
     done(state, Command::CommitPlan { id })
 }
 
-/// A leader, and those who move data: whoever is up does at once what is to be done.
+/// A leader, and the nodes that move data: each node that is up does its next step at once.
 struct Leader {
     pacing: Pacing,
     state: ClusterState,
@@ -62,7 +62,7 @@ impl Leader {
         self.ends(partition).iter().any(|it| self.away.contains(it))
     }
 
-    /// What the leader proposes now is agreed on.
+    /// Applies the leader's present proposals.
     fn look(&mut self) {
         self.now = self.now.plus(LOOK);
         let away = &self.away;
@@ -85,11 +85,11 @@ impl Leader {
         }
         let ring = self.state.ring();
         let going = ring.moves().keys().filter(|it| !self.is_waiting(**it));
-        // Those of a node that is back go on beside what had begun meanwhile; nothing more begins then.
+        // Moves of a node that is back go on beside those begun meanwhile; nothing more begins then.
         assert!(self.begun.len() == begun_before || going.count() <= MOVES_MAX);
     }
 
-    /// Those who are up take the next step of every move.
+    /// Nodes that are up take the next step of every move.
     fn advance(&mut self) {
         let ring = self.state.ring().clone();
         for (partition, moving) in ring.moves() {

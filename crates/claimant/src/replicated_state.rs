@@ -13,7 +13,7 @@ use kvorum_runtime::{Runtime, Watcher};
 use crate::cluster_machine::{Applied, ClusterMachine};
 use crate::shown_state::ShownState;
 
-/// How long a proposal may take to be agreed.
+/// Time within which a proposal has to be agreed.
 const PROPOSAL_WAIT: Duration = Duration::from_secs(10);
 
 /// The cluster's state in the agreed log. Cheap to clone.
@@ -29,15 +29,15 @@ struct Log {
     machine: Arc<ClusterMachine>,
 }
 
-/// The state that is shown here may lack what was agreed elsewhere.
+/// The state that is shown here may lack entries that were agreed elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct MayBeBehind {
     /// The version of the state that is shown.
     pub version: u64,
-    /// How long ago this node last knew what a majority knew; `None` if it did not since its start.
+    /// Time since this node last had the state of a majority; `None` if it had not since its start.
     pub heard_ago: Option<Duration>,
-    /// Why nothing newer is known.
+    /// The reason why nothing newer is known.
     pub detail: String,
 }
 
@@ -67,12 +67,12 @@ impl ReplicatedState {
         self.log.load().machine.is_founded()
     }
 
-    /// Where the state is shown.
+    /// The state for readers.
     pub fn shown(&self) -> &Arc<ShownState> {
         &self.shown
     }
 
-    /// Tells the version of each new state; versions may be skipped.
+    /// Watches the version of the state; versions may be skipped.
     pub fn versions(&self) -> Watcher<u64> {
         self.shown.versions()
     }
@@ -86,7 +86,7 @@ impl ReplicatedState {
 
     /// Proposes a change and waits until it is agreed and applied here.
     pub async fn agree(&self, command: Command) -> Result<Arc<ClusterState>, ProposeError> {
-        // What does not fit here is refused here, with its reason whole.
+        // A command that does not apply here is refused here, with its whole reason.
         apply(&self.current(), command.clone())?;
         self.put(ClusterMachine::change(&command)).await?;
         Ok(self.current())
@@ -95,7 +95,7 @@ impl ReplicatedState {
     /// The state with all that was agreed when this was called, on whichever node.
     ///
     /// # Errors
-    /// If no leader answers within `wait`: what is shown here may be behind.
+    /// If no leader answers within `wait`: the state shown here may be behind.
     pub async fn newest(&self, wait: Duration) -> Result<Arc<ClusterState>, MayBeBehind> {
         let agreement = self.agreement();
         let deadline = self.runtime.now().plus(wait);
@@ -149,7 +149,7 @@ impl AgreedState for ReplicatedState {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let state = self.clone();
         self.runtime.spawn("proposal", async move {
-            // Whoever waited may have given up.
+            // The caller that waited may have given up.
             let _waits_or_not = sender.send(state.agree(command).await);
         });
         receiver.recv().unwrap_or_else(|_| {

@@ -1,7 +1,7 @@
 //! The state that a node goes by at this moment, in a place of its own.
 //!
-//! It outlives the log that makes it: a node that joins a cluster changes its log, and nothing that
-//! reads the state notices but for the state.
+//! It outlives the log that makes it: a node that joins a cluster changes its log, and readers of the
+//! state notice only a new state.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use arc_swap::ArcSwap;
 use kvorum_cluster::{ClusterState, Look};
 use kvorum_runtime::{Watched, Watcher};
 
-/// Where the present state is read, by every request.
+/// The present state, which every request reads.
 pub struct ShownState {
     state: ArcSwap<ClusterState>,
-    /// The version of the state, for whoever waits for a change.
+    /// The version of the state, for tasks that wait for a change.
     version: Watched<u64>,
 }
 
@@ -36,8 +36,7 @@ impl ShownState {
         Look::from(self.state.load())
     }
 
-    /// Tells the version of each new state; versions may be skipped, and begin anew with another
-    /// cluster.
+    /// Watches the version of the state; versions may be skipped, and begin anew with another cluster.
     pub fn versions(&self) -> Watcher<u64> {
         self.version.watch()
     }

@@ -9,9 +9,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::connection::Connection;
 use crate::error::Error;
 
-/// A message that comes several times and says itself which one is the last.
+/// A message that comes several times, with a mark in the last one.
 pub trait StreamedAnswer: CodedMessage {
-    /// Whether no further message follows.
+    /// True if no further message follows.
     fn is_last(&self) -> bool;
 }
 

@@ -18,9 +18,9 @@ const VALUE_CONTENT_TYPE: &[u8] = b"application/octet-stream";
 
 /// A connection to a node.
 ///
-/// Every request may fail with any [`Error`]. A refusal by the server leaves the connection as it
-/// was; after any other failure on the way, and after a request future was dropped before its end,
-/// it is given up and a new client has to be made ([`Client::is_usable`] tells).
+/// Every request may fail with any [`Error`]. A refusal by the server leaves the connection usable.
+/// After any other failure on the way, and after a request future was dropped before its end, the
+/// connection is given up and a new client has to be made ([`Client::is_usable`] is false).
 ///
 /// Answers hold slices of the receive buffer, which is reused once they are dropped.
 #[derive(Debug)]
@@ -50,14 +50,14 @@ impl Client<TcpStream> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
-    /// Speaks over a stream that somebody else has opened.
+    /// Uses a stream that the caller has opened.
     pub fn over(stream: S, settings: &ClientSettings) -> Client<S> {
         Client {
             connection: Connection::new(stream, settings),
         }
     }
 
-    /// Whether another request may be made.
+    /// True if another request may be made.
     pub fn is_usable(&self) -> bool {
         self.connection.is_in_step()
     }
@@ -149,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             .map(drop)
     }
 
-    /// Deletes an object of the default type, whatever its vclock.
+    /// Deletes an object of the default type, at any vclock.
     pub async fn delete_key(&mut self, bucket: &[u8], key: &[u8]) -> Result<(), Error> {
         let options = DeleteOptions::default();
         let delete = Delete {
@@ -172,8 +172,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(Answers::new(&mut self.connection, false))
     }
 
-    /// Lists the buckets of a type: in messages as they are found if the request says `stream`,
-    /// else in one message.
+    /// Lists the buckets of a type: in messages as they are found if the request has `stream`, else in
+    /// one message.
     pub async fn list_buckets(
         &mut self,
         request: &pb::RpbListBucketsReq,
@@ -183,8 +183,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(Answers::new(&mut self.connection, !request.stream()))
     }
 
-    /// Queries a secondary index: in messages as results are found if the request says `stream`,
-    /// else in one message.
+    /// Queries a secondary index: in messages as results are found if the request has `stream`, else in
+    /// one message.
     pub async fn query_index(
         &mut self,
         request: &pb::RpbIndexReq,
@@ -263,8 +263,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.ask(&request, MessageCode::RPB_SET_BUCKET_RESP).await
     }
 
-    /// Sends any payload under any code and returns the one answer, whatever its code except an
-    /// error's.
+    /// Sends any payload under any code and returns the one answer of any code except an error's.
     pub async fn request(&mut self, code: MessageCode, payload: Bytes) -> Result<Frame, Error> {
         Frame { code, payload }.encode(self.connection.begin()?)?;
         self.connection.exchange().await

@@ -1,7 +1,7 @@
-//! One connection: its buffers, its timeouts, and whether it is still in step.
+//! One connection: its buffers, its timeouts, and its step.
 //!
-//! In step means: no answer is under way that nobody reads. The mark is taken away before the
-//! first byte of a request leaves and given back when its last answer is in, so that a failure, a
+//! A connection is in step while no answer is under way without a reader. The mark is taken away before
+//! the first byte of a request leaves and given back when its last answer is in, so that a failure, a
 //! timeout or a dropped future in between can never hand one request's answer to the next.
 
 use std::future::Future;
@@ -62,7 +62,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(&mut self.outgoing)
     }
 
-    /// Sends the request and reads its one answer, whatever its code except an error's.
+    /// Sends the request and reads its one answer of any code except an error's.
     pub(crate) async fn exchange(&mut self) -> Result<Frame, Error> {
         self.in_step = false;
         let frame = within(self.answer_timeout, async {
@@ -123,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.in_step = true;
     }
 
-    /// Sends what stands in the output buffer while reading `count` frames, errors included.
+    /// Sends the output buffer while reading `count` frames, errors included.
     ///
     /// Both at once: a server that cannot get rid of its answers may stop reading requests.
     pub(crate) async fn exchange_many(&mut self, count: usize) -> Result<Vec<Frame>, Error> {

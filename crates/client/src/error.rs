@@ -1,4 +1,4 @@
-//! What can go wrong with a request, sorted by what the caller can do about it.
+//! Failures of a request, sorted by what the caller can do about them.
 
 use std::io;
 use std::time::Duration;
@@ -12,12 +12,12 @@ pub enum Error {
     /// The connection could not be made, or broke.
     #[error("connection lost: {operation}")]
     ConnectionLost {
-        /// What was being done.
+        /// The operation under way.
         operation: &'static str,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// An earlier failure or an abandoned request left answers under way that nobody waits for.
+    /// An earlier failure or an abandoned request left answers under way that have no reader.
     #[error("connection given up after an earlier failure or an abandoned request")]
     OutOfStep,
     /// Nothing came in time.
@@ -37,26 +37,26 @@ pub enum Error {
     /// The answer belongs to another request.
     #[error("answered with {got} instead of {expected}")]
     UnexpectedAnswer {
-        /// What the request is answered with.
+        /// The code of a proper answer.
         expected: MessageCode,
-        /// What came.
+        /// The code that came.
         got: MessageCode,
     },
     /// A frame cannot be read, or the request does not fit one.
     #[error("frame cannot be handled")]
     Frame {
-        /// What is wrong with it.
+        /// The error in it.
         #[from]
         source: FrameError,
     },
 }
 
-/// What the caller can do about an [`Error`].
+/// Sorts of an [`Error`], by what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Connect anew. Whether the request took effect is unknown.
+    /// Connect anew. The request may or may not have taken effect.
     ConnectionLost,
-    /// Connect anew, and perhaps be more patient. Whether the request took effect is unknown.
+    /// Connect anew, perhaps with a longer timeout. The request may or may not have taken effect.
     Timeout,
     /// Read the text and change the request. The connection stays usable.
     Server,
@@ -65,7 +65,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// What the caller can do.
+    /// The sort of the error, by what the caller can do.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::ConnectionLost { .. } | Error::OutOfStep => ErrorKind::ConnectionLost,

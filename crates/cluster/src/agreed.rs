@@ -1,4 +1,4 @@
-//! Where commands become agreed: the interface that a file and a replicated log both fill.
+//! The interface for making commands agreed: a file and a replicated log both implement it.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub trait AgreedState: Send + Sync {
     /// The newest state known here.
     fn current(&self) -> Arc<ClusterState>;
 
-    /// As [`AgreedState::current`], for a short look: what every request does. An implementation
-    /// spares it the count of the state's holders, which is one word for all cores.
+    /// Like [`AgreedState::current`], for the short look of every request. An implementation spares it
+    /// the count of the state's holders, which is one word for all cores.
     fn look(&self) -> Look {
         Look(Guard::from_inner(self.current()))
     }
@@ -50,8 +50,8 @@ impl Deref for Look {
     }
 }
 
-/// Why a proposal did not succeed. Displayed as clients may read it; paths of the server are only in
-/// [`ProposeError::in_full`].
+/// The reason why a proposal did not succeed. Displayed as clients may read it; paths of the server are
+/// only in [`ProposeError::in_full`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposeError {
@@ -65,14 +65,14 @@ pub enum ProposeError {
     /// effect, [`AgreedState::current`] shows.
     #[error("agree on the cluster state: not agreed in time, see this node's log; try again later")]
     NotAgreed {
-        /// What was tried.
+        /// The attempt.
         detail: String,
     },
     /// The log in which changes are agreed can be kept no more, here or at the leader. Mend that node's disk
     /// and restart it.
     #[error("agree on the cluster state: the agreed log of a node stopped, see this node's log")]
     Stopped {
-        /// Why.
+        /// The reason.
         detail: String,
     },
     /// The new state has no written form. A bug to report.

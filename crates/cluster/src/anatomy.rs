@@ -8,7 +8,7 @@ use kvorum_disk::{Disk, read_file};
 use crate::file_format::{TITLE, decode};
 use crate::local::FILE_BYTES_MAX;
 
-/// What such a file begins with.
+/// The first line of such a file.
 pub const STATE_TITLE: &str = TITLE;
 
 /// Takes a file of the cluster's state apart.

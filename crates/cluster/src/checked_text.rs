@@ -1,5 +1,5 @@
-//! The form of small text files that are read back as they were written or not at all: who a node is,
-//! which stores it has, which run of it this is. Who keeps them keeps each twice.
+//! The form of small text files that are read back as they were written or not at all: a node's
+//! identity, its stores, the number of its run. Each file is kept twice.
 
 use std::path::Path;
 

@@ -22,9 +22,9 @@ use crate::state::ClusterState;
 pub enum Command {
     /// Names the cluster.
     NameCluster(String),
-    /// Replaces what is set for all buckets without type (`buckets.default.*`).
+    /// Replaces the properties of all buckets without type (`buckets.default.*`).
     SetDefaultProperties(PropertyOverlay),
-    /// Creates a type; until it is active, replaces what it was created with.
+    /// Creates a type; until it is active, replaces its properties.
     CreateType {
         /// The type.
         bucket_type: BucketType,
@@ -40,7 +40,7 @@ pub enum Command {
     UpdateType {
         /// The type.
         bucket_type: BucketType,
-        /// What is set.
+        /// The properties to set.
         properties: PropertyOverlay,
     },
     /// Sets properties of a bucket; the others stay.
@@ -49,7 +49,7 @@ pub enum Command {
         bucket_type: BucketType,
         /// The bucket.
         bucket: Bucket,
-        /// What is set.
+        /// The properties to set.
         properties: PropertyOverlay,
     },
     /// Takes back all that was set for a bucket; nothing happens where nothing was, or where there
@@ -60,20 +60,20 @@ pub enum Command {
         /// The bucket.
         bucket: Bucket,
     },
-    /// Adds a member. It owns nothing until a ring says so.
+    /// Adds a member. It owns nothing until a ring gives it partitions.
     AddMember {
         /// Its identity.
         node: NodeId,
-        /// What is known of it.
+        /// The member without its identity.
         member: Member,
     },
-    /// Says of a member that it is down, or how it is called and where it is, which makes one that was
-    /// down a full member again. Whoever proposes it may know an old state: nothing else of `member`
-    /// counts, and who joins or leaves goes on with that.
+    /// Marks a member as down, or sets its name and address, which makes one that was down a full
+    /// member again. The proposer's state may be old: nothing else of `member` counts, and a member
+    /// that joins or leaves goes on with that.
     UpdateMember {
         /// Its identity.
         node: NodeId,
-        /// What is said of it.
+        /// The new status, or name and address.
         member: Member,
     },
     /// Removes a member that owns no partition.
@@ -87,7 +87,7 @@ pub enum Command {
     Stage {
         /// The member.
         node: NodeId,
-        /// What is to become of it.
+        /// The change.
         change: StagedChange,
     },
     /// Forgets all staged changes, and the members that were to join.

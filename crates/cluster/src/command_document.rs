@@ -1,7 +1,7 @@
-//! A command as JSON: what a replicated log carries.
+//! A command as JSON, the content of a replicated log.
 //!
-//! Names and values are spelt as in the state's document, so that one who can read the one can read
-//! the other. A field that a later version adds is refused by an earlier one: a member that does not
+//! Names and values are spelt as in the state's document, so that a reader of the one can read the
+//! other. A field that a later version adds is refused by an earlier one: a member that does not
 //! understand a command must not go on as if it had applied it.
 
 use kvorum_encoding::{Bucket, BucketType};
@@ -71,7 +71,7 @@ enum CommandDocument {
     },
 }
 
-/// How a [`MoveStep`] is written.
+/// The written form of a [`MoveStep`].
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", remote = "MoveStep")]
 enum MoveStepDocument {
@@ -103,7 +103,7 @@ impl Command {
     /// The command that [`Command::to_json`] wrote.
     ///
     /// # Errors
-    /// It is not one that this version knows.
+    /// It is not one of this version.
     pub fn from_json(json: &str) -> Result<Self, DecodeError> {
         let document = serde_json::from_str(json);
         command_of(document.map_err(|error| DecodeError::damaged(error.to_string()))?)

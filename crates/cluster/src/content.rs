@@ -1,4 +1,4 @@
-//! The content of the cluster state: what is agreed and kept.
+//! The content of the cluster state: its agreed and stored part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use kvorum_ring::{NodeId, Partition, Ring, Transition};
 use crate::cluster_id::ClusterId;
 use crate::staged_change::StagedChange;
 
-/// What is known of a member besides its identity; all of it may change.
+/// A member without its identity; all of it may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its name, such as `riak@127.0.0.1`; no two members share one.
     pub name: String,
     /// Its addresses by the name of the service that listens there.
     pub addresses: BTreeMap<String, String>,
-    /// Where it stands between joining and leaving.
+    /// Its status between joining and leaving.
     pub status: MemberStatus,
     /// Its share of the ring relative to the others'.
     pub weight: u32,
@@ -38,7 +38,7 @@ impl Member {
     }
 }
 
-/// Where a member stands between joining and leaving.
+/// Status of a member between joining and leaving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberStatus {
     /// Known, but part of no committed plan.
@@ -53,7 +53,7 @@ pub enum MemberStatus {
     Down,
 }
 
-/// Whether a bucket type can be used.
+/// Status of a bucket type: active or not yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeStatus {
     /// Not yet: it can still be created anew with other properties.
@@ -65,13 +65,14 @@ pub enum TypeStatus {
 /// A bucket type as it was created and changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketTypeEntry {
-    /// Whether it can be used.
+    /// Its status.
     pub status: TypeStatus,
-    /// What was set, over the defaults of typed buckets.
+    /// The properties that were set, over the defaults of typed buckets.
     pub properties: PropertyOverlay,
 }
 
-/// What is agreed and kept; [`ClusterState`](crate::ClusterState) adds what follows from it.
+/// The agreed and stored part of the state; [`ClusterState`](crate::ClusterState) adds the part that
+/// follows from it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Content {
     pub(crate) id: ClusterId,
@@ -84,26 +85,26 @@ pub(crate) struct Content {
     pub(crate) types: BTreeMap<BucketType, BucketTypeEntry>,
     /// By type, the default one included, and bucket; no overlay is empty.
     pub(crate) buckets: BTreeMap<BucketType, BTreeMap<Bucket, PropertyOverlay>>,
-    /// What waits for a commit.
+    /// Changes that wait for a commit.
     pub(crate) staged: BTreeMap<NodeId, StagedChange>,
-    /// Where the last commit leads, until it is there.
+    /// The target of the last commit, until it is reached.
     pub(crate) transition: Option<Transition>,
-    /// Who has confirmed the present phase of a change of the number of replicas.
+    /// Members that have confirmed the present phase of a change of the number of replicas.
     pub(crate) growth_confirmed: GrowthConfirmed,
-    /// What the cluster went on with after it had lost its log's majority.
+    /// The recovery of the cluster after the loss of its log's majority, if there was one.
     pub(crate) recovery: Option<Recovery>,
 }
 
-/// Who has confirmed the present phase of a change of the number of replicas.
+/// Members that have confirmed the present phase of a change of the number of replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GrowthConfirmed {
-    /// While it fills: the vnodes that have what they newly need.
+    /// While it fills: the vnodes that have received their new keys.
     pub(crate) filled: BTreeSet<Partition>,
-    /// While it closes: the nodes that know.
+    /// While it closes: the nodes that have confirmed it.
     pub(crate) known: BTreeSet<NodeId>,
 }
 
-/// What a recovered cluster went on with.
+/// The starting point of a recovered cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovery {
     /// The identity before.

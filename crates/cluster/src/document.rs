@@ -1,8 +1,8 @@
 //! The cluster state as JSON: the document inside the file.
 //!
-//! The document has types of its own, so that the state can change its shape without the file, and
-//! the file without the state. A document is trusted no further than its checksum: what does not
-//! make a state (a later bug, not a flipped bit) is refused like damage.
+//! The document has types of its own, so that the state can change its shape without the file, and the
+//! file without the state. A document is trusted no further than its checksum: one that does not make a
+//! state (a later bug, not a flipped bit) is refused like damage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::state::ClusterState;
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
-    /// Whose file it is; none in a snapshot, which is everybody's.
+    /// The node of the file; none in a snapshot, which all nodes share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     this_node: Option<String>,
     cluster_id: String,
@@ -45,7 +45,7 @@ struct Document {
     /// Vnodes that have confirmed that they are filled for the present growth.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     growth_filled: Vec<u16>,
-    /// Nodes that have confirmed that they know that it closes.
+    /// Nodes that have confirmed that it closes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     growth_known: Vec<String>,
     /// The identity that the cluster had before it lost its log's majority.
@@ -112,10 +112,10 @@ pub(crate) struct RingDocument {
     moves: Vec<MoveDocument>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     growth: Option<GrowthDocument>,
-    /// What lists pass over.
+    /// Detours of preference lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     detours: Vec<DetourDocument>,
-    /// What they will pass over, while that changes.
+    /// The next detours, while they change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     next_detours: Vec<DetourDocument>,
 }
@@ -144,7 +144,7 @@ struct GrowthDocument {
     phase: Phase,
 }
 
-/// How a [`Phase`] is written.
+/// The written form of a [`Phase`].
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", remote = "Phase")]
 enum PhaseDocument {
@@ -164,7 +164,7 @@ pub(crate) struct MemberDocument {
     addresses: BTreeMap<String, String>,
 }
 
-/// How a [`MemberStatus`] is written.
+/// The written form of a [`MemberStatus`].
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", remote = "MemberStatus")]
 enum StatusDocument {
@@ -468,7 +468,7 @@ fn bucket_type(document: &TypeDocument) -> Result<(BucketType, BucketTypeEntry),
     Ok((BucketType::from(name(&document.name)?), entry))
 }
 
-/// A partition by its number, whatever the ring's size: the state refuses one that it does not have.
+/// A partition by its number, for any size of ring: the state refuses one that it does not have.
 pub(crate) fn partition(number: u16) -> Result<Partition, DecodeError> {
     Partition::of_number(number).ok_or_else(|| no_partition(number))
 }

@@ -6,7 +6,7 @@ use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 const FORMAT: u32 = 1;
 pub(crate) const TITLE: &str = "kvorum cluster state, format ";
 
-/// Why a file does not hold a cluster state.
+/// The reason why a file does not hold a cluster state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The file is of a format that a later version writes. Run that version.
@@ -18,7 +18,7 @@ pub enum DecodeError {
     /// The bytes are not those that were written.
     #[error("damaged: {what}")]
     Damaged {
-        /// What shows it.
+        /// The evidence.
         what: String,
     },
 }
@@ -44,7 +44,7 @@ pub(crate) fn encode(document: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The document in the envelope. Any byte that differs from what was written is found.
+/// The document in the envelope. Any byte that has changed since it was written is found.
 pub(crate) fn decode(file: &[u8]) -> Result<&[u8], DecodeError> {
     if file.is_empty() {
         return Err(DecodeError::damaged("the file is empty"));

@@ -1,13 +1,13 @@
-//! What the members of a cluster agree on: name, members, ring, bucket types and properties.
+//! The state that the members of a cluster agree on: name, members, ring, bucket types and properties.
 //!
 //! Three parts, kept apart on purpose:
 //!
 //! - [`ClusterState`] is a value. Readers hold one and see nothing change under them.
 //! - [`apply`] is the only way from one state to the next: a pure function of the state and a
 //!   [`Command`], so that every member that applies the same commands has the same state.
-//! - [`AgreedState`] is where commands become agreed. [`LocalState`] is the one for a single node: a
-//!   file in two generations. A replicated log takes its place in a cluster of many, and nothing
-//!   above notices.
+//! - [`AgreedState`] is the interface that makes commands agreed. [`LocalState`] is the one for a
+//!   single node: a file in two generations. In a cluster of many a replicated log takes its place, and
+//!   the callers stay the same.
 //!
 //! Requests look up the properties of their bucket in the state ([`ClusterState::properties`]);
 //! all layers are resolved when the state is made, not when it is asked.

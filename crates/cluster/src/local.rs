@@ -1,10 +1,10 @@
 //! The agreed state of a single node: one file, and the generation before it.
 //!
-//! A state is written to a temporary name, synced, renamed into place, and the directory synced:
-//! a crash leaves the old or the new one whole. The generation before is kept the same way, for
-//! the day when the newest cannot be read (a full disk has left Riak with an empty ring file, and a
-//! node that then forgot its cluster). Never does a damaged file lead to a new cluster: that takes
-//! a call of [`LocalState::create`] over a directory that holds neither file.
+//! A state is written to a temporary name, synced, renamed into place, and the directory synced: a
+//! crash leaves the old or the new one whole. The generation before is kept the same way, for the day
+//! when the newest cannot be read (a full disk has left Riak with an empty ring file, and a node that
+//! then forgot its cluster). A damaged file never leads to a new cluster: that takes a call of
+//! [`LocalState::create`] over a directory that holds neither file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -27,11 +27,11 @@ const NEWEST: &str = "cluster";
 const PREVIOUS: &str = "cluster.previous";
 const DAMAGED: &str = "cluster.damaged";
 
-/// Far more than the largest ring with a million custom buckets needs; a bound on what a damaged
-/// length can make us allocate.
+/// Far more than the largest ring with a million custom buckets needs; a bound on the memory that a
+/// damaged length can make us allocate.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 28;
 
-/// What a new cluster of one starts with. Identities are drawn by the caller.
+/// The start of a new cluster of one. Identities are drawn by the caller.
 #[derive(Clone, Debug)]
 pub struct Founding {
     /// The cluster's identity.
@@ -40,7 +40,7 @@ pub struct Founding {
     pub cluster_name: String,
     /// This node's identity.
     pub node: NodeId,
-    /// What is known of this node; its name is the configured one.
+    /// This node as a member; its name is the configured one.
     pub member: Member,
     /// The number of partitions, for ever.
     pub ring_size: RingSize,
@@ -56,7 +56,7 @@ pub struct LocalState {
     proposing: Mutex<()>,
 }
 
-/// An opened state, and what an operator should know about how it was found.
+/// An opened state, and notes for the operator on the way it was found.
 pub struct Opened {
     /// The state.
     pub state: LocalState,
@@ -69,23 +69,23 @@ pub struct Opened {
 pub struct OpenNote {
     /// The file that could not be read.
     pub file: PathBuf,
-    /// Why not.
+    /// The reason.
     pub reason: Unreadable,
-    /// Where it is kept for inspection, if there was anything to keep.
+    /// The copy that is kept for inspection, if there was anything to keep.
     pub kept_as: Option<PathBuf>,
     /// The version of the state that is used instead, when it may be an older one.
     pub older_version: Option<u64>,
-    /// Why the file could not be written anew, if it could not.
+    /// The reason why the file could not be written anew, if it could not.
     pub not_restored: Option<ProposeError>,
 }
 
-/// Why one of the two files does not serve.
+/// The reason why one of the two files does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     /// It is not there.
     #[error("it is missing")]
     Missing,
-    /// It can be read, but is not what was written.
+    /// It can be read, but its bytes have changed.
     #[error(transparent)]
     Damaged(DecodeError),
     /// The disk does not give it.
@@ -93,13 +93,13 @@ pub enum Unreadable {
     Disk(DiskError),
 }
 
-/// Why the state of a node cannot be opened or created.
+/// The reason why the state of a node cannot be opened or created.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is none: the directory is new, or was emptied.
     #[error("no cluster state in {}", directory.display())]
     Missing {
-        /// Where it was looked for.
+        /// The directory of the files.
         directory: PathBuf,
     },
     /// Neither generation can be read. Restore one of the files, or start over in another directory.
@@ -110,11 +110,11 @@ pub enum OpenError {
         directory.join(PREVIOUS).display()
     )]
     BothUnreadable {
-        /// Where the two files are.
+        /// The directory of the two files.
         directory: PathBuf,
-        /// Why the newest generation cannot be read.
+        /// The reason why the newest generation cannot be read.
         newest: Box<Unreadable>,
-        /// Why the one before cannot be read.
+        /// The reason why the one before cannot be read.
         previous: Box<Unreadable>,
     },
     /// A later version wrote it. Run that version, or one after it.
@@ -122,7 +122,7 @@ pub enum OpenError {
     NewerFormat {
         /// The file.
         file: PathBuf,
-        /// Which format it has.
+        /// The error about the format.
         error: DecodeError,
     },
     /// The data belongs to a node of another name. Set the name back, or choose another directory.
@@ -132,7 +132,7 @@ pub enum OpenError {
         directory.display()
     )]
     NodeRenamed {
-        /// Where the data is.
+        /// The directory of the data.
         directory: PathBuf,
         /// The name of the node that wrote it.
         stored: String,
@@ -236,8 +236,8 @@ impl LocalState {
         }
     }
 
-    /// Keeps the unreadable file aside and writes the state in its place. The node can run without,
-    /// so a failure is told, not returned.
+    /// Keeps the unreadable file aside and writes the state in its place. The node can run without, so
+    /// a failure is reported in the note and not returned as an error.
     fn restore(&self, file: PathBuf, reason: Unreadable, older_version: Option<u64>) -> OpenNote {
         let (kept_as, not_restored) = match self.put_aside(&file, &reason) {
             Ok(kept_as) => (kept_as, self.rewrite(&file).err()),
@@ -303,8 +303,8 @@ impl AgreedState for LocalState {
     }
 }
 
-/// Reads one generation. What another generation can make good is the inner error; what it cannot
-/// (a format from the future, a file that may not be read) is the outer one.
+/// Reads one generation. An error that another generation can make good is the inner one; any other (a
+/// format from the future, a file that may not be read) is the outer one.
 fn load(
     disk: &dyn Disk,
     file: &Path,

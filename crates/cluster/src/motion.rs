@@ -1,8 +1,8 @@
 //! The steps by which a committed plan is carried out, as commands of the log.
 //!
 //! Each names the epoch at which it was decided: a confirmation that comes twice, or late, changes
-//! nothing. What is to be done next ([`ClusterState::next_moves`], [`ClusterState::next_growth`])
-//! follows from the state; somebody who leads proposes it.
+//! nothing. The next step ([`ClusterState::next_moves`], [`ClusterState::next_growth`]) follows from
+//! the state; the leader proposes it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub enum MoveStep {
     Begin,
     /// Its target has everything.
     Close,
-    /// Its source knows that it closes.
+    /// Its source has learned that it closes.
     Settle,
     /// It stays where it is.
     Abandon,
@@ -34,19 +34,19 @@ pub enum GrowthStep {
     Begin(u16),
     /// Every new replica has everything.
     Close,
-    /// Every node knows that it closes.
+    /// Every node has learned that it closes.
     Settle,
     /// It stays as it is.
     Abandon,
-    /// One vnode has what it newly needs. When all have, reads ask the new lists.
+    /// One vnode has the keys that it newly needs. When all have, reads ask the new lists.
     Filled {
         /// The vnode.
         partition: Partition,
         /// Its epoch when it began to fill.
         at: Epoch,
     },
-    /// A node knows, and would know after a crash, that the old lists are asked no more. When all that
-    /// own partitions do, only the new ones count.
+    /// A node has learned, durably, that the old lists are asked no more. When all that own partitions
+    /// have, only the new ones count.
     Known {
         /// The node.
         node: NodeId,
@@ -149,7 +149,7 @@ impl Content {
     }
 }
 
-/// Refuses what was confirmed of another phase, or of an earlier change.
+/// Refuses a confirmation of another phase, or of an earlier change.
 fn check_growth(ring: &Ring, phase: Phase, partition: Partition, at: Epoch) -> Result<(), Refusal> {
     if ring.growth().is_none_or(|growth| growth.phase != phase)
         || partition.number() >= ring.size().get()
@@ -180,8 +180,8 @@ impl ClusterState {
     }
 
     /// The number of replicas to change to now, by one from the present: as many as there are members
-    /// that own partitions, and as the buckets want. The present number where that is right and lists
-    /// need other detours for it. Only when nothing else moves.
+    /// that own partitions, and as the buckets want. The present number if it is right and lists need
+    /// other detours for it. Only when nothing else moves.
     pub fn next_growth(&self) -> Option<u16> {
         let ring = self.ring();
         if self.transition().is_some() || ring.growth().is_some() || !ring.moves().is_empty() {
@@ -199,12 +199,12 @@ impl ClusterState {
         }
     }
 
-    /// While the number of replicas changes: the vnodes that have what they newly need.
+    /// While the number of replicas changes: the vnodes that have received their new keys.
     pub fn growth_filled(&self) -> &BTreeSet<Partition> {
         &self.content.growth_confirmed.filled
     }
 
-    /// While a change of the number of replicas closes: the nodes that are known to know.
+    /// While a change of the number of replicas closes: the nodes that have confirmed it.
     pub fn growth_known(&self) -> &BTreeSet<NodeId> {
         &self.content.growth_confirmed.known
     }

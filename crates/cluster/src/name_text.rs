@@ -30,7 +30,7 @@ pub(crate) fn from_text(text: &str) -> Option<Vec<u8>> {
             rest = after;
         }
     }
-    // One name has one text: what was written in another way was not written here.
+    // One name has one text: any other spelling was not written here.
     (to_text(&name) == text).then_some(name)
 }
 

@@ -1,9 +1,9 @@
-//! What staged changes will do: the members and the ring that come out, and what has to move.
+//! The result of staged changes: the members and the ring that come out, and the partitions that move.
 //!
-//! A plan follows from the state alone, so every member computes the same one; it has a name, and a
-//! commit names the plan that its operator has seen. If anything that the plan decides has changed since,
-//! the names differ and nothing is committed. What goes on by itself meanwhile changes no plan: a member
-//! that was down is back, listens elsewhere, or a move that is called off anyway takes a step.
+//! A plan follows from the state alone, so every member computes the same one. It has a name, and a
+//! commit names the plan that its operator has seen. If anything that the plan decides has changed
+//! since, the names differ and nothing is committed. Other changes leave the plan as it is: a member
+//! that was down is back, or listens elsewhere, or a move that is called off anyway takes a step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,20 +13,20 @@ use crate::content::{Content, Member, MemberStatus};
 use crate::staged_change::StagedChange;
 use crate::state::ClusterState;
 
-/// Any this many consecutive partitions are kept on distinct nodes where that is possible, whatever
-/// the largest n_val is: Riak's `target_n_val`.
+/// So many consecutive partitions are always kept on distinct nodes if possible, at any largest n_val:
+/// Riak's `target_n_val`.
 pub const TARGET_N_VAL: u16 = 4;
 
-/// What a commit will do.
+/// The result of a commit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The plan's name, to be given to the commit.
     pub id: u32,
     /// The members once it is committed.
     pub members: BTreeMap<NodeId, Member>,
-    /// Who will own each partition once everything has moved.
+    /// Owner of each partition once everything has moved.
     pub target: Ring,
-    /// Who gives what to whom.
+    /// Partitions with their old and new owners.
     pub transfers: Vec<Transfer>,
     /// The partitions whose owner changes at once and without a transfer, because it is removed by
     /// force: their replicas have to be repaired.
@@ -40,13 +40,13 @@ pub struct Plan {
 pub struct Transfer {
     /// The partition.
     pub partition: Partition,
-    /// Who has it.
+    /// The old owner.
     pub from: NodeId,
-    /// Who will have it.
+    /// The new owner.
     pub to: NodeId,
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// Nothing is staged.
@@ -55,16 +55,17 @@ pub enum PlanError {
     /// The last commit is still being carried out.
     #[error("The ring is not ready: {partitions} partitions have still to move")]
     RingNotReady {
-        /// How many.
+        /// Their number.
         partitions: usize,
     },
-    /// Nobody would be left to own partitions.
+    /// No member would be left to own partitions.
     #[error("no member would be left")]
     NobodyLeft,
 }
 
 impl Plan {
-    /// What is staged, who owns what now and will, and who may: what the operator is shown.
+    /// The name of the plan: a checksum over staged changes, claimants, present and future owners,
+    /// which the operator sees.
     fn name(&self, content: &Content) -> u32 {
         let owners =
             |ring: &Ring| -> Vec<NodeId> { ring.partitions().map(|(_, owner, _)| owner).collect() };
@@ -85,7 +86,7 @@ impl Plan {
 }
 
 impl ClusterState {
-    /// What a commit would do now.
+    /// The result of a commit now.
     pub fn plan(&self) -> Result<Plan, PlanError> {
         let content = &self.content;
         let is_joining = |member: &Member| member.status == MemberStatus::Joining;
@@ -122,7 +123,7 @@ impl ClusterState {
         Ok(plan)
     }
 
-    /// Where two replicas are on one node however the lists go.
+    /// Partitions of which two replicas are on one node, even with detours.
     fn crowded_in(&self, target: &Ring) -> Vec<Partition> {
         let n = u16::try_from(self.n_val_max()).unwrap_or(u16::MAX);
         let detours = target.detours_for(n);
@@ -130,7 +131,7 @@ impl ClusterState {
         spread.crowded(n)
     }
 
-    /// How far apart replicas on one node have to be, and moves at a time: the largest n_val of any
+    /// Distance between replicas on one node, and between moves at a time: the largest n_val of any
     /// bucket, and at least the target.
     pub(crate) fn spacing(&self) -> u16 {
         let largest = u16::try_from(self.n_val_max()).unwrap_or(u16::MAX);
@@ -138,8 +139,8 @@ impl ClusterState {
     }
 }
 
-/// True when all that is staged is the removal of nodes that are gone for good: what is under way may
-/// wait for one of them, so that does not wait for what is under way.
+/// True when all staged changes are removals of nodes that are gone for good. Moves under way may wait
+/// for one of them, so such a plan does not wait for moves.
 pub(crate) fn is_rescue(content: &Content) -> bool {
     let staged = &content.staged;
     let replaces = |node| staged.values().any(|it| it.replacement() == Some(node));
@@ -177,7 +178,7 @@ fn members_after(content: &Content) -> BTreeMap<NodeId, Member> {
     members
 }
 
-/// The ring for the members to come. Who is replaced hands exactly its own partitions to its
+/// The ring for the future members. A replaced member hands exactly its own partitions to its
 /// replacement, unless other changes move them on.
 fn target(
     content: &Content,
@@ -204,7 +205,7 @@ fn target(
     claimed.map_err(|_| PlanError::NobodyLeft)
 }
 
-/// A member's claim. One that is marked as down keeps what it has: it may come back.
+/// A member's claim. One that is marked as down keeps its partitions: it may come back.
 fn claimant((node, member): (&NodeId, &Member)) -> Option<Claimant> {
     let claims = matches!(member.status, MemberStatus::Valid | MemberStatus::Down);
     (claims && member.weight > 0).then(|| Claimant {

@@ -1,9 +1,10 @@
 //! A cluster whose log has lost its majority for good: the same state under another identity.
 //!
-//! Whoever is left goes on with what it knew last. Nobody can tell that the lost voters never come back,
-//! and what they agreed on last may never have got here: so the cluster gets another identity, by which
-//! its connections refuse them from then on. Members that are left take the identity over one by one, and
-//! only those that know no more than what was gone on with: what they know beyond it would be undone.
+//! The remaining members go on with the last state that they have. It is never certain that the lost
+//! voters stay away, and their last agreed commands may be missing here. So the cluster gets another
+//! identity, by which its connections refuse the lost voters from then on. Remaining members take the
+//! identity over one by one, and only those whose state is no newer than the one that was gone on with:
+//! anything newer would be undone.
 
 use kvorum_ring::NodeId;
 
@@ -13,7 +14,8 @@ use crate::state::ClusterState;
 
 impl ClusterState {
     /// This state as the first one of a recovered cluster of which `survivor` is the only voter. All
-    /// others count as down until they take the identity over: they do not vote, and keep what they own.
+    /// others count as down until they take the identity over: they do not vote, and keep their
+    /// partitions.
     #[must_use]
     pub fn recovered(&self, id: ClusterId, survivor: NodeId) -> Self {
         let mut content = self.content.clone();
@@ -33,7 +35,7 @@ impl ClusterState {
         Self::from_content(content)
     }
 
-    /// What this cluster went on with, if it lost its log's majority once.
+    /// The recovery of this cluster, if it lost its log's majority once.
     pub fn recovery(&self) -> Option<Recovery> {
         self.content.recovery
     }

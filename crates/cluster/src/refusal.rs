@@ -7,7 +7,7 @@ use kvorum_ring::{Epoch, MoveError, NodeId, Partition, RingSize};
 use crate::plan::PlanError;
 use crate::resolved::UnknownBucketType;
 
-/// Why a command does not fit the state.
+/// The reason why a command does not fit the state.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -22,7 +22,7 @@ pub enum Refusal {
     ContradictsBucket {
         /// The bucket.
         bucket: Bucket,
-        /// What it would contradict.
+        /// The contradictions.
         errors: PropertyErrors,
     },
     /// Properties of a type that was never created.
@@ -78,7 +78,7 @@ pub enum Refusal {
     OwnsPartitions {
         /// The node.
         node: NodeId,
-        /// How many.
+        /// Their number.
         partitions: usize,
     },
     /// A ring's size never changes.
@@ -114,7 +114,7 @@ pub enum Refusal {
     /// It fitted the state that was known here, and was refused when it was agreed.
     #[error("{reason}")]
     Overtaken {
-        /// What the refusal said.
+        /// The reason of the refusal.
         reason: String,
     },
     /// A partition would change hands without a higher epoch, or fall back to a lower one.
@@ -125,7 +125,7 @@ pub enum Refusal {
     },
 }
 
-/// Why a change cannot be staged or committed. The texts are those that Riak's operators know.
+/// The reason why a change cannot be staged or committed. The texts are Riak's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StagingRefusal {
     /// The node is no member.
@@ -134,7 +134,7 @@ pub enum StagingRefusal {
     /// It is leaving already.
     #[error("already_leaving")]
     AlreadyLeaving,
-    /// Nobody would be left.
+    /// No member would be left.
     #[error("only_member")]
     OnlyMember,
     /// The replacement does not join, or owns partitions.

@@ -31,7 +31,7 @@ impl Content {
             return Ok(());
         }
         let leaves = matches!(member.status, MemberStatus::Leaving | MemberStatus::Exiting);
-        // Who leaves may be gone for good before it is through.
+        // A member that leaves may be gone for good before it is through.
         if leaves && *change != StagedChange::ForceRemove {
             return Err(StagingRefusal::AlreadyLeaving);
         }
@@ -69,7 +69,7 @@ impl Content {
         Ok(())
     }
 
-    /// Forgets all staged changes; who was to join is no member any more.
+    /// Forgets all staged changes; a node that was to join is no member any more.
     pub(crate) fn clear_staged(&mut self) {
         self.staged.clear();
         self.members
@@ -99,7 +99,7 @@ impl Content {
         Ok(())
     }
 
-    /// Ends changes under way that would wait for a node that is gone for good, or that the plan would undo.
+    /// Ends changes under way that would wait for a removed node, or be undone by the plan.
     ///
     /// A move to such a node goes back to its source, even from its last phase: until it settles, writes need
     /// their quorums in the old list as well, so that nothing is missing there. A closing move from such a
@@ -127,7 +127,7 @@ impl Content {
         Ok(())
     }
 
-    /// A change of the number of replicas that closes has not to wait for who owns nothing any more.
+    /// Settles a closing change of the number of replicas once all remaining owners have confirmed it.
     fn growth_without_the_lost(&mut self, ring: &mut Ring) -> Result<(), Refusal> {
         let known = &self.growth_confirmed.known;
         if ring.growth().is_none() {
@@ -139,7 +139,7 @@ impl Content {
         Ok(())
     }
 
-    /// Who leaves and owns nothing any more has left but for the last word.
+    /// Marks a leaving member that owns and receives nothing as exiting.
     pub(crate) fn see_off(&mut self) {
         let ring = &self.ring;
         for (node, member) in &mut self.members {

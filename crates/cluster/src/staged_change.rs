@@ -2,21 +2,21 @@
 
 use kvorum_ring::NodeId;
 
-/// What is to become of a member.
+/// A staged change of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StagedChange {
     /// Hands over its partitions, then leaves.
     Leave,
     /// Hands over its partitions to a node that joins, then leaves.
     Replace {
-        /// Who takes its place.
+        /// The node that takes its place.
         by: NodeId,
     },
     /// Is gone for good: others take its partitions as they are, empty.
     ForceRemove,
     /// Is gone for good: a node that joins takes its partitions, empty.
     ForceReplace {
-        /// Who takes its place.
+        /// The node that takes its place.
         by: NodeId,
     },
     /// Stands in another rack, room or zone.
@@ -26,7 +26,7 @@ pub enum StagedChange {
 }
 
 impl StagedChange {
-    /// The word that operators know it by.
+    /// The word that operators use for it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Leave => "leave",

@@ -89,12 +89,12 @@ impl ClusterState {
         &self.content.ring
     }
 
-    /// What waits for a commit, besides the members that join.
+    /// Changes that wait for a commit, besides the members that join.
     pub fn staged(&self) -> &BTreeMap<NodeId, StagedChange> {
         &self.content.staged
     }
 
-    /// Where the last commit leads, until it is there.
+    /// The target of the last commit, until it is reached.
     pub fn transition(&self) -> Option<&Transition> {
         self.content.transition.as_ref()
     }
@@ -109,12 +109,12 @@ impl ClusterState {
         self.resolved.all().map(|it| it.n_val).collect()
     }
 
-    /// What is set for all buckets without type.
+    /// The properties that are set for all buckets without type.
     pub fn default_properties(&self) -> &PropertyOverlay {
         &self.content.default_properties
     }
 
-    /// All created types by name; the default type, which nobody created, is not among them.
+    /// All created types by name; the default type is not among them.
     pub fn bucket_types(&self) -> &BTreeMap<BucketType, BucketTypeEntry> {
         &self.content.types
     }

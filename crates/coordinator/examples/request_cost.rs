@@ -1,5 +1,5 @@
-//! What a get and a put of a 1 KB object cost above the store: one thread, a node of one in memory,
-//! nothing in the way but the coordinator, the vnode and a store that never waits.
+//! Cost of a get and a put of a 1 KB object above the store: one thread, a node of one in memory, with
+//! only the coordinator, the vnode and a store that never waits.
 //!
 //! `cargo run --release -p kvorum-coordinator --example request_cost [SECONDS]`
 
@@ -16,7 +16,7 @@ use kvorum_object::{Clock, Content, Limits};
 use kvorum_runtime::{Executor, ProductionOptions, Runtime};
 use kvorum_test_cluster::{Failure, LoneNode, coordinator_settings};
 
-/// Few enough for the caches: what is measured is work, not memory.
+/// Few enough for the caches: work is measured, not memory.
 const KEYS: usize = 500;
 const VALUE_BYTES: usize = 1024;
 /// Requests between two looks at the clock.

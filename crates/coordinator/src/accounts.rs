@@ -1,5 +1,5 @@
-//! The beginning and the end of every request: the time that it has, and what the meter, background work
-//! and the log are told of it.
+//! The beginning and the end of every request: its time limit, and its reports to the meter, background
+//! work and the log.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::failure_log::FailureLog;
 use crate::parts::{CoordinatorSettings, Parts};
 use crate::trace::{Finished, RequestKind, Trace};
 
-/// What is known of a request while it runs.
+/// State of a request while it runs.
 pub(crate) struct Progress {
     pub(crate) arrived: Moment,
     pub(crate) deadline: Moment,
@@ -53,7 +53,7 @@ impl Accounts {
         }
     }
 
-    /// Reports a request that has ended to the meter, and to the log if there is something to say.
+    /// Reports a request that has ended to the meter, and to the log if it failed or was slow.
     pub(crate) fn finish(
         &self,
         kind: RequestKind,

@@ -1,5 +1,5 @@
-//! The room that reading and writing share: a request is planned by the ring of the moment, and tried
-//! again after a pause when another plan may end better or a store is still being opened.
+//! The part that reading and writing have in common: a request is planned by the ring of the moment,
+//! and tried again after a pause when another plan may end better or a store is still being opened.
 //!
 //! A node answers as soon as it listens, and its stores open one after the other. A request that meets a
 //! store before that waits for it within its own time-out: a client that connects at once would else have
@@ -19,8 +19,8 @@ use crate::error::RequestError;
 use crate::plan::{Plan, Purpose};
 use crate::replicas::Replicas;
 
-/// The first pause before a request is planned anew, and the longest: the ring that others know is on
-/// its way here, or this one's to them.
+/// The first pause before a request is planned anew, and the longest: the ring of the others is on its
+/// way here, or this one's to them.
 const REPLAN_PAUSE_MIN: Duration = Duration::from_millis(5);
 const REPLAN_PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -29,7 +29,7 @@ const REPLAN_PAUSE_MAX: Duration = Duration::from_millis(500);
 const OPENING_PAUSE_MIN: Duration = Duration::from_millis(5);
 const OPENING_PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// How long one request waits before its next try.
+/// The pauses of one request before its next tries.
 pub(crate) struct Pauses {
     /// Before the ring is looked at again.
     replan: Duration,
@@ -107,7 +107,7 @@ impl Attempts {
         Ok(if is_as_long { without } else { plan })
     }
 
-    /// Waits for the ring to be heard of that others know; false when there is no time for that.
+    /// Waits for the newer ring that others have; false when there is no time for that.
     pub(crate) async fn pause_before_replanning(
         &self,
         pauses: &mut Pauses,

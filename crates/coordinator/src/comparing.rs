@@ -1,8 +1,8 @@
 //! Comparisons of replicas for anti-entropy: one key at all of them, and questions about their trees.
 //!
-//! A key is compared by the machine that gets are driven by, asked to wait for every replica, and what it finds
-//! behind is brought up to date as a read repair would; but the caller waits until that is durable, and hears
-//! whether it was done everywhere.
+//! A key is compared by the machine of gets, asked to wait for every replica. A replica that it finds
+//! behind is brought up to date as by a read repair; but the caller waits until that is durable, and
+//! hears if it was done everywhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl Comparisons {
         is_mended
     }
 
-    /// The replicas that are behind, and whether all have answered.
+    /// The replicas that are behind, and true if all have answered.
     async fn compare(&self, plan: &Plan, deadline: Moment) -> (Vec<Behind>, bool) {
         let replicas = &self.replicas;
         let n = plan.replicas.len();
@@ -193,7 +193,7 @@ fn answer_of(replied: Replied) -> GetAnswer {
     }
 }
 
-/// What is damaged is mended, so it counts as an answer.
+/// True for damaged replicas too, since they are mended.
 fn has_answered(answer: &GetAnswer) -> bool {
     !matches!(answer, GetAnswer::Failed(_))
 }

@@ -1,4 +1,4 @@
-//! The coordinator: what protocols call, and the frame around every request.
+//! The coordinator: the interface for protocols, and the frame around every request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ const INDEX_QUERIES_MAX: usize = 1_000;
 
 /// Coordinates requests at this node.
 pub struct Coordinator {
-    /// Shared with what outlives a request.
+    /// Shared with work that outlives a request.
     replicas: Arc<Replicas>,
     attempts: Arc<Attempts>,
     accounts: Arc<Accounts>,
@@ -138,7 +138,7 @@ impl Coordinator {
         self.replicas.parts.cluster.current()
     }
 
-    /// Where cluster state is changed.
+    /// The agreed state, through which cluster state is changed.
     pub fn cluster(&self) -> &Arc<dyn AgreedState> {
         &self.replicas.parts.cluster
     }
@@ -211,8 +211,8 @@ impl Coordinator {
         Ok(live.map(|object| value_of_type(&object, kind, precision)))
     }
 
-    /// Carries out an operation on a data type, at most once, and returns the value that its coordinating
-    /// replica holds then. `context` is what the client had seen, for its removes.
+    /// Carries out an operation on a data type, at most once, and returns the value that its
+    /// coordinating replica holds then. `context` is the client's clock of the value, for its removes.
     pub async fn update_data_type(
         &self,
         address: &Address,
@@ -283,8 +283,8 @@ impl Coordinator {
         outcome
     }
 
-    /// Writes an object and returns what its coordinating replica holds then; of an `asis` put, the
-    /// object as it was given.
+    /// Writes an object and returns the object that its coordinating replica holds then; an `asis` put
+    /// returns the object as it was given.
     pub async fn put(
         &self,
         address: &Address,
@@ -314,8 +314,8 @@ impl Coordinator {
         outcome.map(|object| data_types::shown(object, &address.bucket_type))
     }
 
-    /// Deletes an object: writes a tombstone over the version that the client names, or over what a
-    /// read finds.
+    /// Deletes an object: writes a tombstone over the version that the client names, or over the one
+    /// that a read finds.
     pub async fn delete(
         &self,
         address: &Address,
@@ -366,8 +366,9 @@ impl Coordinator {
         IndexResults::begin(&self.coverage, &self.index_queries, query)
     }
 
-    /// Proposes a change of properties, and waits until it is agreed, with a look at what the bucket holds where
-    /// that is needed: a bucket with objects keeps their kind. Otherwise as [`Coordinator::change_properties`].
+    /// Proposes a change of properties, and waits until it is agreed. It lists the bucket where that is
+    /// needed: a bucket with objects keeps their kind. Otherwise like
+    /// [`Coordinator::change_properties`].
     pub async fn change_bucket_properties(
         self: &Arc<Self>,
         command: Command,
@@ -379,8 +380,9 @@ impl Coordinator {
         self.runtime().blocking(propose).await
     }
 
-    /// Refuses a command that would change the kind of a bucket's objects, unless the bucket is known to have none.
-    /// What is put meanwhile is stored as one kind or the other, and read as what it is.
+    /// Refuses a command that would change the kind of a bucket's objects, unless the bucket is known
+    /// to have none. An object that is put meanwhile is stored as one kind or the other, and read as
+    /// that kind.
     async fn check_kind_may_change(&self, command: &Command) -> Result<(), Refusal> {
         let state = self.state();
         let Some((bucket_type, bucket)) = retagged(&state, command) else {
@@ -404,9 +406,10 @@ impl Coordinator {
     }
 
     /// Proposes a change of properties, of a bucket or a bucket type, and waits until it is agreed;
-    /// belongs on the blocking pool. It does not look at what a bucket holds. Values that this server would not keep are refused
-    /// ([`kvorum_properties::Effect`]). Other commands are proposed as they are. `passed_over` are names in
-    /// the client's request that cannot be set ([`kvorum_properties::PropertyOverlay::passed_over`]).
+    /// belongs on the blocking pool. It does not look at a bucket's objects. Values that this server
+    /// would not keep are refused ([`kvorum_properties::Effect`]). Other commands are proposed as they
+    /// are. `passed_over` are names in the client's request that cannot be set
+    /// ([`kvorum_properties::PropertyOverlay::passed_over`]).
     pub fn change_properties(
         &self,
         command: Command,
@@ -415,9 +418,9 @@ impl Coordinator {
         self.property_changes.propose(command, passed_over)
     }
 
-    /// Proposes another backend for a bucket or a type, and waits until it is agreed; belongs on the blocking pool.
-    /// What there is moves there on each node. This is an operator's order: clients change the backend of what is
-    /// empty alone ([`Coordinator::change_properties`]).
+    /// Proposes another backend for a bucket or a type, and waits until it is agreed; belongs on the
+    /// blocking pool. Each node moves the existing data there. This is an operator's order: clients
+    /// change the backend of empty buckets and types alone ([`Coordinator::change_properties`]).
     pub fn move_to_backend(&self, command: Command) -> Result<PropertiesChanged, ProposeError> {
         self.property_changes.propose_move(command, Vec::new())
     }
@@ -428,8 +431,8 @@ impl Coordinator {
         self.property_changes.log_not_kept();
     }
 
-    /// Removes the tombstones whose time has come; called now and then, from a thread that may block
-    /// unless `reading` says otherwise. Those that it cannot remove stay, and cost nothing but space.
+    /// Removes the tombstones whose time has come; called at intervals, from a thread that may block
+    /// unless `reading` forbids it. Those that it cannot remove stay, and cost nothing but space.
     pub fn reap_due(&self, reading: Reading) {
         self.deletes.reap_due(reading);
     }
@@ -450,7 +453,7 @@ impl Coordinator {
         self.comparisons.ask(node, request, timeout).await
     }
 
-    /// Hands over the hints of nodes that are up, all that there are when it begins, until `deadline`.
+    /// Hands over the present hints of nodes that are up, until `deadline`.
     pub async fn hand_off_hints(&self, deadline: Moment) -> HandedOff {
         hinting::hand_off(&self.replicas, deadline).await
     }
@@ -510,8 +513,8 @@ impl Coordinator {
         kvorum_object::generated_key(random)
     }
 
-    /// Holds a write back while background work is behind: every writer a little, and nobody stands
-    /// still. Timers go by the millisecond, so that of a shorter delay every so many a write has one.
+    /// Holds a write back while background work is behind, every writer by the same small delay. Timers
+    /// go by the millisecond, so the delay is rounded up or down at random.
     async fn slow_down(&self, progress: &mut Progress) {
         let delay = self.replicas.parts.maintenance.put_delay();
         if delay.is_zero() {
@@ -529,7 +532,8 @@ impl Coordinator {
         }
     }
 
-    /// Refuses what is too much, and what has waited longer than it was given; counts the rest in.
+    /// Refuses requests above the limit, and those that have waited longer than their time; counts the
+    /// rest in.
     fn admit(&self, progress: &Progress) -> Result<Pass<&Gate>, RequestError> {
         self.check_admission(progress)?;
         self.requests.enter().ok_or(RequestError::Overload)

@@ -1,8 +1,8 @@
 //! Coverage: the fewest vnodes that together hold everything.
 //!
-//! A plan names vnodes and, for each, the owner partitions that it answers for, so that a key with
-//! several replicas is found once. Listings and index queries go by it. What a vnode cannot answer is
-//! covered anew by the ring of that moment.
+//! A plan names vnodes, each with the owner partitions that it answers for: so a key with several
+//! replicas is found once. Listings and index queries go by it. Partitions that a vnode cannot answer
+//! for are covered anew by the ring of that moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::replicas::{Replicas, is_misplanned};
 use crate::request::BucketOrType;
 use crate::trace::RequestKind;
 
-/// How long a node is asked for nothing after one of its vnodes was found to lack something. Whether it
-/// still does is found out by asking it again.
+/// Time for which a node is not asked after one of its vnodes was found to lack something. After that
+/// it is asked again.
 const LEFT_OUT: Duration = Duration::from_secs(10);
-/// The same where what it has is to be had nowhere else.
+/// The same for a node whose partitions no other node has.
 const LEFT_OUT_MIN: Duration = Duration::from_secs(1);
 
 /// See the module's description.
@@ -54,7 +54,7 @@ pub(crate) struct CoverageRun {
     /// Vnodes that are not asked.
     damaged: DamagedVnodes,
     pauses: Pauses,
-    /// How it ended; the meter is told when the run is dropped.
+    /// The error of the run; the meter receives it when the run is dropped.
     pub(crate) error: Option<RequestError>,
 }
 
@@ -65,7 +65,7 @@ struct Cover {
     size: RingSize,
 }
 
-/// Vnodes that do not have all that one listing or query asks for. It asks them no more.
+/// Vnodes that lack some of the data of one listing or query. It asks them no more.
 #[derive(Default)]
 struct DamagedVnodes {
     vnodes: BTreeSet<(NodeId, Partition)>,
@@ -82,7 +82,7 @@ impl DamagedVnodes {
         self.vnodes.contains(&(node, partition))
     }
 
-    /// With nobody left who has the same, what damage did is why.
+    /// The error of the damage, where no other vnode has the same partitions.
     fn instead_of(&self, other: RequestError) -> RequestError {
         match (&self.error, other) {
             (Some(error), RequestError::InsufficientVnodes { .. }) => error.clone(),
@@ -93,7 +93,7 @@ impl DamagedVnodes {
 }
 
 impl CoverageRun {
-    /// Begins as one of those that the gate counts, with the vnodes that are to be asked.
+    /// Begins, counted by the gate, with the vnodes to ask.
     pub(crate) fn begin(
         coverage: &Arc<Coverage>,
         gate: &Arc<Gate>,
@@ -138,7 +138,7 @@ impl CoverageRun {
         Ok(cover.vnodes)
     }
 
-    /// As [`CoverageRun::cover`], once the ring has had time to be heard of.
+    /// Like [`CoverageRun::cover`], after a pause in which a newer ring may arrive.
     pub(crate) async fn cover_after_pause(&mut self) -> Result<Vec<CoverageVnode>, RequestError> {
         let (attempts, pauses) = (&self.coverage.attempts, &mut self.pauses);
         let paused = attempts.pause_before_replanning(pauses, &self.progress);
@@ -148,7 +148,7 @@ impl CoverageRun {
         }
     }
 
-    /// What was asked has been answered: the next pause is a short one.
+    /// The vnodes have answered: the next pause is a short one.
     pub(crate) fn note_answered(&mut self) {
         self.pauses = Pauses::default();
     }
@@ -166,7 +166,7 @@ impl Drop for CoverageRun {
     }
 }
 
-/// The parts of a cover that have what one vnode of another had.
+/// The parts of a cover that replace one vnode of another.
 pub(crate) fn in_place_of(
     gone: &CoverageVnode,
     cover: Vec<CoverageVnode>,
@@ -179,15 +179,15 @@ pub(crate) fn in_place_of(
     })
 }
 
-/// Why a vnode gives no page.
+/// The reason why a vnode gives no page.
 pub(crate) enum PageError {
-    /// It knows another ring.
+    /// It has another ring.
     OtherRing,
-    /// It lacks what it has promised to hold; other vnodes have that.
+    /// It lacks data that it has promised to hold; other vnodes have that.
     Incomplete,
     /// Its store is not open; other vnodes have the same.
     NotOpen(RequestError),
-    /// Damage may have taken some of what it is asked for; other vnodes have the same.
+    /// Damage may have taken some of the requested data; other vnodes have the same.
     Damaged(RequestError),
     Failed(RequestError),
 }
@@ -223,14 +223,15 @@ impl From<ReplicaFailure> for PageError {
 impl From<PeerFailure> for PageError {
     fn from(failure: PeerFailure) -> Self {
         match failure {
-            // Another vnode may have what this node has.
+            // Another vnode may have this node's data.
             PeerFailure::NotReached(_) | PeerFailure::Unknown(_) => Self::OtherRing,
             failure => Self::Failed(failure.into_request_error()),
         }
     }
 }
 
-/// Who could stand in for a vnode that is not open is not open either: its own error says why.
+/// The vnodes that could stand in for one that is not open are not open either: the error of that one
+/// is the reason.
 pub(crate) fn instead_of(other: RequestError, error: RequestError) -> RequestError {
     match other {
         RequestError::VnodeOpening | RequestError::VnodeFailed => error,
@@ -259,8 +260,8 @@ impl Coverage {
         vnode.node == self.replicas.parts.node
     }
 
-    /// A vnode of this node. That it is not open means that its store is being opened, or that the ring
-    /// has just changed, where it can.
+    /// A vnode of this node. One that is missing is being opened or, with other nodes, belongs to a
+    /// ring that has just changed.
     pub(crate) fn vnode(&self, partition: Partition) -> Result<Arc<Vnode>, PageError> {
         let Replicas {
             parts,
@@ -276,7 +277,8 @@ impl Coverage {
         })
     }
 
-    /// Reads vnodes of this node on one thread. Beside what was read comes how long that waited for it.
+    /// Reads vnodes of this node on one thread. Returns the result and the time that it waited for the
+    /// thread.
     pub(crate) async fn read_here<T: Send + 'static>(
         &self,
         remaining: Duration,
@@ -297,7 +299,7 @@ impl Coverage {
         is_of_now || is_planted!(StaleRingUsedForCoverage)
     }
 
-    /// A vnode of this node lacks what it has promised to hold: others are asked for a while.
+    /// A vnode of this node lacks data that it has promised to hold: others are asked for a while.
     pub(crate) fn leave_out(&self, node: NodeId) {
         let now = self.replicas.parts.runtime.now();
         self.left_out.lock().insert(node, now);
@@ -317,7 +319,7 @@ impl Coverage {
             None => state.type_properties(&place.bucket_type),
         };
         let properties = properties.map_err(|_| RequestError::UnknownBucketType)?;
-        // Buckets of a type may have fewer replicas than the type says: one is what all have.
+        // Buckets of a type may have fewer replicas than the type: one is the number that all have.
         let n_val = place.bucket.as_ref().map_or(1, |_| properties.n_val);
         let hash = key_hash(&properties.chash_keyfun);
         self.cover_vnodes(&state, n_val, hash, damaged)
@@ -342,14 +344,14 @@ impl Coverage {
                     && !damaged.has(node, partition)
             })
         };
-        // Who lacked something a while ago is asked rather than nobody: nodes that are changed one after
-        // the other may all be left out at a time, and have everything again.
+        // A node that lacked something a while ago is asked rather than none: nodes that are changed
+        // one after the other may all be left out at a time, and have everything again.
         let plan = cover(LEFT_OUT).or_else(|_| cover(LEFT_OUT_MIN));
         let plan = plan.map_err(|_| {
             let why = match ring.coverage_plan(n_val, colocated, offset, |node| {
                 is_asked(node, LEFT_OUT_MIN)
             }) {
-                // All would be well if what is there were open.
+                // The plan would succeed if all present vnodes were open.
                 Ok(_) => self.replicas.unopened.error(ring),
                 Err(error) => RequestError::InsufficientVnodes {
                     wanted: error.missing.len(),

@@ -1,5 +1,5 @@
-//! Data types beside plain objects: what an operation needs of its bucket, and the form in which plain
-//! requests see values.
+//! Data types beside plain objects: the requirements of an operation on its bucket, and the form in
+//! which plain requests see values.
 //!
 //! Values are stored in a form of our own. Riak's clients may read and write the objects that hold them, so
 //! they are shown and taken in Riak's form.

@@ -26,7 +26,7 @@ pub(crate) struct Deletes {
 }
 
 impl Deletes {
-    /// Writes a tombstone over the version that is named, or over what a read finds.
+    /// Writes a tombstone over the version that is named, or over the one that a read finds.
     pub(crate) async fn delete(
         &self,
         address: &Address,
@@ -71,7 +71,7 @@ impl Deletes {
         Ok(Deleted::Written)
     }
 
-    /// What stands in for r and w where the request does not give them: its own rw, or the bucket's.
+    /// The quorum for r and w where the request does not give them: its own rw, or the bucket's.
     fn joint_quorum(
         &self,
         address: &Address,
@@ -83,7 +83,7 @@ impl Deletes {
         let state = self.replicas.parts.cluster.current();
         let properties = state.properties(&address.bucket_type, &address.bucket);
         let properties = properties.map_err(|_| RequestError::UnknownBucketType)?;
-        // A smaller n_val of the request is not violated by what the bucket says.
+        // A smaller n_val of the request is not violated by the bucket's quorums.
         let n_val = options.n_val.unwrap_or(properties.n_val);
         let is_violation = properties.rw.resolve(n_val) > n_val;
         let fits = !is_violation || options.n_val.is_none();
@@ -121,8 +121,8 @@ impl Deletes {
         }
     }
 
-    /// Removes the tombstones whose time has come; called now and then, from a thread that may block
-    /// unless `reading` says otherwise. Those that it cannot remove stay, and cost nothing but space.
+    /// Removes the tombstones whose time has come; called at intervals, from a thread that may block
+    /// unless `reading` forbids it. Those that it cannot remove stay, and cost nothing but space.
     pub(crate) fn reap_due(&self, reading: Reading) {
         let now = self.replicas.parts.runtime.now();
         while let Some(tombstone) = self.reaper.take_due(now) {

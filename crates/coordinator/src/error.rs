@@ -1,10 +1,10 @@
-//! Why a request failed, in terms that both protocols can say.
+//! The reasons why a request failed, in terms of both protocols.
 
 use kvorum_vnode::ReplicaFailure;
 
 /// A failed request. The text of [`std::fmt::Display`] is the one that Riak's protocol-buffer clients
-/// match on, without paths of the server; [`RequestError::explain`] says it for people, and
-/// [`RequestError::in_full`] for logs.
+/// match on, without paths of the server; [`RequestError::explain`] is the text for people, and
+/// [`RequestError::in_full`] the one for logs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The bucket type does not exist or is not active. Create and activate it.
@@ -30,17 +30,17 @@ pub enum RequestError {
     /// Fewer replicas can be reached than the request needs. Retry later.
     #[error("{{insufficient_vnodes,{got},need,{wanted}}}")]
     InsufficientVnodes {
-        /// What the request needs.
+        /// The number that the request needs.
         wanted: usize,
-        /// What there is.
+        /// The number that there is.
         got: usize,
     },
     /// Fewer distinct nodes can answer than `node_confirms` asks for.
     #[error("{{insufficient_nodes,{got},need,{wanted}}}")]
     InsufficientNodes {
-        /// What the request needs.
+        /// The number that the request needs.
         wanted: usize,
-        /// What there is.
+        /// The number that there is.
         got: usize,
     },
     /// Too few replicas answered the read.
@@ -104,8 +104,8 @@ pub enum RequestError {
     #[error("timeout")]
     Timeout,
     /// The connection to a replica broke over a write, which that replica may have applied or not: made
-    /// again by another one, it could be there twice. Read before writing again. Clients of Riak know
-    /// this as a timeout.
+    /// again by another one, it could be there twice. Read before writing again. Riak reports a timeout
+    /// to its clients here.
     #[error("timeout")]
     OutcomeUnknown,
     /// A queue is full; nothing was done. Retry after a pause.
@@ -122,7 +122,7 @@ pub enum RequestError {
     /// The object would have more siblings than `object.siblings.maximum`. Resolve them.
     #[error("{{too_many_siblings,{siblings}}}")]
     TooManySiblings {
-        /// How many it would have.
+        /// Their number after the put.
         siblings: usize,
         /// The limit.
         siblings_max: usize,
@@ -139,7 +139,7 @@ pub enum RequestError {
     /// The vnode's store is still being opened: its node has just started. Retry shortly.
     #[error("vnode_not_ready: its store is still being opened, retry shortly")]
     VnodeOpening,
-    /// The vnode's store could not be opened. Its node's log says why, and it goes on trying.
+    /// The vnode's store could not be opened. Its node's log has the reason, and it goes on trying.
     #[error("vnode_failed: its store could not be opened, see the node's log")]
     VnodeFailed,
     /// The bucket's backend has no secondary indexes; its name. Use another backend for it.
@@ -148,7 +148,8 @@ pub enum RequestError {
     /// A counter in a bucket without data type that keeps one value alone. Set `allow_mult`.
     #[error("\"Counters require bucket property 'allow_mult=true'\"")]
     CountersNeedSiblings,
-    /// A remove without a context named what is not there; Riak's term for it. Fetch, and send the context.
+    /// A remove without a context named a missing target; Riak's term for it. Fetch, and send the
+    /// context.
     #[error("{0}")]
     NotPresent(String),
     /// An operation on a data type cannot be carried out; why. Fix the request.
@@ -157,7 +158,7 @@ pub enum RequestError {
     /// The disk is full: writes are refused until there is room. Reads go on.
     #[error("disk_full: the disk of a replica has no room, see its node's log; reads go on")]
     DiskFull(String),
-    /// The store under the vnode failed, or holds damaged bytes; the text says where.
+    /// The store under the vnode failed, or holds damaged bytes; the text names the place.
     #[error("storage: a store failed, see its node's log")]
     Storage(String),
     /// A rule of our own was broken. Report a bug.
@@ -166,7 +167,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// What it means for a request that a replica failed.
+    /// The request's error for a failure of a replica.
     pub(crate) fn of_replica(failure: ReplicaFailure) -> Self {
         match failure {
             ReplicaFailure::ConditionFound => Self::MatchFound,
@@ -192,15 +193,15 @@ impl RequestError {
             ReplicaFailure::OperationRefused(detail) => Self::OperationRefused(detail),
             ReplicaFailure::NotOpen { is_failed: false } => Self::VnodeOpening,
             ReplicaFailure::NotOpen { is_failed: true } => Self::VnodeFailed,
-            // The ring has moved on between planning and asking: the next plan will know.
+            // The ring has changed between planning and asking: the next plan will have the new one.
             ReplicaFailure::StaleEpoch { .. }
             | ReplicaFailure::NotServing
             | ReplicaFailure::Incomplete => Self::VnodeNotReady,
         }
     }
 
-    /// True for failures that an operator wants to see: not those that a client asked for by setting
-    /// a condition, nor those that were said of the vnode and would be said again for each request.
+    /// True for failures that an operator wants to see: not those of a client's own condition, and not
+    /// those that the vnode has logged already.
     pub fn is_logged(&self) -> bool {
         !matches!(
             self,

@@ -1,8 +1,9 @@
 //! A bound on the lines that failing and slow requests write to the log.
 //!
-//! A full disk or a lost quorum fails each request in the same way until somebody acts, and so many
-//! lines would fill what is left of the disk. Each kind of error has a quota of its own: a flood of
-//! one kind does not hide the first of another. The next line of a kind says how many were left out.
+//! A full disk or a lost quorum fails each request in the same way until an operator acts, and so many
+//! lines would fill the rest of the disk. Each kind of error has a quota of its own: a flood of one
+//! kind does not hide the first of another. The next line of a kind has the number of lines that were
+//! left out.
 
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};

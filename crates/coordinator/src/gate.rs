@@ -1,10 +1,10 @@
-//! A bound on what is in progress: beyond it, the answer is "no" at once.
+//! A bound on requests in progress: beyond it, a request is refused at once.
 
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts what is in progress.
+/// Counts the requests in progress.
 pub(crate) struct Gate {
     max: usize,
     in_progress: AtomicUsize,
@@ -38,7 +38,7 @@ impl Gate {
         self.has_counted_in().then(|| Pass(self))
     }
 
-    /// As [`Gate::enter`], for what cannot hold a borrow.
+    /// Like [`Gate::enter`], for callers that cannot hold a borrow.
     pub(crate) fn enter_owned(self: &Arc<Self>) -> Option<OwnPass> {
         self.has_counted_in().then(|| Pass(self.clone()))
     }

@@ -1,13 +1,14 @@
-//! The get machine: asks replicas of a key, decides when enough have answered, and what to mend.
+//! The get machine: asks replicas of a key, decides when enough have answered, and finds the replicas
+//! to mend.
 //!
-//! Pure: events in, effects out, no clock and no socket. Whoever drives it executes the effects, in
-//! this process for a local replica and over the network for others, and feeds the answers back. The
-//! machine replies as soon as the quorum is met and stays until every replica that was asked has
-//! answered or the deadline has passed, since only then is it known which replicas are behind.
+//! Pure: events in, effects out, no clock and no socket. The driver executes the effects, in this
+//! process for a local replica and over the network for others, and feeds the answers back. The machine
+//! replies as soon as the quorum is met. It stays until every replica that was asked has answered or
+//! the deadline has passed, since only then is it known which replicas are behind.
 //!
-//! Which replicas are asked at first is the driver's choice. The others are asked as well as soon as
-//! one of the first fails, is late, or differs from another: a client waits for no lone replica, and
-//! who mends one has heard them all.
+//! The driver chooses the replicas that are asked at first. The others are asked as well as soon as one
+//! of the first fails, is late, or differs from another: a client waits for no lone replica, and a
+//! repair follows from all of their answers.
 //!
 //! Steps as in Riak's get state machine; the rule for giving up and the precedence of errors are its.
 
@@ -20,14 +21,14 @@ use smallvec::SmallVec;
 use crate::error::RequestError;
 use crate::quorum::ReadQuorum;
 
-/// What happened to a get.
+/// An event of a get.
 #[derive(Debug)]
 pub enum GetEvent {
     /// A replica answered.
     Answer {
         /// Its place in the preference list.
         slot: usize,
-        /// What it said.
+        /// Its answer.
         answer: GetAnswer,
     },
     /// Those that were asked have been waited for longer than usual.
@@ -36,7 +37,7 @@ pub enum GetEvent {
     Deadline,
 }
 
-/// What a replica says to a get.
+/// A replica's answer to a get.
 #[derive(Debug)]
 pub enum GetAnswer {
     /// It holds this object (a tombstone is an object).
@@ -45,13 +46,13 @@ pub enum GetAnswer {
     Head(Arc<Object>),
     /// It holds nothing.
     NotFound,
-    /// It could not tell.
+    /// It failed.
     Failed(RequestError),
-    /// What it holds is damaged: a failure that the other replicas' copies can mend.
+    /// Its copy is damaged: a failure that the other replicas' copies can mend.
     Damaged(RequestError),
 }
 
-/// What the driver is to do.
+/// An order to the driver.
 #[derive(Debug)]
 pub enum GetEffect {
     /// Ask this replica.
@@ -70,16 +71,16 @@ pub enum GetEffect {
     Repair {
         /// Its place in the preference list.
         slot: usize,
-        /// All that the replicas together know.
+        /// The merged object of all replicas.
         object: Arc<Object>,
         /// It reported that it has nothing.
         had_nothing: bool,
     },
-    /// Put this object in place of what a replica found damaged. Not awaited.
+    /// Put this object in place of the damaged one of a replica. Not awaited.
     Mend {
         /// Its place in the preference list.
         slot: usize,
-        /// All that the replicas together know.
+        /// The merged object of all replicas.
         object: Arc<Object>,
     },
     /// Nothing more will happen.
@@ -179,13 +180,12 @@ impl GetMachine {
         }
     }
 
-    /// True when there is nobody left to ask.
+    /// True when no replica is left to ask.
     pub fn has_asked_all(&self) -> bool {
         self.slots.iter().all(|slot| slot.is_asked)
     }
 
-    /// Takes one event in and appends what follows from it. Answers that come twice or late are
-    /// ignored.
+    /// Takes one event in and appends its effects. Answers that come twice or late are ignored.
     pub fn step(&mut self, event: GetEvent, effects: &mut GetEffects) {
         if self.is_done {
             return;
@@ -228,7 +228,7 @@ impl GetMachine {
         }
     }
 
-    /// True when what has been said calls for more opinions.
+    /// True when the answers so far require more replicas.
     fn are_others_needed(&self) -> bool {
         let has_failed = |slot: &Slot| {
             matches!(
@@ -264,7 +264,7 @@ impl GetMachine {
         }
     }
 
-    /// A replica that has news of which nobody has sent the values yet.
+    /// A replica whose head is newer than all values that have been sent.
     fn slot_to_fetch(&self) -> Option<usize> {
         let is_head = |slot: &Slot| matches!(slot.answer, Some(GetAnswer::Head(_)));
         if !self.slots.iter().any(is_head) {
@@ -329,7 +329,7 @@ impl GetMachine {
         if let Some(error) = self.first_failure(|error| *error == RequestError::Overload) {
             return Err(error);
         }
-        // More than any count it says that the same request will succeed soon.
+        // More than any count, this error shows that the same request will succeed soon.
         if let Some(error) = self.first_failure(|error| *error == RequestError::VnodeOpening) {
             return Err(error);
         }
@@ -337,7 +337,7 @@ impl GetMachine {
             return Ok(self.merged());
         }
         if let Some(error) = self.first_failure(|_| true) {
-            // A lone replica's own reason says more than a count of one.
+            // A lone replica's own reason is more useful than a count of one.
             if self.slots.len() == 1 {
                 return Err(error);
             }
@@ -387,7 +387,7 @@ impl GetMachine {
         tally
     }
 
-    /// What the replicas that found something know together, as far as they have sent values.
+    /// The merged object of the replicas that found something, as far as they have sent values.
     fn merged(&self) -> Option<Arc<Object>> {
         let mut found = self.slots.iter().filter_map(|slot| match &slot.answer {
             Some(GetAnswer::Found(object)) => Some(object),
@@ -405,7 +405,7 @@ impl GetMachine {
 
     fn push_repairs(&self, effects: &mut GetEffects) {
         if self.slots.len() == 1 {
-            return; // nobody knows better than a lone replica
+            return; // no other replica could mend a lone one
         }
         let Some(merged) = self.merged() else { return };
         for (index, slot) in self.slots.iter().enumerate() {

@@ -296,9 +296,9 @@ fn late_siblings_are_repaired_though_the_client_never_saw_them() {
     );
 }
 
-/// Where a bucket's properties changed, one replica has kept siblings of which another chose one; both
-/// have seen the same writes. A read that compared clocks alone left them so for ever, and answered one
-/// or the other.
+/// One replica has kept siblings of which another, under other properties, chose one; both have seen
+/// the same writes. A read that compared clocks alone left them so for ever, and answered one or the
+/// other.
 #[test]
 fn replicas_that_saw_the_same_and_kept_different_siblings_become_equal() {
     check(
@@ -566,7 +566,7 @@ fn a_basic_quorum_gives_up_once_a_majority_found_nothing() {
     );
 }
 
-/// A replica: its node, whether it is a primary, and what it will say.
+/// A replica: its node, true for a primary, and its answer.
 fn replicas() -> impl Strategy<Value = Vec<(u8, bool, usize)>> {
     prop::sample::select(vec![1_usize, 2, 3, 5])
         .prop_flat_map(|n| prop::collection::vec((1..4_u8, any::<bool>(), 0..WHAT.len()), n))
@@ -579,7 +579,7 @@ const WHAT: [&str; 8] = [
 /// The first number of an event that is an answer; below it are deadlines and the end of patience.
 const ANSWER: i32 = 7;
 
-/// What the rules of reading say of answers that have all come.
+/// The rules of reading, applied to answers that have all come.
 fn is_met(answers: &[(u8, bool, usize)], quorum: &ReadQuorum) -> bool {
     let is_good = |what: usize| match WHAT[what] {
         "nothing" => quorum.notfound_ok,
@@ -619,7 +619,7 @@ proptest! {
         let header = Header::parse(&format!("{} | {settings}", head.join(" ")));
         let quorum = quorum(&header);
         let resolution = Resolution::KeepSiblings;
-        // Somebody is asked.
+        // At least one replica is asked.
         let first = SlotSet(first | 1);
         let mut asked: Vec<usize> = (0..n).filter(|slot| first.contains(*slot)).collect();
         let mut started = GetEffects::new();
@@ -627,7 +627,8 @@ proptest! {
             GetMachine::start(&header.replicas, first, quorum, resolution, &mut started);
         prop_assert_eq!(started.len(), asked.len());
 
-        // Random events first, then whatever is missing, of those too who are asked only then.
+        // Random events first, then all missing answers, those of replicas that are asked only then
+        // among them.
         let rest = (0..n).cycle().take(n * (n + 1)).map(|slot| (slot, ANSWER));
         let mut answered = Vec::new();
         let (mut replies, mut ends, mut was_late) = (Vec::new(), 0, false);

@@ -1,8 +1,8 @@
-//! Handing hints over to the nodes that they were kept for.
+//! Handing hints over to the nodes that they are for.
 //!
-//! A hint goes to whoever has its partition in the ring of the moment, and while the partition moves to
-//! both. It is forgotten when all of them have confirmed that they stored it, and only if nothing was
-//! written over it meanwhile: what came later is another hint.
+//! A hint goes to the owner of its partition in the ring of the moment, and while the partition moves
+//! to the receiver as well. It is forgotten when all of them have confirmed that they stored it, and
+//! only if nothing was written over it meanwhile: a later write is another hint.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,16 +26,16 @@ const HINTS_PER_PAGE: usize = 32;
 /// Bytes of their objects, beyond which one more is not read.
 const HINT_BYTES_PER_PAGE: usize = 4 << 20;
 
-/// What became of the hints that were looked at.
+/// The results for the hints that were looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandedOff {
-    /// Confirmed by whoever they are for, and forgotten.
+    /// Confirmed by all nodes that they are for, and forgotten.
     pub handed: u64,
     /// Kept: a node that is to have them is down, refused, or they have changed meanwhile.
     pub kept: u64,
 }
 
-/// Hands over the hints of nodes that are up, all that there are when it begins, until `deadline`.
+/// Hands over the present hints of nodes that are up, until `deadline`.
 pub(crate) async fn hand_off(replicas: &Arc<Replicas>, deadline: Moment) -> HandedOff {
     let mut outcome = HandedOff::default();
     let Some(remote) = &replicas.remote else {
@@ -79,7 +79,7 @@ pub(crate) async fn hand_off(replicas: &Arc<Replicas>, deadline: Moment) -> Hand
     outcome
 }
 
-/// Those of which nothing that is kept for them can be handed over now, whatever its key is.
+/// Partitions for which no hint can be handed over now, since their owner or receiver is down.
 fn unreachable_partitions(replicas: &Replicas) -> BTreeSet<Partition> {
     if is_planted!(HintDeletedBeforeConfirmation) {
         return BTreeSet::new();
@@ -94,7 +94,7 @@ fn unreachable_partitions(replicas: &Replicas) -> BTreeSet<Partition> {
     unreachable.map(|(partition, ..)| partition).collect()
 }
 
-/// True when all who are to have it have stored it, and it is forgotten.
+/// True when all nodes that it is for have stored it, and it is forgotten.
 async fn hand_over(
     replicas: &Replicas,
     store: &dyn HintStore,
@@ -106,7 +106,7 @@ async fn hand_over(
         return false;
     };
     let properties = state.properties(&address.bucket_type, &address.bucket);
-    // Of a type that is gone nobody knows what it wanted: nothing is dropped.
+    // The properties of a type that is gone are unknown: no sibling is dropped.
     let properties = properties.ok();
     let resolution = properties.map_or(Resolution::KeepSiblings, |it| {
         Resolution::keeping_siblings(it.keeps_siblings())
@@ -173,10 +173,9 @@ async fn is_stored_at(
     replicas.parts.runtime.blocking(work).await
 }
 
-/// Who is to have what was kept for a partition: its owner, and while it moves its receiver too.
-///
-/// Where that has no replica of the key any more, since lists have changed, all that have one are to have
-/// it as well.
+/// The nodes that a hint of a partition is for: its owner, and while it moves its receiver too. If
+/// lists have changed and the partition holds no replica of the key any more, the nodes of all its
+/// replicas are added.
 fn targets(
     ring: &Ring,
     partition: Partition,

@@ -1,8 +1,8 @@
-//! What a node keeps in place of others that are down.
+//! Hints: objects that a node keeps in place of others that are down.
 //!
-//! A stand-in merges, reads and gives dots as the replica would whose place it takes. So the store of
-//! hints is a vnode of its own, on a store of its own, in which each key is preceded by the partition
-//! that it is kept for: one path for reads and writes, and hints are as durable as everything else.
+//! A stand-in merges, reads and gives dots like the replica whose place it takes. So the store of hints
+//! is a vnode of its own, on a store of its own, in which each key is preceded by its partition: one
+//! path for reads and writes, and hints are as durable as everything else.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use kvorum_vnode::{
 };
 use parking_lot::RwLock;
 
-/// What precedes a key: the partition that it is kept for.
+/// Length of the prefix of a key: the partition that it is kept for.
 const PARTITION_BYTES: usize = 2;
 
 /// A hint: an object that another node is to have.
@@ -28,7 +28,7 @@ pub struct Hint {
     pub partition: Partition,
     /// Its key.
     pub key: StorageKey,
-    /// What is kept.
+    /// The object.
     pub object: Arc<Object>,
 }
 
@@ -39,11 +39,11 @@ pub struct HintPage {
     pub hints: Vec<Hint>,
     /// Those among them that were passed over.
     pub passed_over: u64,
-    /// Where the next page begins; `None` when this was the last.
+    /// The beginning of the next page; `None` when this was the last.
     pub next: Option<HintCursor>,
 }
 
-/// What a page has at most.
+/// Limits of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HintPageLimits {
     /// Hints.
@@ -71,7 +71,7 @@ pub struct HintCursor(StorageKey);
 
 /// Keeps objects for nodes that are down.
 pub trait HintStore: Send + Sync {
-    /// Carries out what is asked of a stand-in, or says that it would have to wait for a device.
+    /// Carries out a request to a stand-in, or returns that it would have to wait for a device.
     fn handle(&self, request: &ReplicaRequest, now: Timestamp, reading: Reading) -> Handled;
 
     /// Hints from a place on, within limits. Blocks.
@@ -100,8 +100,8 @@ pub struct VnodeHints {
 }
 
 impl VnodeHints {
-    /// Keeps hints under a vnode that nobody else uses. Its partition only names it in the table of
-    /// leases: it must differ from all that the node has vnodes of.
+    /// Keeps hints under a vnode of their own. Its partition only names it in the table of leases: it
+    /// must differ from all that the node has vnodes of.
     pub fn new(vnode: Vnode) -> Self {
         Self {
             vnode: vnode.keeping_for_others(PARTITION_BYTES),
@@ -153,7 +153,7 @@ impl HintStore for VnodeHints {
         let partition = request.partition;
         let own = ReplicaRequest {
             partition: self.vnode.partition(),
-            // Who is too old is found out before.
+            // An old epoch has been refused before.
             epoch: self.vnode.status().epoch,
             operation: under(partition, request.operation.clone()),
         };
@@ -244,7 +244,7 @@ impl VnodeHints {
         Ok((keys.collect(), page))
     }
 
-    /// What is kept under a key of the store, and its bytes; `None` when it is gone meanwhile.
+    /// The object under a key of the store, and its bytes; `None` when it is gone meanwhile.
     fn hint(
         &self,
         key: &StorageKey,

@@ -1,4 +1,4 @@
-//! What an index query asks for, out of the words of a request, and the continuations of its pages.
+//! An index query from the words of a request, and the continuations of its pages.
 
 use std::num::NonZeroU32;
 use std::ops::Bound;
@@ -23,24 +23,24 @@ pub struct IndexQuery {
     pub bucket_type: BucketType,
     /// The bucket.
     pub bucket: Bucket,
-    /// Which entries of which index.
+    /// The entries of one index.
     pub selection: IndexSelection,
-    /// How they are returned.
+    /// The form in which they are returned.
     pub options: IndexOptions,
 }
 
-/// How the entries that a query selects are returned.
+/// The form in which the entries of a query are returned.
 #[derive(Clone, Debug, Default)]
 pub struct IndexOptions {
-    /// What terms have to match; of `$key` and `$bucket`, what keys have to.
+    /// Pattern for terms; for keys where the index is `$key` or `$bucket`.
     pub pattern: Option<TermPattern>,
     /// The most entries, in order.
     pub results_max: Option<NonZeroU32>,
-    /// Where an earlier query with [`IndexOptions::results_max`] ended.
+    /// The end of an earlier query with [`IndexOptions::results_max`].
     pub after: Option<Continuation>,
     /// In order, even if all of them are wanted.
     pub is_sorted: bool,
-    /// When to give up; `None` for never.
+    /// The deadline; `None` for never.
     pub timeout: Option<Duration>,
 }
 
@@ -53,16 +53,16 @@ pub enum IndexValues {
     Range(Bytes, Bytes),
 }
 
-/// Which entries of which index are wanted.
+/// The entries of one index that are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSelection {
     pub(crate) scan: IndexScan,
-    /// How terms compare; `None` for keys.
+    /// Order of the terms; `None` for keys.
     order: Option<IndexOrder>,
     is_range: bool,
 }
 
-/// Why words are no index query. The texts are Riak's terms.
+/// The reason why words are no index query. The texts are Riak's terms.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexQueryError {
     /// The field ends in neither `_bin` nor `_int`.
@@ -88,7 +88,7 @@ pub enum IndexQueryError {
     InvalidPattern {
         /// The pattern.
         pattern: Bytes,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The continuation was not made by a server of this kind.
@@ -97,7 +97,7 @@ pub enum IndexQueryError {
 }
 
 impl IndexSelection {
-    /// Reads a field's name and values. `$bucket` is all of the bucket, whatever the values.
+    /// Reads a field's name and values. `$bucket` selects all of the bucket, for any values.
     pub fn new(field: &[u8], values: &IndexValues) -> Result<Self, IndexQueryError> {
         let field = Bytes::from(field.to_ascii_lowercase());
         let is_range = matches!(values, IndexValues::Range(..));
@@ -183,7 +183,7 @@ impl IndexSelection {
     }
 }
 
-/// Where a page of results ended.
+/// The end of a page of results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Continuation(pub(crate) IndexPosition);
 

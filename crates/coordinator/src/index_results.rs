@@ -2,11 +2,11 @@
 //!
 //! Each vnode is read in parts of bounded length, each on a snapshot of its own. The vnodes of this
 //! node are read in one go on one thread, those of other nodes at the same time. Where order matters,
-//! the parts are merged and nothing is read that is not needed for the next result; where it does not,
-//! parts are passed on as they come.
+//! the parts are merged and nothing is read that the next result does not need; otherwise, parts are
+//! passed on as they come.
 //!
 //! An object whose entry moves while the query runs may be found at both terms, or at neither, as in
-//! Riak: what is there throughout is found once.
+//! Riak. An entry that is there throughout is found once.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -36,7 +36,7 @@ const RESULTS_PER_CHUNK: usize = 1_000;
 const ENTRIES_PER_PART: u32 = 1_000;
 /// Vnodes that are read at once when order does not matter.
 const VNODES_AT_ONCE: usize = 8;
-/// What a part of a query for few results holds beyond its share of them: keys are not spread evenly.
+/// Entries of a part of a query for few results beyond its share of them: keys are not spread evenly.
 const ENTRIES_BEYOND_SHARE: u32 = 16;
 /// The patience of a query without a timeout.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -146,7 +146,7 @@ impl IndexResults {
         (!results.is_empty()).then_some(Ok(results))
     }
 
-    /// Where the next page begins, once all results of this one have come: there may be a next one
+    /// The beginning of the next page, once all results of this one have come: there may be a next one
     /// when as many came as were asked for.
     pub fn continuation(&self) -> Option<Continuation> {
         let last = self.last.as_ref().filter(|_| self.left == Some(0));
@@ -218,7 +218,7 @@ impl IndexResults {
         }
     }
 
-    /// Passes on what is least, until a vnode has to be read again to tell.
+    /// Passes on the least entries, until a vnode has to be read again to find the next.
     fn merge(&mut self, wanted: usize, merged: &mut Vec<IndexPosition>) {
         let mut first = BinaryHeap::new();
         for (index, source) in self.sources.iter_mut().enumerate() {
@@ -325,7 +325,7 @@ impl IndexResults {
         }
     }
 
-    /// What is left of vnodes that are elsewhere by now: the same owner partitions behind the same
+    /// Covers the rest of vnodes that are elsewhere by now: the same owner partitions behind the same
     /// position, as the ring of this moment has them.
     async fn cover_anew(&mut self, mut elsewhere: Vec<usize>) -> Result<(), RequestError> {
         if elsewhere.is_empty() {

@@ -1,10 +1,10 @@
 //! Get, put, delete and coverage as pure machines over a preference list, and their driver.
 //!
-//! A request is planned against the agreed cluster state (which replicas, how many must answer), run
-//! by a machine that knows neither clock nor socket, and driven by [`Coordinator`], which executes the
-//! machine's effects. A replica of this node is executed inline, on the thread that received the
-//! request; what would have to wait for a device goes to the blocking pool. There is one path: a
-//! single node takes no other.
+//! A request is planned against the agreed cluster state (which replicas, how many must answer), run by
+//! a machine without clock or socket, and driven by [`Coordinator`], which executes the machine's
+//! effects. A replica of this node is executed inline, on the thread that received the request; work
+//! that would have to wait for a device goes to the blocking pool. There is one path: a single node
+//! takes no other.
 //!
 //! The files read downward, and none leads back to one above it:
 //!
@@ -12,14 +12,14 @@
 //! - `reading.rs`, `writing.rs` and `deleting.rs` drive the machines of `get.rs` and `put.rs`;
 //!   `listing.rs` and `index_results.rs` go through the vnodes that `coverage.rs` plans; `comparing.rs`
 //!   drives the machine of `get.rs` for anti-entropy.
-//! - `attempts.rs` plans reads and writes, and paces what is tried again.
+//! - `attempts.rs` plans reads and writes, and paces new tries.
 //! - `accounts.rs` gives a request its time and reports its end.
 //! - `replicas.rs` asks replicas here and elsewhere, by `local_vnodes.rs` and `peers.rs`.
 //! - `plan.rs` has the plans that all of them go by.
 //!
-//! `service.rs` answers other nodes with what `local_vnodes.rs` and `hints.rs` have.
+//! `service.rs` answers other nodes from `local_vnodes.rs` and `hints.rs`.
 //!
-//! What this crate must not know: protocols, engines, files.
+//! Outside this crate: protocols, engines, files.
 
 mod accounts;
 mod attempts;

@@ -26,7 +26,7 @@ use crate::trace::RequestKind;
 
 /// Names that one call of `next` gives at most.
 const NAMES_PER_CHUNK: usize = 1_000;
-/// Names that a vnode reads for one part: what a listing holds in memory.
+/// Names that a vnode reads for one part: a listing holds as many in memory.
 const NAMES_PER_PART: u32 = 10_000;
 
 /// A listing of one bucket's keys, in chunks.
@@ -48,13 +48,13 @@ struct Listing {
 }
 
 /// A listing counted as in progress, until its deadline at most: a client that takes nothing more of it
-/// keeps nobody else from listing for longer than that.
+/// blocks no other listing for longer than that.
 struct Counted {
     pass: Arc<Mutex<Option<OwnPass>>>,
     _deadline: TaskGuard<()>,
 }
 
-/// What is left to be read of one vnode.
+/// The rest to be read of one vnode.
 #[derive(Clone)]
 struct Part {
     vnode: CoverageVnode,
@@ -157,7 +157,7 @@ impl Listing {
         Ok(())
     }
 
-    /// Some of what is ready.
+    /// Some of the ready names.
     fn chunk(&mut self) -> impl Iterator<Item = Address> {
         let count = self.ready.len().min(NAMES_PER_CHUNK);
         self.ready.drain(..count)
@@ -229,8 +229,8 @@ impl Listing {
         Ok(())
     }
 
-    /// What is left of a part whose vnode gives no page: the same owner partitions in the same range, as
-    /// the ring of this moment has them.
+    /// Covers the rest of a part whose vnode gives no page: the same owner partitions in the same
+    /// range, as the ring of this moment has them.
     async fn cover_anew(&mut self, part: Part, error: PageError) -> Result<(), RequestError> {
         let run = &mut self.run;
         let CoverageVnode {

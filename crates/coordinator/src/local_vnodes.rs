@@ -1,4 +1,4 @@
-//! The replicas of this node: its vnodes, and the store of what it keeps in place of other nodes.
+//! The replicas of this node: its vnodes, and the store of its hints for other nodes.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ pub trait LocalVnodes: Send + Sync {
     /// The vnode of a partition, once its store is open.
     fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>>;
 
-    /// Why there is no vnode of a partition. Who has all stores open from the start has no other
-    /// reason than this one.
+    /// The reason why there is no vnode of a partition. A node that opens all stores at its start has
+    /// no other than this.
     fn absence(&self, _partition: Partition) -> Absence {
         Absence::NotHere
     }
@@ -41,7 +41,7 @@ pub trait LocalVnodes: Send + Sync {
 /// See [`LocalVnodes::next_opening`].
 pub type NextOpening = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Why a node has no vnode of a partition.
+/// The reason why a node has no vnode of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
     /// It does not have the partition, or has not learned yet that it does.
@@ -62,7 +62,7 @@ impl From<Absence> for ReplicaFailure {
     }
 }
 
-/// What carries out a request to a replica of this node.
+/// The replica of this node that carries out a request.
 pub(crate) enum LocalReplica {
     Vnode(Arc<Vnode>),
     Hints(Arc<dyn HintStore>),
@@ -81,7 +81,7 @@ impl LocalReplica {
         }
     }
 
-    /// As [`LocalReplica::handle`], where blocking is allowed.
+    /// Like [`LocalReplica::handle`], where blocking is allowed.
     pub(crate) fn handle_blocking(&self, request: &ReplicaRequest, now: Timestamp) -> ReplicaReply {
         match self.handle(request, now, Reading::MayBlock) {
             Handled::Done(reply) => reply,
@@ -110,7 +110,7 @@ pub(crate) async fn read_blocking<T: Send + 'static>(
     runtime.blocking(work).await
 }
 
-/// Waits until what a replica has received is stored.
+/// Waits until a received object is stored.
 pub(crate) async fn synced(runtime: &Runtime, ticket: SyncTicket) -> kvorum_backend::Result<()> {
     if ticket.is_driven() {
         ticket.await

@@ -1,4 +1,4 @@
-//! What a coordinator is put together from, and its settings.
+//! The parts of a coordinator, and its settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::peers::ReplicaPeers;
 use crate::reaper::TombstoneKeeping;
 use crate::trace::{MaintenanceWitness, Meter};
 
-/// What a coordinator works with.
+/// The parts of a coordinator.
 #[derive(Clone)]
 pub struct Parts {
     /// This node.
@@ -25,9 +25,9 @@ pub struct Parts {
     pub cluster: Arc<dyn AgreedState>,
     /// This node's vnodes.
     pub vnodes: Arc<dyn LocalVnodes>,
-    /// Where figures go.
+    /// The receiver of figures.
     pub meter: Arc<dyn Meter>,
-    /// Who knows what maintenance ran when.
+    /// The record of maintenance steps and their times.
     pub maintenance: Arc<dyn MaintenanceWitness>,
 }
 
@@ -38,12 +38,12 @@ impl Parts {
     }
 }
 
-/// What a coordinator works with where there are other nodes.
+/// The parts of a coordinator that has other nodes.
 #[derive(Clone)]
 pub struct Remote {
     /// The way to them.
     pub peers: Arc<dyn ReplicaPeers>,
-    /// What this node keeps in place of others.
+    /// The hints that this node keeps in place of others.
     pub hints: Arc<dyn HintStore>,
     /// Replicas on other nodes are asked for the head of an object before its values, but for one.
     /// The value then crosses the network once at most; a value that none of those asked had whole
@@ -73,18 +73,18 @@ impl BackendNames {
     }
 }
 
-/// How requests are treated, whatever their bucket.
+/// Settings for requests to any bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct CoordinatorSettings {
     /// Several replicas of a key may live on one node, as in Riak.
     pub colocated_replicas: bool,
-    /// When a request that names no timeout is given up.
+    /// The time-out of a request that names none.
     pub request_timeout: Duration,
     /// Requests that take at least this long are logged.
     pub slow_request_threshold: Duration,
     /// Gets, puts and deletes in progress at which further ones are refused with `overload`.
     pub requests_max: usize,
-    /// What becomes of tombstones that every replica holds.
+    /// The keeping of tombstones that every replica holds.
     pub tombstones: TombstoneKeeping,
     /// The names of the storage backends of a node, one of which a bucket may name as its own.
     pub backend_names: BackendNames,

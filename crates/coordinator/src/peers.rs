@@ -1,4 +1,4 @@
-//! The way to replicas on other nodes: asked like those of this node, but for what can fail.
+//! The way to replicas on other nodes: asked like those of this node, but with other failures.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,15 +18,15 @@ pub type Asking = Pin<Box<dyn Future<Output = Result<ReplicaReply, PeerFailure>>
 
 /// The way to other nodes.
 pub trait ReplicaPeers: Send + Sync {
-    /// Whether a node is to be asked at all. Wrong answers cost time or a stand-in, never data.
+    /// True if a node is to be asked at all. Wrong answers cost time or a stand-in, never data.
     fn is_up(&self, node: NodeId) -> bool;
 
-    /// Asks a node, which answers until `deadline` or not at all. `Stored` and `Received` come when
-    /// what was asked of durability holds.
+    /// Asks a node, which answers until `deadline` or not at all. `Stored` and `Received` come when the
+    /// requested durability holds.
     fn request(&self, node: NodeId, request: PeerRequest, deadline: Moment) -> Asking;
 }
 
-/// Why there is no answer, by what is known of the request.
+/// The reason why there is no answer, by the known fate of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerFailure {
     /// The node could not be reached. Nothing was done.
@@ -55,9 +55,9 @@ impl PeerFailure {
     }
 }
 
-/// Tells which nodes are up.
+/// The nodes that are taken to be up.
 pub trait Liveness: Send + Sync {
-    /// Whether a node is believed to be up.
+    /// True if a node is taken to be up.
     fn is_up(&self, node: NodeId) -> bool;
 }
 
@@ -68,7 +68,7 @@ pub struct PeerReplicas {
 }
 
 impl PeerReplicas {
-    /// Asks through `peers` those that `liveness` believes to be up.
+    /// Asks through `peers` those that `liveness` takes to be up.
     pub fn new(peers: Peers, liveness: Arc<dyn Liveness>) -> Self {
         Self { peers, liveness }
     }
@@ -98,7 +98,7 @@ impl ReplicaPeers for PeerReplicas {
     }
 }
 
-/// The value that a replica which stores just that need not send back.
+/// The value of a request: a replica that stores just that need not send it back.
 pub(crate) fn value_sent(request: &PeerRequest) -> Bytes {
     match request {
         PeerRequest::Replica { request, .. } => match &request.operation {
@@ -109,7 +109,7 @@ pub(crate) fn value_sent(request: &PeerRequest) -> Bytes {
     }
 }
 
-/// No client waits for what is compared.
+/// No client waits for comparisons.
 fn lane_of(request: &PeerRequest) -> Lane {
     match request {
         PeerRequest::Tree(_) => Lane::Bulk,

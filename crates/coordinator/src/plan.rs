@@ -14,7 +14,7 @@ use crate::error::RequestError;
 use crate::quorum::{Offered, ReadQuorum, WriteQuorum, WriteQuorums};
 use crate::request::{GetOptions, NAME_BYTES_MAX, PutOptions};
 
-/// Where a request goes and under which properties.
+/// The replicas of a request, and its properties.
 pub(crate) struct Plan {
     pub(crate) key: StorageKey,
     pub(crate) properties: PlanProperties,
@@ -23,7 +23,7 @@ pub(crate) struct Plan {
     pub(crate) n_val: u32,
     /// Replicas that the committed ring gives this bucket.
     pub(crate) effective_n: u32,
-    /// Of a write while something moves: which list each replica is in.
+    /// The lists of each replica, for a write while something moves.
     pub(crate) joint: Option<Box<Joint>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Joint {
     n_new: u32,
 }
 
-/// The key of a plan and what counts for it.
+/// The key of a plan and its parameters.
 pub(crate) struct Target<'a> {
     pub(crate) key: StorageKey,
     pub(crate) place: Position,
@@ -43,14 +43,14 @@ pub(crate) struct Target<'a> {
     pub(crate) n_val: u32,
 }
 
-/// What a plan is made for.
+/// The purpose of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Read,
     Write,
 }
 
-/// What a request needs of its bucket's properties. Copied, since a shared handle to them is one word
+/// The properties of the bucket that a request needs. Copied, since a shared handle to them is one word
 /// that all requests to the bucket count on, on every core.
 #[derive(Clone, Copy)]
 pub(crate) struct PlanProperties {
@@ -304,14 +304,15 @@ impl Plan {
         Ok(quorum.resolve(effective_n).min(effective_n) as usize)
     }
 
-    /// `node_confirms`: never bounded by what the cluster has.
+    /// `node_confirms`: never bounded by the size of the cluster.
     fn unbounded(&self, asked: Option<Quorum>, default: Quorum) -> Result<usize, RequestError> {
         let quorum = self.permitted(asked, default)?;
         Ok(quorum.resolve(self.n_val) as usize)
     }
 
-    /// The value that counts, if n_val permits it. A request is judged by the n_val that counts for
-    /// it; what the bucket says, by the bucket's: a request with a smaller n_val does not violate it.
+    /// The value that counts, if n_val permits it. A quorum of the request is judged by the n_val that
+    /// counts for the request, a quorum of the bucket by the bucket's: a request with a smaller n_val
+    /// does not violate it.
     fn permitted(&self, asked: Option<Quorum>, default: Quorum) -> Result<Quorum, RequestError> {
         let (quorum, n_val) = match asked {
             Some(quorum) => (quorum, self.n_val),
@@ -344,7 +345,7 @@ fn offered<'a>(replicas: impl Iterator<Item = &'a Replica>) -> Offered {
     offered
 }
 
-/// What of an address decides its place on the ring.
+/// The part of an address that decides its place on the ring.
 pub(crate) fn key_hash(function: &KeyFunction) -> KeyHash {
     match function {
         KeyFunction::BucketOnly => KeyHash::BucketOnly,

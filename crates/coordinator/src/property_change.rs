@@ -41,7 +41,7 @@ impl PropertyChanges {
         }
     }
 
-    /// Proposes a change and waits until it is agreed. Whatever holds data keeps its backend.
+    /// Proposes a change and waits until it is agreed. A bucket or a type with data keeps its backend.
     pub(crate) fn propose(
         &self,
         command: Command,
@@ -51,7 +51,7 @@ impl PropertyChanges {
         self.propose_move(command, passed_over)
     }
 
-    /// The same for an operator's order to move what there is.
+    /// The same for an operator's order to move existing data.
     pub(crate) fn propose_move(
         &self,
         command: Command,
@@ -102,7 +102,7 @@ impl PropertyChanges {
         overlay.check_kept(&current, self.backend_names.all(), &tag_names())
     }
 
-    /// Refuses another backend for what holds data. A name that there is not is refused as such.
+    /// Refuses another backend for a place with data. A name without a backend is refused as such.
     fn check_stays(&self, command: &Command) -> Result<(), PropertyErrors> {
         let Some((overlay, current)) = changed(&self.parts.cluster.current(), command) else {
             return Ok(());
@@ -215,7 +215,7 @@ fn has_any(vnode: &Vnode, range: &FoldRange, filter: &FoldFilter) -> bool {
     is_any || read.is_err()
 }
 
-/// The place whose data would be in another backend than its properties say.
+/// The place whose data would be in another backend than the one of its properties.
 fn moved_place(command: &Command) -> Option<BucketOrType> {
     match command {
         Command::UpdateType { .. } | Command::SetBucketProperties { .. } => changed_place(command),

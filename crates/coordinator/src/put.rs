@@ -1,9 +1,9 @@
-//! The put machine: one replica coordinates, the others store what it made, and enough must confirm.
+//! The put machine: one replica coordinates, the others store its object, and enough must confirm.
 //!
-//! The coordinating replica alone gives the write its dot, and its own write comes first: what the
-//! others receive is the resulting object, so that one client put is exactly one dot wherever it
-//! lands. A replica confirms twice: when it has received (and applied) the object, which counts
-//! towards w, and when it has stored it as durably as it is configured to, which counts towards dw.
+//! The coordinating replica alone gives the write its dot, and its own write comes first: the others
+//! receive the resulting object, so that one client put is exactly one dot on every replica. A replica
+//! confirms twice: when it has received (and applied) the object, which counts towards w, and when it
+//! has stored it as durably as it is configured to, which counts towards dw.
 //!
 //! Pure, like the get machine. A failed coordinator fails the request: its write may have happened,
 //! and a second coordinator would give a second dot to one put.
@@ -18,12 +18,12 @@ use smallvec::SmallVec;
 use crate::error::RequestError;
 use crate::quorum::{WriteQuorum, WriteQuorums};
 
-/// What happened to a put.
+/// An event of a put.
 #[derive(Debug)]
 pub enum PutEvent {
     /// The coordinating replica has applied the write.
     Coordinated {
-        /// What it made of it.
+        /// The object that it made.
         object: Arc<Object>,
     },
     /// A replica has received and applied the object.
@@ -40,21 +40,21 @@ pub enum PutEvent {
     Declined {
         /// Its place in the preference list.
         slot: usize,
-        /// Why.
+        /// The reason.
         error: RequestError,
     },
     /// A replica could not.
     Failed {
         /// Its place in the preference list.
         slot: usize,
-        /// Why.
+        /// The reason.
         error: RequestError,
     },
     /// The request's deadline passed.
     Deadline,
 }
 
-/// What the driver is to do.
+/// An order to the driver.
 #[derive(Debug)]
 pub enum PutEffect {
     /// Let this replica coordinate.
@@ -66,7 +66,7 @@ pub enum PutEffect {
     Store {
         /// Its place in the preference list.
         slot: usize,
-        /// What the coordinator made.
+        /// The object that the coordinator made.
         object: Arc<Object>,
     },
     /// Answer the client; at most once.
@@ -84,7 +84,7 @@ pub struct PutMachine {
     quorums: WriteQuorums,
     slots: SmallVec<[Slot; 3]>,
     coordinator: Option<usize>,
-    /// Who coordinates when the coordinator declines, in order.
+    /// The replicas that coordinate when the coordinator declines, in order.
     others: SmallVec<[usize; 3]>,
     object: Option<Arc<Object>>,
     has_replied: bool,
@@ -109,7 +109,7 @@ enum Stage {
 }
 
 impl PutMachine {
-    /// Starts a put that the first of `coordinators` coordinates, or the next where one declines.
+    /// Starts a put, coordinated by the first of `coordinators` that does not decline.
     pub fn start(
         replicas: impl Iterator<Item = WriteReplica>,
         coordinators: &[usize],
@@ -207,7 +207,7 @@ impl PutMachine {
             {
                 self.advance(slot, Stage::Failed(error));
             }
-            // Before the coordinator has answered, nobody else has been asked.
+            // Before the coordinator has answered, no other replica has been asked.
             PutEvent::Received { .. } | PutEvent::Durable { .. } | PutEvent::Failed { .. } => {
                 return effects;
             }
@@ -269,7 +269,7 @@ impl PutMachine {
         }
     }
 
-    /// True when no replica can say anything new: the coordinator failed, or all are done.
+    /// True when no replica can report anything new: the coordinator failed, or all are done.
     fn is_over(&self) -> bool {
         let settled = |slot: &Slot| matches!(slot.stage, Stage::Durable | Stage::Failed(_));
         self.coordinator_failure().is_some() || self.slots.iter().all(settled)
@@ -285,7 +285,7 @@ impl PutMachine {
             _ => None,
         };
         let last = failure(self.slots.get(self.coordinator?)?)?;
-        // Where some that were to coordinate could not be reached, what the others said is the reason.
+        // If some coordinators could not be reached, the reason is the answer of the others.
         let mut reasons = self.slots.iter().filter_map(failure);
         let of_the_others = reasons.find(|it| *it != RequestError::AllNodesDown);
         Some(match last {
@@ -311,7 +311,7 @@ impl PutMachine {
         }
     }
 
-    /// Whether one list's quorum is met, or out of reach.
+    /// The verdict on one list's quorum, once it is met or out of reach.
     fn verdict_in(
         &self,
         quorum: &WriteQuorum,
@@ -332,7 +332,7 @@ impl PutMachine {
         self.shortfall(quorum, &possible, &now, &durable).map(Err)
     }
 
-    /// What can no longer be met even if every replica that has not failed confirms.
+    /// The error of a quorum that cannot be met even if every replica that has not failed confirms.
     fn shortfall(
         &self,
         quorum: &WriteQuorum,
@@ -363,10 +363,10 @@ impl PutMachine {
         let is_opening =
             |slot: &Slot| matches!(slot.stage, Stage::Failed(RequestError::VnodeOpening));
         if self.slots.iter().any(is_opening) {
-            // More than any count it says that the same request will succeed soon.
+            // More than any count, this error shows that the same request will succeed soon.
             return Some(RequestError::VnodeOpening);
         }
-        // A lone replica's own reason says more than a count of one.
+        // A lone replica's own reason is more useful than a count of one.
         match &self.slots[..] {
             [
                 Slot {

@@ -11,8 +11,8 @@ impl Machine for PutMachine {
     }
 }
 
-/// `slot: made NAME` is the coordinator's word, `slot: received`, `slot: durable` and
-/// `slot: FAILURE` anybody's.
+/// `slot: made NAME` is the coordinator's answer; `slot: received`, `slot: durable` and `slot: FAILURE`
+/// are any replica's.
 fn parse(event: &str) -> PutEvent {
     let Some((slot, what)) = slot_and_what(event) else {
         assert_eq!(event, "deadline");
@@ -484,7 +484,7 @@ fn an_object_has_reached_all_when_none_failed() {
     assert!(!machine.has_reached_all());
 }
 
-/// What a replica does in the end: nothing is said of the way there.
+/// The last event of a replica, without those before it.
 const FATES: [&str; 3] = ["durable", "received", "broken"];
 
 fn is_met(fates: &[(u8, bool, usize)], quorum: &WriteQuorum) -> bool {

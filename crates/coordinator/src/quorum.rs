@@ -1,32 +1,32 @@
-//! Quorums as numbers: what a request asks for, checked against what its replicas can give.
+//! Quorums as numbers: those of a request, checked against the number of its replicas.
 //!
-//! A request names r, w and the rest as numbers or words; the bucket's properties fill in what it
-//! leaves out. Two numbers bound them. `n_val`, the bucket's, decides what is a violation: asking for
-//! more than the bucket has copies is a mistake whatever the cluster's size, and whether the request
-//! or the bucket asks. The *effective* n, at most the members of the committed ring, decides how many
-//! answers are waited for: a bucket with n_val 3 on one node has one copy, and its quorum is one.
-//! `node_confirms` is never reduced, since its very meaning is a number of distinct machines.
+//! A request names r, w and the rest as numbers or words; the bucket's properties fill in those that it
+//! leaves out. Two numbers bound them. `n_val`, the bucket's, decides what is a violation: a quorum
+//! above the number of copies is a mistake in a cluster of any size, in the request and in the bucket
+//! alike. The *effective* n, at most the members of the committed ring, decides how many answers are
+//! waited for: a bucket with n_val 3 on one node has one copy, and its quorum is one. `node_confirms`
+//! is never reduced, since its very meaning is a number of distinct machines.
 
 use crate::error::RequestError;
 
-/// What a get waits for.
+/// The answers that a get waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadQuorum {
     /// Replicas asked.
     pub n: usize,
     /// Answers needed.
     pub r: usize,
-    /// Of those, from primaries.
+    /// Primaries among them.
     pub pr: usize,
     /// Distinct nodes among the answers.
     pub node_confirms: usize,
-    /// Give up once a majority has said that there is nothing.
+    /// Give up once a majority has found nothing.
     pub basic_quorum: bool,
     /// "There is nothing" counts as an answer.
     pub notfound_ok: bool,
 }
 
-/// What a put waits for.
+/// The answers that a put waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteQuorum {
     /// Replicas written.
@@ -36,14 +36,14 @@ pub struct WriteQuorum {
     /// Replicas that have stored it, as durably as they are configured to. At least one: the
     /// coordinating replica's own write comes before everything else.
     pub dw: usize,
-    /// Of the replicas that received it, primaries.
+    /// Primaries among the replicas that received it.
     pub pw: usize,
     /// Distinct nodes among them.
     pub node_confirms: usize,
 }
 
-/// What a put waits for: in the preference list as it is, and while something moves in the list that is
-/// to come as well. An answer counts in each list that its replica is in.
+/// The quorums of a put: one in the preference list as it is, and while something moves another one in
+/// the next list. An answer counts in each list that its replica is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteQuorums {
     /// In the list as it is, or the one before.
@@ -64,7 +64,7 @@ pub struct Offered {
 }
 
 impl ReadQuorum {
-    /// Refuses what the replicas at hand can never give.
+    /// Refuses quorums that the replicas at hand can never meet.
     pub fn check(&self, offered: Offered) -> Result<(), RequestError> {
         if offered.replicas == 0 {
             return Err(RequestError::AllNodesDown);
@@ -98,7 +98,7 @@ impl ReadQuorum {
 }
 
 impl WriteQuorum {
-    /// Refuses what the replicas at hand can never give.
+    /// Refuses quorums that the replicas at hand can never meet.
     pub fn check(&self, offered: Offered) -> Result<(), RequestError> {
         if offered.replicas == 0 {
             return Err(RequestError::AllNodesDown);

@@ -1,7 +1,7 @@
 //! Partitions that refuse requests at the default quorums, because too few of their nodes are up.
 //!
 //! They are part of a node's health. Each partition is planned like a request for its keys, so that the
-//! report agrees with what clients see.
+//! report agrees with clients' results.
 
 use kvorum_cluster::ClusterState;
 use kvorum_encoding::{BucketType, StorageKey};
@@ -106,7 +106,7 @@ mod tests {
         (out_of_reach.reads.len(), out_of_reach.writes.len())
     }
 
-    /// A node whose companions were killed refused every put, and its health said "ready".
+    /// A node whose companions were killed refused every put, and its health was reported as "ready".
     #[test]
     fn a_quorum_of_two_is_out_of_reach_of_the_last_node() {
         let state = four_nodes();

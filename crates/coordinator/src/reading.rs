@@ -22,19 +22,19 @@ use crate::replicas::{Asked, ReplicaWork, Replicas, Replied, WorkDone, no_reply}
 use crate::request::{GetOptions, PutOptions};
 use crate::waiting::Waiting;
 
-/// One get in so many asks every replica from the start, so that a replica which is behind is found and
-/// repaired by reading even where the quorum never needs it.
+/// One get in so many asks every replica from the start: so reads also find and repair outdated
+/// replicas that no quorum needs.
 const GETS_THAT_ASK_ALL_EVERY: u64 = 16;
-/// So long those that were asked first are waited for before the others are asked: some times what a
-/// replica takes on a busy node, and less than a client notices.
+/// Time for which the replicas asked first are waited for before the others are asked: a multiple of a
+/// replica's time on a busy node, and less than a client notices.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// So long an answer is waited for that no client waits for.
+/// The longest wait for an answer that no client waits for.
 const REST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a get ends with.
+/// The result of a get.
 pub(crate) type GetReply = Result<Option<Arc<Object>>, RequestError>;
 
-/// How far a get came without waiting. Most end here, so what waits is kept out of their way, in a
+/// A get after the steps that need no waiting. Most have ended by then. The state of the others is in a
 /// box: the future of a request that never waits stays small.
 pub(crate) enum StartedGet {
     /// It has ended.
@@ -58,7 +58,7 @@ struct GetRun {
     effects: GetEffects,
     executed: usize,
     reply: Option<GetReply>,
-    /// A replica knows a newer ring than the one that the plan was made with, or does not know it yet.
+    /// A replica has a newer ring than the plan, or has not received the plan's ring yet.
     is_misplanned: bool,
     /// The replicas that are asked for heads while the client wants values.
     heads: SlotSet,
@@ -68,7 +68,7 @@ struct GetRun {
 pub(crate) struct Reads {
     replicas: Arc<Replicas>,
     attempts: Arc<Attempts>,
-    /// Gets that could choose whom to ask.
+    /// Number of gets that could choose their replicas.
     gets: AtomicU64,
 }
 
@@ -150,8 +150,8 @@ impl Reads {
         }
     }
 
-    /// Whom to ask first: as many as the quorum needs, primaries before stand-ins, the one here before
-    /// others, and of those others in turn.
+    /// The replicas to ask first: as many as the quorum needs, primaries before stand-ins, the one here
+    /// before others, and of those others in turn.
     fn asked_first(&self, plan: &Plan, quorum: &ReadQuorum) -> SlotSet {
         let (replicas, needed) = (&plan.replicas, quorum.needed());
         if self.replicas.remote.is_none() || needed >= replicas.len() {
@@ -218,7 +218,7 @@ impl Reads {
         }
     }
 
-    /// What a get ends with, and whether another plan may end better.
+    /// The result of a get, and true if another plan may end better.
     async fn run_get(&self, get: WaitingGet, progress: &mut Progress) -> (GetReply, bool) {
         let WaitingGet { mut run, work } = get;
         let (replicas, deadline) = (&self.replicas, progress.deadline);
@@ -252,7 +252,7 @@ impl Reads {
         }
     }
 
-    /// Whether a condition holds of what a quorum of the replicas knows.
+    /// Checks a condition against the object that a quorum of the replicas has.
     pub(crate) async fn check_by_quorum(
         &self,
         address: &Address,
@@ -279,7 +279,7 @@ impl Reads {
     }
 }
 
-/// What comes next of replicas that are waited for.
+/// The next event from replicas that are waited for.
 enum Next {
     Answer(WorkDone),
     Late,
@@ -287,7 +287,7 @@ enum Next {
 }
 
 impl GetRun {
-    /// Executes what is to be done; what would have to wait goes to `leave`.
+    /// Executes the pending effects; work that would have to wait goes to `leave`.
     fn execute(&mut self, replicas: &Arc<Replicas>, mut leave: impl FnMut(usize, ReplicaWork)) {
         while let Some(effect) = self.next_effect() {
             match effect {
@@ -324,8 +324,8 @@ impl GetRun {
         let answer = match replied {
             Ok(ReplicaReply::Found(object)) if self.is_head(slot) => GetAnswer::Head(object),
             Ok(ReplicaReply::Found(object)) => GetAnswer::Found(object),
-            // A stand-in has what was written since the replica went down, and nothing of before: that
-            // it has nothing says nothing of the key.
+            // A stand-in has the writes since the replica went down, and none from before: its lack of
+            // a key means nothing for the key.
             Ok(ReplicaReply::NotFound)
                 if replicas.remote.is_some()
                     && is_stand_in()
@@ -343,7 +343,7 @@ impl GetRun {
             }
             Ok(_) => GetAnswer::Failed(no_reply()),
             Err(RequestError::Timeout) => return self.step(GetEvent::Deadline),
-            // Of a read nothing is left in doubt.
+            // A read has no effect that could be in doubt.
             Err(RequestError::OutcomeUnknown) => GetAnswer::Failed(RequestError::AllNodesDown),
             Err(error) => {
                 self.is_misplanned |= replicas.is_ring_changing(&error);
@@ -379,7 +379,7 @@ impl GetRun {
                 {
                     Ok(Some(done)) => run.take_answer(&replicas, done.slot, done.replied),
                     Ok(None) => return,
-                    // Those that did answer are not to stay behind for one that does not.
+                    // Replicas that did answer are repaired all the same.
                     Err(_) => {
                         is_over = true;
                         run.step(GetEvent::Deadline);
@@ -440,8 +440,8 @@ impl GetRun {
     }
 }
 
-/// What clients of the bucket may see. A replica alone may hold siblings that the bucket does not
-/// want, from a time when it did.
+/// The object as clients of the bucket may see it. A replica alone may hold siblings from a time when
+/// the bucket kept them.
 fn visible(object: Arc<Object>, resolution: Resolution) -> Arc<Object> {
     if resolution == Resolution::KeepSiblings || object.siblings().len() == 1 {
         return object;

@@ -1,9 +1,9 @@
 //! Tombstones that wait to be removed.
 //!
-//! A tombstone may go once every replica of its key holds it: then no older value is left anywhere
-//! that could come back. The queue remembers those for which a delete has just shown that; a restart
-//! forgets it, and the tombstones stay. Counters of dots never restart, so what is written to the key
-//! later is never taken for something older than what was removed.
+//! A tombstone may go once every replica of its key holds it: then no older value is left that could
+//! come back. The queue has the tombstones of deletes that have just shown that; a restart forgets it,
+//! and the tombstones stay. Counters of dots never restart, so a later write to the key is never taken
+//! for something older than the removed one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 /// The most tombstones that wait; beyond it they stay, which costs space alone.
 const WAITING_MAX: usize = 100_000;
 
-/// What becomes of tombstones that every replica holds (`delete_mode`).
+/// The keeping of tombstones that every replica holds (`delete_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TombstoneKeeping {
     /// They stay.
@@ -35,7 +35,7 @@ pub(crate) struct Tombstone {
     pub(crate) key: StorageKey,
     pub(crate) clock: Clock,
     pub(crate) replicas: PreferenceList,
-    /// What must be durable before it may go.
+    /// The syncs that must be done before it may go.
     pub(crate) unsynced: Vec<SyncTicket>,
 }
 

@@ -22,14 +22,14 @@ use crate::plan::Plan;
 use crate::trace::Repaired;
 use crate::unopened::Unopened;
 
-/// How long a repair may take; a later read repairs what was given up.
+/// Time for a repair; a later read repairs a replica that was given up.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Read repairs in progress beyond which further ones are left to later reads.
 const REPAIRS_MAX: usize = 1_000;
 
-/// See the module's description. Shared with what outlives a request: replicas that the client did not
-/// wait for are still to be written, and those that were behind are still to be repaired.
+/// See the module's description. Shared with work that outlives a request: further replicas are still
+/// to be written, and outdated ones are still to be repaired.
 pub(crate) struct Replicas {
     pub(crate) parts: Parts,
     pub(crate) remote: Option<Remote>,
@@ -43,10 +43,10 @@ pub(crate) struct Replicas {
     pub(crate) unopened: Unopened,
 }
 
-/// What a replica said; its own refusals are among the replies.
+/// A replica's reply; its own refusals are among the replies.
 pub(crate) type Replied = Result<ReplicaReply, RequestError>;
 
-/// How far a replica got on the thread that asked.
+/// A request to a replica after the steps on the thread that asked.
 pub(crate) enum Asked {
     /// It answered.
     Answered(Replied),
@@ -66,11 +66,11 @@ enum Place {
     There { node: NodeId, role: Role },
 }
 
-/// What became of work that was waited for.
+/// The result of work that was waited for.
 pub(crate) struct WorkDone {
     pub(crate) slot: usize,
     pub(crate) replied: Replied,
-    /// How long it waited for a thread.
+    /// Time that it waited for a thread.
     pub(crate) queued: Duration,
     /// It failed, and is known to have had no effect.
     pub(crate) is_without_effect: bool,
@@ -156,7 +156,7 @@ impl Replicas {
         Ok(ReplicaWork { place, request })
     }
 
-    /// Carries out on the blocking pool, or has another node carry out, what could not be done inline.
+    /// Carries out work that could not be done inline, on the blocking pool or on another node.
     pub(crate) fn work_elsewhere(
         self: &Arc<Self>,
         slot: usize,
@@ -233,7 +233,7 @@ impl Replicas {
         }
     }
 
-    /// Sends a replica that is behind what it lacks, behind the client's back.
+    /// Sends an outdated replica the object that it lacks, independent of the client.
     pub(crate) fn repair(
         self: &Arc<Self>,
         plan: &Plan,
@@ -246,13 +246,13 @@ impl Replicas {
             object,
             resolution: plan.resolution(),
             tag: plan.tag(),
-            // Nobody waits for it, and the others have it.
+            // No client waits for it, and the other replicas have the object.
             durability: Durability::Buffered,
         };
         self.work_unawaited(plan, slot, operation, had_nothing);
     }
 
-    /// Replaces what a replica found damaged, behind the client's back.
+    /// Replaces a damaged object of a replica, behind the client's back.
     pub(crate) fn mend(self: &Arc<Self>, plan: &Plan, slot: usize, object: Arc<Object>) {
         let operation = Operation::Mend {
             key: plan.key.clone(),
@@ -349,8 +349,8 @@ impl Replicas {
         }
     }
 
-    /// True when another plan may end better than one in which a replica failed like this: it goes by
-    /// another ring, or its store is not open and that is news.
+    /// True when another plan may end better than one in which a replica failed like this: it has
+    /// another ring, or its store is not open, which was not known before.
     pub(crate) fn is_to_be_replanned(
         &self,
         plan: &Plan,
@@ -363,12 +363,12 @@ impl Replicas {
     }
 
     /// True when a replica of this node has no store yet, or has it no more: the ring has just changed,
-    /// and this node is on its way to where others that say so themselves are.
+    /// and this node is about to follow the others.
     pub(crate) fn is_ring_changing(&self, error: &RequestError) -> bool {
         self.remote.is_some() && *error == RequestError::VnodeNotReady
     }
 
-    /// Logs why a replica failed where the client is told less than that.
+    /// Logs the failure of a replica where the client's error has less detail.
     pub(crate) fn note_failure(&self, plan: &Plan, slot: usize, error: &RequestError) {
         let is_notable = matches!(
             error,
@@ -386,7 +386,7 @@ impl Replicas {
     }
 }
 
-/// Waits until what a replica has received is stored.
+/// Waits until a received object is stored.
 pub(crate) async fn await_sync(
     runtime: Runtime,
     slot: usize,

@@ -1,4 +1,5 @@
-//! Requests as the protocols hand them over: what a client may leave to the bucket is an `Option`.
+//! Requests as the protocols hand them over: a value that a client may leave to the bucket is an
+//! `Option`.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,12 +13,12 @@ use kvorum_vnode::{Condition, Detail};
 /// The longest key, and name of a bucket or bucket type, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 65_536;
 
-/// What a client says about a get.
+/// A client's options for a get.
 #[derive(Clone, Debug, Default)]
 pub struct GetOptions {
     /// Answers needed.
     pub r: Option<Quorum>,
-    /// Of those, from primaries.
+    /// Primaries among them.
     pub pr: Option<Quorum>,
     /// Distinct nodes among them.
     pub node_confirms: Option<Quorum>,
@@ -29,13 +30,13 @@ pub struct GetOptions {
     pub n_val: Option<u32>,
     /// Stand-ins for primaries that are down may answer; `None` means that they may.
     pub sloppy_quorum: Option<bool>,
-    /// When to give up.
+    /// The deadline.
     pub timeout: Option<Duration>,
-    /// How much of the object is wanted.
+    /// The part of the object that is wanted.
     pub detail: Detail,
 }
 
-/// What a client says about a put.
+/// A client's options for a put.
 #[derive(Clone, Debug, Default)]
 pub struct PutOptions {
     /// Replicas that must have received it.
@@ -46,17 +47,17 @@ pub struct PutOptions {
     pub pw: Option<Quorum>,
     /// Distinct nodes that must have confirmed.
     pub node_confirms: Option<Quorum>,
-    /// Which replicas sync before they confirm.
+    /// The replicas that sync before they confirm.
     pub sync_on_write: Option<SyncOnWrite>,
     /// Replicas, at most the bucket's n_val.
     pub n_val: Option<u32>,
     /// Stand-ins for primaries that are down may be used; `None` means that they may.
     pub sloppy_quorum: Option<bool>,
-    /// When to give up.
+    /// The deadline.
     pub timeout: Option<Duration>,
 }
 
-/// Whether a put gets a new version.
+/// The kind of a put: with a new version or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutKind {
     /// The ordinary put: a replica coordinates it and gives it a dot.
@@ -70,22 +71,22 @@ pub enum PutKind {
 pub struct PutRequest {
     /// The version that the client had seen; empty for a blind write.
     pub context: Clock,
-    /// What must hold for the write to happen.
+    /// The condition of the write.
     pub condition: Condition,
-    /// What to store.
+    /// The content.
     pub content: Content,
-    /// Whether it gets a new version.
+    /// The kind: with a new version or not.
     pub kind: PutKind,
 }
 
-/// What a client says about a delete. `rw` stands in for both r and w where they are not given.
+/// A client's options for a delete. `rw` stands in for both r and w where they are not given.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
     /// The old joint quorum of reads and writes.
     pub rw: Option<Quorum>,
     /// Answers needed by the read before the delete.
     pub r: Option<Quorum>,
-    /// Of those, from primaries.
+    /// Primaries among them.
     pub pr: Option<Quorum>,
     /// Replicas that must have received the tombstone.
     pub w: Option<Quorum>,
@@ -95,13 +96,13 @@ pub struct DeleteOptions {
     pub pw: Option<Quorum>,
     /// Replicas, at most the bucket's n_val.
     pub n_val: Option<u32>,
-    /// Whether other nodes may stand in for primaries that are down; they may where it is not said.
+    /// True if other nodes may stand in for primaries that are down; the default is true.
     pub sloppy_quorum: Option<bool>,
-    /// When to give up.
+    /// The deadline.
     pub timeout: Option<Duration>,
 }
 
-/// What a delete found.
+/// The result of a delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deleted {
     /// There was nothing; nothing was written.
@@ -110,7 +111,7 @@ pub enum Deleted {
     Written,
 }
 
-/// Where a replica of a key is, for clients that ask for its preference list.
+/// The place of a key's replica, for clients that ask for its preference list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaPlace {
     /// The partition.
@@ -123,7 +124,7 @@ pub struct ReplicaPlace {
     pub is_primary: bool,
 }
 
-/// What a request is about that is not about a key, for the log.
+/// The subject of a request that is not about a key, for the log.
 pub(crate) struct BucketOrType {
     pub(crate) bucket_type: BucketType,
     /// `None` for the type as a whole.

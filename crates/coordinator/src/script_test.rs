@@ -1,7 +1,7 @@
 //! Scripts for the machines: a script is its own expectation.
 //!
-//! The first line says what is asked of whom, the others are events, and each event is followed by
-//! the effects it must have, on lines that begin with an arrow. A run prints the events with the
+//! The first line has the request and its replicas, the others are events, and each event is followed
+//! by the effects it must have, on lines that begin with an arrow. A run prints the events with the
 //! effects that they really had; the two texts have to be equal.
 
 use std::sync::Arc;
@@ -48,8 +48,8 @@ fn print(printed: &mut Vec<String>, effects: &[String]) {
     }
 }
 
-/// `kind node node* ... | name=number word ...`: the replicas by the number of their node, a star
-/// for a fallback, and what is asked of them.
+/// `kind node node* ... | name=number word ...`: the replicas by the number of their node, a star for a
+/// fallback, and the options of the request.
 pub(crate) struct Header {
     pub(crate) replicas: PreferenceList,
     settings: Vec<String>,
@@ -96,9 +96,9 @@ pub(crate) fn slot_and_what(event: &str) -> Option<(usize, &str)> {
     Some((slot.parse().unwrap(), what))
 }
 
-/// Objects of one key by name: `old`; `new` and `rival`, both written by somebody who had read `old`,
-/// neither having seen the other; `grave`, a tombstone over `old`; `both`, siblings of `new` and `rival`,
-/// and `chosen`, which is `both` where no siblings are kept.
+/// Objects of one key by name: `old`; `new` and `rival`, both written over `old` without having seen
+/// each other; `grave`, a tombstone over `old`; `both`, siblings of `new` and `rival`; and `chosen`,
+/// which is `both` where no siblings are kept.
 pub(crate) fn object(name: &str) -> Option<Arc<Object>> {
     let old = || write("old", &Clock::new(), (1, 1));
     let over_old = |name, dot| write(name, old().clock(), dot);

@@ -1,9 +1,9 @@
-//! The answering side: carries out what other nodes ask of this node's replicas.
+//! The answering side: carries out other nodes' requests to this node's replicas.
 //!
-//! As with requests of this node's clients, what memory can answer is answered on the thread that
-//! received it, and the rest goes to the blocking pool. There is one answer to a write, when what was
-//! asked of durability holds. Riak sends two, one for w and one for dw; that one is received is of use
-//! only where w is larger than dw, and costs a message for each replica of every write.
+//! As with requests of this node's clients, a request that memory can answer is answered on the thread
+//! that received it, and the rest goes to the blocking pool. There is one answer to a write, when the
+//! requested durability holds. Riak sends two, one for w and one for dw; the first is of use only where
+//! w is larger than dw, and costs a message for each replica of every write.
 
 use std::sync::Arc;
 
@@ -30,14 +30,15 @@ pub struct ReplicaService {
 
 struct Shared {
     parts: Parts,
-    /// What this node keeps in place of others.
+    /// The hints that this node keeps in place of others.
     hints: Arc<dyn HintStore>,
     waiting: Arc<Gate>,
 }
 
 impl ReplicaService {
-    /// A service over this node's replicas. While `waiting_max` requests wait for devices or threads, further
-    /// ones are refused with `overload`; so is what is put, while [`Parts::maintenance`] says so.
+    /// A service over this node's replicas. While `waiting_max` requests wait for devices or threads,
+    /// further ones are refused with `overload`; so are puts, while [`Parts::maintenance`] refuses
+    /// them.
     pub fn new(parts: Parts, hints: Arc<dyn HintStore>, waiting_max: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -80,7 +81,7 @@ impl ReplicaService {
         if counted.is_none() && work.is_err() {
             return Served::Overload;
         }
-        // What is written and not synced cannot be taken back: it is answered even if too much waits.
+        // A write that is not synced yet cannot be taken back: it is answered even if too much waits.
         let shared = self.shared.clone();
         Served::Later(Box::pin(async move {
             let _counted = counted;
@@ -99,7 +100,7 @@ impl ReplicaService {
         }))
     }
 
-    /// Reads a part of a listing or of an index query, or what a tree has.
+    /// Reads a part of a listing or of an index query, or an answer of a tree.
     fn serve_part<T: Send + 'static>(
         &self,
         (partition, epoch): (Partition, Epoch),
@@ -183,7 +184,7 @@ impl PeerService for ReplicaService {
 }
 
 impl Shared {
-    /// Why there is no vnode.
+    /// The reason why there is no vnode.
     fn absent(&self, partition: Partition) -> ReplicaFailure {
         self.parts.vnodes.absence(partition).into()
     }
@@ -209,7 +210,7 @@ impl Shared {
         }
     }
 
-    /// Refuses who goes by an older ring than this node.
+    /// Refuses a request by an older ring than this node's.
     fn epoch_known(&self, partition: Partition, got: Epoch) -> Result<(), ReplicaFailure> {
         let expected = self.parts.cluster.look().ring().epoch(partition);
         if got < expected {
@@ -218,7 +219,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The answer, once what it promises holds.
+    /// The answer, once its promise holds.
     async fn synced(
         &self,
         partition: Partition,

@@ -1,4 +1,4 @@
-//! Where a request's time went, and the log lines of those that failed or were slow.
+//! The time of a request by part, and the log lines of requests that failed or were slow.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Trace {
     pub sync_wait: Duration,
 }
 
-/// What kind of request, for logs and counters.
+/// The kind of a request, for logs and counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum RequestKind {
@@ -48,9 +48,9 @@ impl RequestKind {
     }
 }
 
-/// Where the figures of finished requests go. Called once for each request, on its own thread.
+/// The receiver of the figures of finished requests. Called once for each request, on its own thread.
 pub trait Meter: Send + Sync {
-    /// A request has ended. `object` is what was read or written, where there is one.
+    /// A request has ended. `object` is the one read or written, if there is one.
     fn finished(
         &self,
         kind: RequestKind,
@@ -60,7 +60,7 @@ pub trait Meter: Send + Sync {
         now: Moment,
     );
 
-    /// A replica that was behind was sent what it lacked.
+    /// An outdated replica was sent the object that it lacked.
     fn read_repaired(&self, now: Moment);
 
     /// The replica that was behind, in more detail. Called beside [`Meter::read_repaired`].
@@ -85,30 +85,30 @@ pub struct Repaired {
     pub had_nothing: bool,
 }
 
-/// What requests have to know of background work: which steps ran when, so that a slow request can name
-/// the one in its way, and how far behind it is, so that writers slow down before it is too far. And what
-/// that has to know of them.
+/// The facts of background work that requests need: the steps that ran and their times, so that a slow
+/// request can name the one in its way, and the backlog, so that writers slow down before it is too
+/// large. Background work receives the times of puts in return.
 pub trait MaintenanceWitness: Send + Sync {
-    /// What a put is to be held back by at this moment. Asked by every put: a load of one word.
+    /// The present delay of a put. Asked by every put: a load of one word.
     fn put_delay(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Whether puts are refused at this moment, with `overload`: memory or open files are used up. Asked
-    /// by every put: a load of one word. Deletions are not refused, for they make room.
+    /// True if puts are refused at this moment, with `overload`: memory or open files are used up.
+    /// Asked by every put: a load of one word. Deletions are not refused, for they make room.
     fn refuses_puts(&self) -> bool {
         false
     }
 
-    /// A put or a deletion has ended that was not refused for want of room: what it took, but for what it
-    /// was held back by. Called once for each, on its own thread.
+    /// A put or a deletion has ended that was not refused for want of room: its time, without the delay
+    /// that held it back. Called once for each, on its own thread.
     fn put_finished(&self, _took: Duration, _now: Moment) {}
 
     /// The longest step that overlapped the time from `from` to `to`, in words; `None` if none did.
     fn step_between(&self, from: Moment, to: Moment) -> Option<String>;
 }
 
-/// Everything a log line about a request says.
+/// The fields of a log line about a request.
 pub(crate) struct Finished<'a> {
     pub(crate) kind: RequestKind,
     pub(crate) place: &'a dyn fmt::Display,

@@ -1,7 +1,7 @@
 //! Vnodes that are not open: for a moment others stand in for them.
 //!
-//! A node that starts answers for the vnodes that it has opened, and so is up. What another node says of
-//! the vnodes that it has not opened is remembered for as long as a request may take; then one request asks again.
+//! A node that starts answers for the vnodes that it has opened, and so is up. Another node's report
+//! that a vnode is not open is remembered for a while, and then one request asks again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::error::RequestError;
 use crate::local_vnodes::Absence;
 use crate::parts::Parts;
 
-/// How long a vnode is passed over before it is asked again.
+/// Time for which a vnode is passed over before it is asked again.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// See the module's description.
@@ -36,7 +36,7 @@ impl Unopened {
         }
     }
 
-    /// Why this node has no vnode of a partition.
+    /// The reason why this node has no vnode of a partition.
     pub(crate) fn absent(&self, partition: Partition) -> RequestError {
         RequestError::of_replica(self.parts.vnodes.absence(partition).into())
     }
@@ -73,8 +73,8 @@ impl Unopened {
         self.is_any() && (is_absent() || is_noted())
     }
 
-    /// Why what vnodes that are not open would have is to be had nowhere: they are being opened, as far as
-    /// this node knows, unless its own cannot be.
+    /// The error of a request whose data only vnodes that are not open have: they are being opened, as
+    /// far as this node has heard, unless its own cannot be.
     pub(crate) fn error(&self, ring: &Ring) -> RequestError {
         let partitions = ring.size().partitions();
         let own = partitions.filter(|partition| ring.reader(*partition) == self.parts.node);
@@ -94,7 +94,7 @@ impl Unopened {
 /// Vnodes of other nodes, and how long each is passed over.
 #[derive(Default)]
 struct Noted {
-    /// So that requests need no lock where there is nothing to be found.
+    /// False when the table is empty: requests then need no lock.
     is_any: AtomicBool,
     until: Mutex<BTreeMap<(NodeId, Partition), Moment>>,
 }

@@ -1,6 +1,6 @@
 //! Driving a put: executes the machine's effects, feeds confirmations back, and waits for syncs.
 //!
-//! One put is one dot, whatever happens: a second replica is asked to coordinate only when the first is
+//! One put is one dot in every case: a second replica is asked to coordinate only when the first is
 //! known to have done nothing, and a put whose object exists already is sent on as it is when the ring
 //! has changed under it.
 
@@ -35,11 +35,11 @@ pub(crate) struct Written {
     pub(crate) object: Arc<Object>,
     /// No replica of the plan lacks it.
     pub(crate) has_reached_all: bool,
-    /// What the replicas that the client did not wait for have still to sync.
+    /// Syncs that are pending at replicas for which the client did not wait.
     pub(crate) unsynced: Vec<SyncTicket>,
 }
 
-/// What is to be written.
+/// The content of a write.
 #[derive(Clone)]
 enum Payload {
     /// A client's write, which a replica is to give its dot.
@@ -62,13 +62,13 @@ struct PutRun {
     effects: PutEffects,
     executed: usize,
     reply: Option<Result<Arc<Object>, RequestError>>,
-    /// Of the replicas that have received the object and not stored it yet.
+    /// Replicas that have received the object and not stored it yet.
     unsynced: SmallVec<[Unsynced; 1]>,
-    /// What the coordinating replica made.
+    /// The object that the coordinating replica made.
     made: Option<Arc<Object>>,
-    /// The coordinating replica failed in a way that does not tell whether it did anything.
+    /// The coordinating replica failed in a way that leaves open if it did anything.
     is_in_doubt: bool,
-    /// A replica knows a newer ring than the one that the plan was made with, or does not know it yet.
+    /// A replica has a newer ring than the plan, or has not received the plan's ring yet.
     is_misplanned: bool,
 }
 
@@ -78,7 +78,7 @@ struct Unsynced {
     is_awaited: bool,
 }
 
-/// What a put waited for.
+/// An event that a put waited for.
 enum Happened {
     Worked(WorkDone),
     Synced(usize, Result<(), RequestError>),
@@ -88,12 +88,12 @@ enum Happened {
 pub(crate) struct Writes {
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) attempts: Arc<Attempts>,
-    /// A quorum is asked whether a condition holds.
+    /// Asks a quorum if a condition holds.
     pub(crate) reads: Arc<Reads>,
 }
 
 impl Writes {
-    /// Writes, and tries again by what is known of the attempt before.
+    /// Writes, and tries again by the known fate of the attempt before.
     pub(crate) async fn put(
         &self,
         address: &Address,
@@ -108,7 +108,7 @@ impl Writes {
             self.reads
                 .check_by_quorum(address, &request.condition, options, progress)
                 .await?;
-            // The coordinating replica still has to rule out what came since.
+            // The coordinating replica still has to rule out later writes.
             if let Condition::Version(seen) = request.condition {
                 request.condition = Condition::NothingBeyond(seen);
             }
@@ -225,8 +225,8 @@ impl Writes {
         })
     }
 
-    /// Who may coordinate, the best first: a primary rather than a stand-in, one that has everything
-    /// rather than one that is being filled, one of this node rather than another's.
+    /// The replicas that may coordinate, the best first: a primary rather than a stand-in, one that has
+    /// everything rather than one that is being filled, one of this node rather than another's.
     fn coordinators(&self, plan: &Plan) -> SmallVec<[usize; 3]> {
         let mut coordinators: SmallVec<[usize; 3]> = (0..plan.replicas.len()).collect();
         if self.replicas.remote.is_none() {
@@ -312,7 +312,7 @@ impl Writes {
 }
 
 impl PutRun {
-    /// Executes what is to be done; what has to be waited for goes to `leave`.
+    /// Executes the pending effects; work that has to be waited for goes to `leave`.
     fn execute(&mut self, replicas: &Arc<Replicas>, mut leave: impl FnMut(usize, ReplicaWork)) {
         while let Some(effect) = self.next_effect() {
             let is_coordination = matches!(effect, PutEffect::Coordinate { .. });
@@ -483,7 +483,7 @@ impl PutRun {
     fn store(&self, object: Arc<Object>) -> Operation {
         let durability = match (self.sync, &self.payload) {
             (SyncOnWrite::Backend, _) => Durability::BackendDefault,
-            // Nobody knows which replica of the new list is the one that syncs: all do.
+            // No replica of the new list is known to be the one that syncs: all do.
             (SyncOnWrite::All, _) | (SyncOnWrite::One, Payload::Made(_)) => Durability::Grouped,
             (SyncOnWrite::One, _) => Durability::BackendDefault,
         };

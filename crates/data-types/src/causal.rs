@@ -1,4 +1,4 @@
-//! A value whose parts can be removed, with what has been seen of it: a set, or a map.
+//! A value whose parts can be removed, with the clock that it has seen: a set, or a map.
 //!
 //! The value, its clock and its deferred removes are one unit. An update changes a few parts at the
 //! root; [`Delta`] carries these parts alone to the other replicas.
@@ -24,13 +24,13 @@ pub type Set = Causal<Bytes, Dots>;
 /// A map of fields.
 pub type Map = Causal<FieldName, Field>;
 
-/// What an update changed in a set.
+/// Changes of an update in a set.
 pub type SetDelta = Delta<Bytes, Dots>;
 
-/// What an update changed in a map.
+/// Changes of an update in a map.
 pub type MapDelta = Delta<FieldName, Field>;
 
-/// Parts by their names, and what has been seen of them.
+/// Parts by their names, and the clock that has been seen of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Causal<K, E> {
     pub(crate) clock: Clock,
@@ -48,7 +48,7 @@ impl<K, E> Default for Causal<K, E> {
     }
 }
 
-/// What distinguishes sets from maps.
+/// The difference between sets and maps.
 pub trait Part: DotStore + Clone + Sized {
     /// The part's name.
     type Name: Ord + Clone;
@@ -76,7 +76,7 @@ impl Part for Field {
 }
 
 impl Set {
-    /// Carries out changes, all or none, and returns what the other replicas need of them.
+    /// Carries out changes, all or none, and returns the delta that the other replicas need.
     ///
     /// # Errors
     /// [`OperationError`]; nothing is changed.
@@ -98,7 +98,7 @@ impl Set {
 }
 
 impl Map {
-    /// Carries out changes, all or none, and returns what the other replicas need of them.
+    /// Carries out changes, all or none, and returns the delta that the other replicas need.
     ///
     /// # Errors
     /// [`OperationError`]; nothing is changed.
@@ -120,12 +120,12 @@ impl Map {
 }
 
 impl<K, E> Causal<K, E> {
-    /// What has been seen of the value.
+    /// The dots that the value has seen.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Removes that wait for what this replica has not seen.
+    /// Removes that wait for writes that this replica has not seen.
     pub fn deferred(&self) -> &Deferred {
         &self.deferred
     }
@@ -140,11 +140,11 @@ impl<E: Part> Causal<E::Name, E> {
         self.settle();
     }
 
-    /// Takes in what an update at another replica changed.
+    /// Takes in the changes of an update at another replica.
     ///
     /// # Errors
-    /// [`Gap`] when this replica has not seen what the update builds on; nothing is changed, and the
-    /// other replica's whole value has to be merged.
+    /// [`Gap`] when this replica has not seen the writes that the update builds on; nothing is changed,
+    /// and the other replica's whole value has to be merged.
     pub fn join(&mut self, delta: Delta<E::Name, E>) -> Result<(), Gap> {
         if !self.clock.descends(&delta.needs) {
             return Err(Gap { needs: delta.needs });
@@ -158,8 +158,8 @@ impl<E: Part> Causal<E::Name, E> {
         Ok(())
     }
 
-    /// What a client has to send with its removes: what has been seen of the actors of which
-    /// something is in the value. Actors of which nothing is left take no room in it.
+    /// The context that a client has to send with its removes: the clock of the actors that have
+    /// something in the value. Actors of which nothing is left take no room in it.
     pub fn context(&self) -> Clock {
         let mut actors = BTreeSet::<Actor>::new();
         self.parts.each_dot(&mut |dot| {
@@ -192,7 +192,7 @@ impl<E: Part> Causal<E::Name, E> {
         }
     }
 
-    /// Carries out the removes that waited, as far as what they wait for has come.
+    /// Carries out the waiting removes whose targets have come.
     fn settle(&mut self) {
         for (context, targets) in self.deferred.iter() {
             for target in targets {
@@ -223,7 +223,7 @@ impl<E: Part> Causal<E::Name, E> {
         Ok(delta)
     }
 
-    /// What an update changed, against what is stored.
+    /// The changes of an update against the stored value.
     fn delta(
         &self,
         names: BTreeSet<E::Name>,

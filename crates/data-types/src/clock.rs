@@ -13,7 +13,7 @@ pub trait Seen {
 /// A version vector: the highest counter seen of each actor.
 ///
 /// An actor whose update is seen has shown all its earlier updates of the key with it, so that one
-/// number an actor is exact. The order of clocks as values has no meaning beyond that it is total.
+/// number an actor is exact. The order of clocks as values is total and means nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Clock(BTreeMap<Actor, u64>);
 

@@ -11,7 +11,7 @@ use crate::dot::{Actor, Dot};
 use crate::dot_store::{DotStore, clock_of};
 use crate::operation::OperationError;
 
-/// What one actor has counted.
+/// The sum of one actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tally {
     /// Its latest update of the counter.
@@ -72,14 +72,14 @@ impl Counter {
         Ok(())
     }
 
-    /// Takes in another replica's counter that stands alone. Tallies of one that stands alone are
-    /// never removed, so its own entries are the clock of what it has seen.
+    /// Takes in another replica's counter that stands alone. Tallies of a counter that stands alone are
+    /// never removed, so its entries are its clock.
     pub fn merge_alone(&mut self, other: Self) {
         let (ours, theirs) = (clock_of(self), clock_of(&other));
         self.reconcile(other, &ours, &theirs);
     }
 
-    /// What the tallies cover.
+    /// The clock that the tallies cover.
     pub fn clock(&self) -> Clock {
         clock_of(self)
     }

@@ -121,7 +121,7 @@ impl DataType {
         Ok(())
     }
 
-    /// What clients see.
+    /// The value for clients.
     pub fn value(&self) -> Value {
         match self {
             Self::Counter(counter) => Value::Counter(counter.value()),
@@ -132,7 +132,7 @@ impl DataType {
         }
     }
 
-    /// What clients send with their removes; `None` for types without removes.
+    /// The context for clients' removes; `None` for types without removes.
     pub fn context(&self) -> Option<Clock> {
         match self {
             Self::Set(set) => Some(set.context()),

@@ -1,11 +1,11 @@
-//! Why bytes are none of this crate's forms.
+//! Errors of bytes that are in none of this crate's forms.
 
 use kvorum_encoding::Truncated;
 
-/// The bytes are not what they were taken for.
+/// The bytes do not decode.
 ///
-/// Of a context the client is at fault. Of a stored value the copy is damaged and another replica has
-/// to serve, except for [`DecodeError::Version`], which asks for a newer program.
+/// A bad context is the client's error. A bad stored value means that the copy is damaged and another
+/// replica has to serve, except for [`DecodeError::Version`], which asks for a newer program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The form is newer than this program.
@@ -19,7 +19,7 @@ pub enum DecodeError {
     /// The bytes do not follow the layout.
     #[error("malformed data type at byte {offset}")]
     Malformed {
-        /// Where reading stopped, in bytes.
+        /// The offset at which reading stopped, in bytes.
         offset: usize,
     },
     /// The bytes changed after they were written.

@@ -1,9 +1,9 @@
-//! Removes that came before what they remove.
+//! Removes that came before their targets.
 //!
-//! A client that read from one replica may send its remove to another that has seen less. The part
-//! that the replica has is removed at once; the remove is kept, with the client's context, until the
-//! replica has seen all of that context. Removes are kept at the root of a value, also those inside
-//! of a map, so that removing a field does not lose the removes that wait inside of it.
+//! A client that read from one replica may send its remove to another that has seen less. The part that
+//! the replica has is removed at once; the remove is kept, with the client's context, until the replica
+//! has seen all of that context. Removes are kept at the root of a value, also those inside of a map,
+//! so that removing a field does not lose removes inside it that wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::clock::Clock;
 use crate::field_name::FieldName;
 
-/// What is to be removed.
+/// A removal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Removal {
     /// A member of a set.
@@ -28,7 +28,7 @@ pub enum Removal {
 pub struct Target {
     /// The fields, from the outermost on; none for the root itself.
     pub path: Vec<FieldName>,
-    /// What is removed there.
+    /// The removal there.
     pub removal: Removal,
 }
 
@@ -47,12 +47,12 @@ impl Deferred {
         self.0.entry(context).or_default().insert(target);
     }
 
-    /// The contexts and what waits for them, in order.
+    /// The contexts and the removes that wait for them, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Clock, &BTreeSet<Target>)> {
         self.0.iter()
     }
 
-    /// Takes in what waits at another replica.
+    /// Takes in the waiting removes of another replica.
     pub(crate) fn merge(&mut self, other: &Self) {
         for (context, targets) in other.iter() {
             let waiting = self.0.entry(context.clone()).or_default();

@@ -1,9 +1,9 @@
-//! What one update changed, for replicas that have nearly the same value already.
+//! The changes of one update, for replicas that have nearly the same value already.
 //!
-//! A clock with one number an actor can take an update in only when it has seen what the same actor
-//! did to the key before; and parts that the update replaced can be removed only where they have been
-//! seen, or they would come back. Both is in [`Delta::needs`]. A replica that has seen less asks for
-//! the whole value.
+//! A clock with one number an actor can take an update in only when it has seen the same actor's
+//! earlier updates of the key; and parts that the update replaced can be removed only where they have
+//! been seen, or they would come back. Both is in [`Delta::needs`]. A replica that has seen less asks
+//! for the whole value.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use crate::dot_store::Dots;
 pub struct Delta<K, E> {
     /// The update.
     pub dot: Dot,
-    /// What a replica must have seen to take the change in.
+    /// The clock that a replica must have seen to take the change in.
     pub needs: Clock,
     /// The parts at the root that the update is about.
     pub parts: BTreeMap<K, Touched<E>>,
-    /// The update's removes that had a context. A replica may hold some of what they are about that
-    /// the one that carried the update out held no more, or not yet.
+    /// The update's removes that had a context. A replica may hold some of their targets that the
+    /// updating one held no more, or not yet.
     pub removes: Deferred,
 }
 
@@ -35,10 +35,10 @@ pub struct Touched<E> {
     pub part: Option<E>,
 }
 
-/// A delta came to a replica that has not seen what it builds on: the whole value is needed.
+/// A delta came to a replica that has not seen the writes before it: the whole value is needed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the update builds on updates that this replica has not seen")]
 pub struct Gap {
-    /// What has to be seen first.
+    /// The clock that has to be seen first.
     pub needs: Clock,
 }

@@ -22,7 +22,7 @@ use crate::part_encoding::{
 const REMOVED: u8 = 0;
 const PRESENT: u8 = 1;
 
-/// How a delta's parts and their names are written.
+/// The written form of a delta's parts and their names.
 pub trait DeltaPart: Part {
     /// Writes a part's name.
     fn put_part_name(out: &mut Vec<u8>, name: &Self::Name);
@@ -159,8 +159,8 @@ impl<E: DeltaPart> Delta<E::Name, E> {
         clock
     }
 
-    /// True when a replica that joins the delta comes to hold nothing that it has not seen: parts
-    /// have the dots that they had before, and that of the update.
+    /// True if after joining the delta a replica holds only dots that it has seen: parts have their
+    /// dots from before, and that of the update.
     fn is_consistent(&self) -> bool {
         let is_needed = |dot: Dot| self.needs.contains(dot);
         self.parts.values().all(|touched| {

@@ -17,10 +17,10 @@ pub trait DotStore {
     /// True when no dot is held: the part is not in the value.
     fn is_empty(&self) -> bool;
 
-    /// Removes what `context` has seen.
+    /// Removes the parts that `context` has seen.
     fn remove_seen(&mut self, context: &dyn Seen);
 
-    /// Takes in the other side's part. `ours` and `theirs` are what the two sides have seen.
+    /// Takes in the other side's part. `ours` and `theirs` are the clocks that the two sides have seen.
     fn reconcile(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen);
 
     /// Shows every dot that is held.

@@ -1,7 +1,7 @@
 //! Whole values as bytes.
 //!
-//! The bytes are the value of an object's sibling. Engines check what they read against checksums of
-//! their own, so there is none here.
+//! The bytes are the value of an object's sibling. Engines check their reads against checksums of their
+//! own, so there is none here.
 
 use bytes::{BufMut as _, Bytes};
 use kvorum_encoding::{ByteReader, Truncated, put_varint};

@@ -1,4 +1,4 @@
-//! The fields of a map, and the changes of what is in them.
+//! The fields of a map, and changes of their content.
 
 use std::collections::BTreeMap;
 
@@ -122,7 +122,7 @@ impl DotStore for Content {
         }
     }
 
-    /// Both sides have the kind that the field's name says; decoders see to it.
+    /// Both sides have the kind in the field's name; decoders see to it.
     fn reconcile(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
         match (self, other) {
             (Self::Counter(our), Self::Counter(their)) => our.reconcile(their, ours, theirs),
@@ -148,7 +148,7 @@ impl DotStore for Content {
     }
 }
 
-/// Where in the value a change is made, and with what.
+/// The place of a change in the value, and its context.
 pub(crate) struct Scope<'a> {
     /// The operation's circumstances.
     pub(crate) update: Update<'a>,
@@ -159,8 +159,8 @@ pub(crate) struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// Removes from a part what the client has seen of it; what it has seen and a replica has not is
-    /// removed there when it comes.
+    /// Removes the part that the client has seen. Writes that it has seen and a replica has not are
+    /// removed there when they come.
     fn remove(&mut self, part: &mut impl DotStore, context: &Clock, removal: Removal) {
         part.remove_seen(context);
         let path = self.path.clone();

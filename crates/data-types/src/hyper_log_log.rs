@@ -4,13 +4,13 @@
 //! of the next `precision` bits, and one). A register keeps its highest rank. These are the registers
 //! of Riak's sketches, so that imported ones go on counting.
 //!
-//! Few values are estimated by the share of registers that are still zero, up to the limits that
-//! Riak has, with Riak's results. More are estimated by the registers' whole histogram, after Otmar
-//! Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017): it has no bias that
-//! would need tables of corrections, and it minds that a rank cannot exceed `precision + 1`, which
-//! sketches of low precision reach with a few hundred values.
-//! A sketch of which all registers are at the highest rank has the greatest estimate of its precision. It means "at
-//! least so many": 721 with a precision of 4, 2,600,000,000 with 14.
+//! Few values are estimated by the share of registers that are still zero, up to the limits that Riak
+//! has, with Riak's results. More are estimated by the registers' whole histogram, after Otmar Ertl,
+//! "New cardinality estimation algorithms for HyperLogLog sketches" (2017): it has no bias that would
+//! need tables of corrections, and it takes into account that a rank cannot exceed `precision + 1`,
+//! which sketches of low precision reach with a few hundred values. A sketch of which all registers are
+//! at the highest rank has the greatest estimate of its precision. It means "at least so many": 721
+//! with a precision of 4, 2,600,000,000 with 14.
 
 use sha1::{Digest as _, Sha1};
 
@@ -118,8 +118,8 @@ impl HyperLogLog {
         *held = rank.max(*held);
     }
 
-    /// Registers by their rank. Where all are at the highest one, no finite number is the likeliest: the
-    /// histogram is the one with a register below it then, which has the greatest finite estimate.
+    /// Registers by their rank. With all at the highest rank, no finite number is the likeliest. The
+    /// histogram then has one register a rank below, which gives the greatest finite estimate.
     fn histogram(&self) -> Vec<f64> {
         let mut counts = vec![0.0; usize::from(rank_max(self.precision)) + 1];
         for rank in &self.registers {

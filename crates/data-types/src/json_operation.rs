@@ -13,14 +13,13 @@ use crate::field_name::{FieldKind, FieldName};
 use crate::kind::Kind;
 use crate::operation::{FieldChange, FieldOperation, Operation, SetChange};
 
-/// A body that is no operation. The texts are those that Riak answers with, for which the request is
-/// to be refused with status 400.
+/// A body that is no operation. The texts are Riak's; the request is to be refused with status 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// The body is no JSON, or has another shape.
     #[error("Couldn't decode JSON: {detail}")]
     Decode {
-        /// What is wrong.
+        /// The error.
         detail: String,
     },
     /// The operation is not one of the type.
@@ -111,7 +110,7 @@ fn take_context(json: &mut Value) -> Result<Option<Bytes>, JsonError> {
     }
 }
 
-/// How Erlang fails over a text that is no base64: over a letter of a group of four, or over the rest.
+/// Erlang's failure over a text that is no base64: over a letter of a group of four, or over the rest.
 fn base64_failure(text: &[u8]) -> &'static str {
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
     let has_others = |group: &[u8]| !group.iter().all(is_letter);
@@ -179,7 +178,7 @@ fn set_changes_of(members: &Map<String, Value>) -> Option<Vec<SetChange>> {
     Some(changes)
 }
 
-/// What is added to a set that only grows, or to a sketch.
+/// The additions to a set that only grows, or to a sketch.
 fn additions(json: &Value, kind: &'static str) -> Result<Vec<Bytes>, JsonError> {
     let added = json.as_object().and_then(additions_of);
     added.ok_or_else(|| invalid(kind, json))
@@ -198,7 +197,7 @@ fn additions_of(members: &Map<String, Value>) -> Option<Vec<Bytes>> {
     Some(added)
 }
 
-/// Removes come before updates, in whatever order they were sent.
+/// Removes come before updates, in any order of the text.
 fn map_changes(json: &Value) -> Result<Vec<FieldChange>, JsonError> {
     let members = json.as_object().ok_or_else(|| invalid("map", json))?;
     let is_verb = |verb: &&String| !matches!(verb.as_str(), "update" | "remove");

@@ -20,7 +20,7 @@ pub struct NotText;
 /// The answer to a fetch: type, value, and the context if there is one to give.
 ///
 /// # Errors
-/// [`NotText`] when the value cannot be told in JSON.
+/// [`NotText`] when JSON cannot carry the value.
 pub fn fetched_json(value: &Value, context: Option<&Clock>) -> Result<String, NotText> {
     let mut out = format!("{{\"type\":\"{}\",\"value\":", kind_of(value));
     put_top(&mut out, value)?;

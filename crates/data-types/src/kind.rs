@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What the content types of all data types begin with.
+/// The beginning of the content types of all data types.
 const CONTENT_TYPE_START: &[u8] = b"application/riak_";
 
 /// A data type, as the bucket property `datatype` names it.

@@ -2,19 +2,18 @@
 //!
 //! Each replica changes its own value by [`DataType::update`], under a dot that the vnode gives, and
 //! takes in the others' by [`DataType::merge`], in any order and any number of times. Sets and maps
-//! remove what the client has seen and no more: it sends back the context of its read
-//! ([`encode_context`], [`decode_context`]). A remove that comes before what it removes waits
-//! ([`Deferred`]).
+//! remove no more than the client has seen: it sends back the context of its read ([`encode_context`],
+//! [`decode_context`]). A remove that comes before its target waits ([`Deferred`]).
 //!
-//! An update of a set or a map gives a [`Delta`], which carries to the other replicas what changed and
-//! not the whole. A large set is stored in pages ([`PagedSet`]), so that what an update reads and
-//! writes does not grow with the set.
+//! An update of a set or a map gives a [`Delta`], which carries the changes to the other replicas and
+//! not the whole. A large set is stored in pages ([`PagedSet`]), so that reads and writes of an update
+//! do not grow with the set.
 //!
-//! Bytes: [`DataType::encode`] is what we store. [`decode_riak_value`] and [`encode_riak_value`] are
+//! Bytes: [`DataType::encode`] is the stored form. [`decode_riak_value`] and [`encode_riak_value`] are
 //! Riak's own forms. [`operation_from_json`] and [`fetched_json`] are those of the HTTP interface.
 //!
 //! Everything here is a pure function of its arguments: dots, times and pages are given by the caller.
-//! What the crate must not know: where a value is stored, and which replica it is.
+//! Outside this crate: the place of a value, and the identity of its replica.
 
 mod ascii_json;
 mod causal;

@@ -1,4 +1,4 @@
-//! What clients ask of a data type: operations, and why one cannot be carried out.
+//! Clients' operations on a data type, and the errors of those that cannot be carried out.
 
 use bytes::Bytes;
 
@@ -27,7 +27,7 @@ pub enum Operation {
 pub enum SetChange {
     /// Adds a member.
     Add(Bytes),
-    /// Removes a member: what the context has seen of it, or what this replica has of it.
+    /// Removes a member: the writes to it that the context has seen, or those of this replica.
     Remove(Bytes),
 }
 
@@ -36,9 +36,9 @@ pub enum SetChange {
 pub enum FieldChange {
     /// Removes a field with all that is in it, as far as it was seen.
     Remove(FieldName),
-    /// Changes a field, which is made where it is not there.
+    /// Changes a field; creates a missing one.
     Update {
-        /// The field's name; the operation says its kind.
+        /// The field's name; the operation has its kind.
         name: Bytes,
         /// The change.
         operation: FieldOperation,
@@ -67,11 +67,11 @@ pub struct Update<'a> {
     pub dot: Dot,
     /// The wall-clock time, in microseconds since the Unix epoch.
     pub micros: u64,
-    /// What the client had seen of the key; without it, removes are about what this replica has.
+    /// The client's clock of the key; without it, removes are about the entries of this replica.
     pub context: Option<&'a Clock>,
 }
 
-/// What a remove did not find.
+/// The missing target of a remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// A member of a set.
@@ -95,9 +95,9 @@ pub enum OperationError {
     /// The operation is for another type than the value has.
     #[error("operation is for a {operation}, the value is a {value}")]
     Kind {
-        /// What the operation is for.
+        /// The type of the operation.
         operation: Kind,
-        /// What it met.
+        /// The type of the value.
         value: Kind,
     },
 }

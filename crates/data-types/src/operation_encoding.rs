@@ -1,4 +1,4 @@
-//! Operations as bytes, for the way from the node that received one to the replica that carries it out.
+//! Operations as bytes, for the way from the receiving node to the coordinating replica.
 
 use bytes::{BufMut as _, Bytes};
 use kvorum_encoding::{ByteReader, Truncated, put_varint};

@@ -1,4 +1,4 @@
-//! Large sets in pages, so that an update reads and writes a few kilobytes whatever the set's size.
+//! Large sets in pages, so that an update of a set of any size reads and writes a few kilobytes.
 //!
 //! The members lie in pages by a hash of the member (linear hashing): the object's value is a head
 //! of a few hundred bytes, and each page is an entry of its own beside the object. The number of
@@ -8,7 +8,7 @@
 //! The head has a digest of all members and their dots, which every change keeps up to date. Replicas
 //! with equal heads have equal sets, so anti-entropy hashes heads and reads no page.
 //!
-//! Figures and what was rejected: `docs/decisions/0033-large-sets-in-pages.md`.
+//! Figures and rejected designs: `docs/decisions/0033-large-sets-in-pages.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ use crate::part_encoding::{put_deferred, put_members, read_deferred, read_member
 pub const PAGE_BYTES: u64 = 2 << 10;
 /// Sets with more bytes of members than this are stored in pages.
 pub const WHOLE_BYTES_MAX: u64 = 2 * PAGE_BYTES;
-/// What a member counts beside its own bytes.
+/// Bytes that a member counts beside its own.
 const MEMBER_OVERHEAD_BYTES: u64 = 8;
 const PAGED_SET: u8 = 6;
 
@@ -46,16 +46,16 @@ pub struct PagedSet {
     digest: u128,
 }
 
-/// Where pages are read from.
+/// The source of pages.
 pub trait PageSource {
-    /// Why a page cannot be read.
+    /// The reason why a page cannot be read.
     type Error: std::error::Error + 'static;
 
     /// The bytes of a page; `None` when there is none of this number.
     fn page(&mut self, number: u32) -> Result<Option<Bytes>, Self::Error>;
 }
 
-/// What a change writes, all of it in one batch.
+/// The writes of a change, all of them in one batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageChange {
     /// The new head.
@@ -72,11 +72,11 @@ pub enum PagedSetError<E: std::error::Error + 'static> {
     Source {
         /// The page.
         number: u32,
-        /// Why.
+        /// The reason.
         #[source]
         source: E,
     },
-    /// A page that the head says there is was not found: the copy is damaged.
+    /// A page in the head's count was not found: the copy is damaged.
     #[error("page {number} of a set is missing")]
     Missing {
         /// The page.
@@ -87,7 +87,7 @@ pub enum PagedSetError<E: std::error::Error + 'static> {
     Page {
         /// The page.
         number: u32,
-        /// Why.
+        /// The reason.
         #[source]
         source: DecodeError,
     },
@@ -98,7 +98,7 @@ pub enum PagedSetError<E: std::error::Error + 'static> {
     Digest {
         /// Members found.
         found: u64,
-        /// Members that the head says.
+        /// Number of members in the head.
         expected: u64,
     },
     /// The operation cannot be carried out.
@@ -110,7 +110,7 @@ pub enum PagedSetError<E: std::error::Error + 'static> {
 }
 
 impl Set {
-    /// The members' bytes, with what each counts beside its own.
+    /// The members' bytes, with the overhead of each.
     pub fn member_bytes(&self) -> u64 {
         self.parts.keys().map(counted_bytes).sum()
     }
@@ -147,7 +147,7 @@ impl PagedSet {
         }
     }
 
-    /// What has been seen of the set.
+    /// The clock that the set has seen.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -163,12 +163,13 @@ impl PagedSet {
         u32::try_from(pages).unwrap_or(u32::MAX)
     }
 
-    /// What anti-entropy compares: equal for equal sets, whatever way they became equal.
+    /// The value that anti-entropy compares: equal for equal sets, by any history.
     pub fn fingerprint(&self) -> u64 {
         xxh3_64(&self.encode())
     }
 
-    /// Carries out changes, all or none; returns what to write, and what the other replicas need.
+    /// Carries out changes, all or none; returns the pages to write, and the delta that the other
+    /// replicas need.
     ///
     /// # Errors
     /// [`PagedSetError`]; nothing is to be written.
@@ -184,7 +185,7 @@ impl PagedSet {
         self.change(names, source, |set| Ok(set.update(changes, update)?))
     }
 
-    /// Takes in what an update at another replica changed; returns what to write.
+    /// Takes in the changes of an update at another replica; returns the pages to write.
     ///
     /// # Errors
     /// [`PagedSetError`]; nothing is to be written.
@@ -324,7 +325,7 @@ impl PagedSet {
 struct Pages<'a, S> {
     source: &'a mut S,
     count: u32,
-    /// What was read, as it is now.
+    /// Pages that were read, with their changes.
     loaded: BTreeMap<u32, Members>,
     changed: BTreeSet<u32>,
     removed: BTreeSet<u32>,
@@ -361,7 +362,7 @@ impl<'a, S: PageSource> Pages<'a, S> {
         Ok(members)
     }
 
-    /// Puts a member in its page, or removes it, and returns what was there.
+    /// Puts a member in its page, or removes it, and returns the former entry.
     fn replace(
         &mut self,
         name: &Bytes,

@@ -1,8 +1,7 @@
 //! Registers: of several assignments the one with the latest time is the value.
 //!
-//! Assignments that have not seen each other are kept side by side, each under its dot, so that a
-//! remove that has seen one of them leaves the other. A further assignment replaces all that it has
-//! seen.
+//! Concurrent assignments are kept side by side, each under its dot, so that a remove that has seen one
+//! of them leaves the other. A further assignment replaces all that it has seen.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -16,9 +15,9 @@ use crate::dot_store::DotStore;
 pub struct Assignment {
     /// The update.
     pub dot: Dot,
-    /// When it was made, in microseconds since the Unix epoch.
+    /// The time of its making, in microseconds since the Unix epoch.
     pub micros: u64,
-    /// What was assigned.
+    /// The value.
     pub value: Bytes,
 }
 

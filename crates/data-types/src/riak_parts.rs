@@ -1,4 +1,4 @@
-//! Sets and maps as Riak's terms, and what is in maps.
+//! Sets and maps as Riak's terms, and the content of maps.
 //!
 //! Version 1 writes dictionaries as sorted lists of pairs, version 2 as the records of Erlang's module
 //! `dict`. Both are read. Version 1 is written, which every release reads: the places of a `dict`'s
@@ -160,7 +160,7 @@ fn fields_of(term: Term, path: &[FieldName], deferred: &mut Deferred) -> Option<
 }
 
 /// A field, `{[{Dot, Value}], Tombstone}`: a value for each update that no other had seen, to be
-/// merged, and an empty value with the clock of what was removed from them.
+/// merged, and an empty value with the clock of the parts removed from them.
 fn field_of(term: Term, path: &[FieldName], deferred: &mut Deferred) -> Option<Field> {
     let kind = path.last()?.kind;
     let [values, tombstone] = tuple(term)?;
@@ -189,7 +189,7 @@ fn removed_by(tombstone: Term, kind: FieldKind) -> Option<Clock> {
     clock_of(clock?)
 }
 
-/// A value in a field, and what it has seen.
+/// A value in a field, and the clock that it has seen.
 fn content_of(
     term: Term,
     dot: Dot,
@@ -315,7 +315,7 @@ fn pair(key: Term, value: Term) -> Term {
     Term::Tuple(vec![key, value])
 }
 
-/// What waits at a place, by context.
+/// Removals that wait at a place, by context.
 fn waiting_at<T: Ord>(
     path: &[FieldName],
     deferred: &Deferred,
@@ -381,7 +381,7 @@ fn field_term(field: &Field, clock: &Clock, path: &[FieldName], deferred: &Defer
     pair(list(values), tombstone)
 }
 
-/// What a register was assigned by one update. Everything else is merged for all updates alike.
+/// The assignment of one update to a register. Everything else is merged for all updates alike.
 fn assigned_at(content: &Content, dot: Dot) -> Option<Term> {
     let Content::Register(register) = content else {
         return None;

@@ -1,11 +1,11 @@
-//! Why an operation was refused, in Riak's words.
+//! The reasons why an operation was refused, in Riak's words.
 
 use std::fmt::Write as _;
 
 use crate::operation::{Missing, OperationError};
 
 impl Missing {
-    /// The Erlang term by which Riak names what was not there, such as
+    /// The Erlang term by which Riak names a missing target, such as
     /// `{precondition,{not_present,<<"x">>}}`.
     pub fn riak_text(&self) -> String {
         let missing = match self {

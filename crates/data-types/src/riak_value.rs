@@ -53,7 +53,7 @@ pub enum RiakFormError {
     /// The bytes end early, or their version or tag is unknown.
     #[error("malformed data type of Riak's at byte {offset}")]
     Malformed {
-        /// Where reading stopped, in bytes.
+        /// The offset at which reading stopped, in bytes.
         offset: usize,
     },
     /// The module is none of the data types that Riak stores.
@@ -65,15 +65,15 @@ pub enum RiakFormError {
     /// The term cannot be read.
     #[error("data type of Riak's holds no term")]
     Term(#[from] TermError),
-    /// The term is not what the module writes.
+    /// The term is not of the form that the module writes.
     #[error("term is no {kind} of Riak's")]
     Shape {
-        /// What the term was taken for.
+        /// The type that was expected of the term.
         kind: Kind,
     },
 }
 
-/// How a type is stored by Riak.
+/// Riak's stored form of a type.
 struct Form {
     kind: Kind,
     module: &'static [u8],

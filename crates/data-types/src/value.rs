@@ -1,4 +1,4 @@
-//! What clients see of a data type: plain values.
+//! Values of data types for clients: plain ones.
 
 use bytes::Bytes;
 

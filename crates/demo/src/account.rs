@@ -1,7 +1,7 @@
-//! What the load knows: every write that was acknowledged, and what was found of it. Pure.
+//! The load's account: every acknowledged write, and the results of its reads. Pure.
 //!
-//! A read is held to everything that was acknowledged when it begins while the cluster is whole. Even
-//! then a node may be taken to be down for a moment and a read miss what its stand-in has: what one
+//! A read that begins while the cluster is whole is held to every acknowledged write. Even then a node
+//! may be taken to be down for a moment and a read miss the writes at its stand-in. So a write that one
 //! read misses is looked for again, and counts as lost when it is still missing then. The last reading
 //! decides.
 
@@ -13,16 +13,16 @@ use kvorum_witness::{Ledger, Siblings, Wrong};
 /// A key: its writer and its number there.
 pub(crate) type KeyId = (u32, u32);
 
-/// What a read misses has this long to turn up. Hints are handed over within it.
+/// Time after which a missed write has to be found. Hints are handed over within it.
 pub(crate) const SECOND_LOOK: Duration = Duration::from_secs(2);
 
-/// What one writer knows of its keys.
+/// The account of one writer about its keys.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     keys: BTreeMap<KeyId, Ledger>,
     /// Acknowledged writes that a read missed, and when it was missed first.
     missed: BTreeMap<(KeyId, u64), Missed>,
-    /// What cannot be in any weather, one sentence each.
+    /// Violations that no failure excuses, one sentence each.
     findings: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ struct Missed {
 }
 
 impl Account {
-    /// Notes a write that is about to be sent and replaces what was read; its number.
+    /// Notes a write that is about to be sent and replaces the siblings read; its number.
     pub(crate) fn attempt(&mut self, key: KeyId, replaces: Siblings) -> u64 {
         self.keys.entry(key).or_default().attempt(false, replaces)
     }
@@ -43,17 +43,17 @@ impl Account {
         self.keys.entry(key).or_default().acknowledge();
     }
 
-    /// Writes of a key, whatever became of them.
+    /// Number of writes of a key, with any outcome.
     pub(crate) fn attempts(&self, key: KeyId) -> u64 {
         self.keys.get(&key).map_or(0, Ledger::attempts)
     }
 
-    /// Notes bytes that nobody wrote.
+    /// Notes bytes that the load never wrote.
     pub(crate) fn find(&mut self, finding: String) {
         self.findings.push(finding);
     }
 
-    /// Holds a read of the whole cluster, begun at `now`, to what was acknowledged.
+    /// Holds a read of the whole cluster, begun at `now`, to the acknowledged writes.
     pub(crate) fn judge(&mut self, key: KeyId, siblings: &Siblings, now: Duration) {
         let verdict = self.verdict(key, siblings);
         let is_lost = |wrong: &Wrong| matches!(wrong, Wrong::Lost(_));
@@ -75,13 +75,13 @@ impl Account {
         }
     }
 
-    /// What is wrong with a key that holds `siblings`.
+    /// The violations of a key that holds `siblings`.
     pub(crate) fn verdict(&self, key: KeyId, siblings: &Siblings) -> Vec<Wrong> {
         let ledger = self.keys.get(&key);
         ledger.map_or_else(Vec::new, |ledger| ledger.judge(siblings))
     }
 
-    /// A key of which a write was missed for so long that it is to be looked for again.
+    /// A key with a write that the first look missed, when the second look is due.
     pub(crate) fn second_look(&self, now: Duration) -> Option<KeyId> {
         let missed = self.missed.iter();
         let mut due = missed
@@ -94,7 +94,7 @@ impl Account {
         self.missed.values().filter(|it| it.is_lost).count() as u64
     }
 
-    /// What cannot be in any weather.
+    /// Violations that no failure excuses.
     pub(crate) fn findings(&self) -> &[String] {
         &self.findings
     }

@@ -1,4 +1,4 @@
-//! The command: its arguments, what is made and taken away again, and its last words.
+//! The command: its arguments, the parts that it makes and removes, and its last lines.
 
 use std::io::{IsTerminal as _, Write};
 use std::num::NonZeroUsize;
@@ -16,16 +16,16 @@ use crate::directory::Directory;
 use crate::fleet::Fleet;
 use crate::script::Script;
 
-/// How long the load runs when nobody says.
+/// The default length of the load.
 const DURATION: Duration = Duration::from_secs(120);
-/// What is not over by then is left to the end of the process.
+/// Time for the runtime to shut down; the rest is left to the end of the process.
 const SHUT_DOWN_MAX: Duration = Duration::from_secs(2);
 /// As a shell has it for a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
-/// Findings that are told one by one.
+/// Number of findings that are printed one by one.
 const FINDINGS_TOLD: usize = 10;
 
-/// What the demo is told.
+/// Arguments of the demo.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArguments {
     /// Nodes to begin with
@@ -34,8 +34,8 @@ pub struct DemoArguments {
     /// Seconds of load [default: 120, or until 15 seconds after the script]
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u64>,
-    /// What happens when, such as "10s kill, 20s heal, 25s cut, 35s heal, 40s add, 60s remove 4";
-    /// without a terminal there is a tour of everything
+    /// Script of events, such as "10s kill, 20s heal, 25s cut, 35s heal, 40s add, 60s remove 4";
+    /// without a terminal the default is a tour of everything
     #[arg(long)]
     script: Option<Script>,
     /// Print lines, on a terminal as well

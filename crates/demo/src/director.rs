@@ -1,4 +1,4 @@
-//! The director: has the play performed, watches, and shows. What happens is decided elsewhere.
+//! The director: has the play performed, watches, and shows. The decisions are made elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,27 +18,27 @@ use crate::scene::{Order, Outcome, Refusal, Scene};
 use crate::script::{Action, Cue, NodeNumber, Script};
 use crate::show::{Audience, Show};
 
-/// How often it is looked what is due.
+/// Time between two looks at the script.
 const TICK: Duration = Duration::from_millis(100);
 /// Between two questions to all nodes.
 const OBSERVATION_PAUSE: Duration = Duration::from_millis(400);
 /// Observations in a row that have to find the cluster whole.
 const WHOLE_OBSERVATIONS: u32 = 2;
-/// How long the load runs after the last cue of a script.
+/// Length of the load after the last cue of a script.
 pub(crate) const AFTER_SCRIPT: Duration = Duration::from_secs(15);
-/// How long forming the cluster may take, and settling in the end.
+/// Time for forming the cluster, and for settling in the end.
 const SETTLE_WAIT: Duration = Duration::from_secs(180);
-/// How long a script waits for nodes to notice a cut before it heals it.
+/// Time for nodes to notice a cut before a script heals it.
 const SILENCE_WAIT: Duration = Duration::from_secs(30);
 
-/// Longer than anybody looks on, and short enough to be added to any time.
+/// Longer than any show, and short enough to be added to any time.
 pub(crate) const LENGTH_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What is to be played.
+/// The play.
 #[derive(Clone, Debug)]
 pub(crate) struct Play {
     pub(crate) nodes: NodeNumber,
-    /// Of the load.
+    /// Length of the load.
     pub(crate) length: Duration,
     /// It goes on when cues of the script are late.
     pub(crate) length_follows_script: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Play {
     pub(crate) is_json: bool,
 }
 
-/// How it ended.
+/// The end of the play.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ending {
     pub(crate) acknowledged: u64,
@@ -56,30 +56,30 @@ pub(crate) struct Ending {
     pub(crate) judged: u64,
     pub(crate) failures: u64,
     pub(crate) keys: u64,
-    /// What cannot be, one sentence each.
+    /// Violations, one sentence each.
     pub(crate) findings: Vec<String>,
     pub(crate) is_interrupted: bool,
 }
 
 impl Ending {
-    /// Whether everything is as it has to be.
+    /// True if nothing was lost or found wrong.
     pub(crate) fn is_good(&self) -> bool {
         self.lost == 0 && self.findings.is_empty() && !self.is_interrupted && self.acknowledged > 0
     }
 }
 
-/// What the director hears of.
+/// An event for the director.
 enum Event {
     Pressed(Press),
     Outcome(Outcome, String),
-    /// What nodes said of the cluster, and how many disturbances there had been when they were asked.
+    /// The nodes' views of the cluster, and the number of disturbances when they were asked.
     Viewed(u64, Views),
     /// The same of transfers.
     Transfers(u64, TransfersView),
     ReadBack(Reading),
 }
 
-/// Has it performed.
+/// Runs the play.
 ///
 /// # Errors
 /// If the cluster cannot be formed.
@@ -88,7 +88,7 @@ pub(crate) async fn play(play: Play, fleet: Fleet) -> anyhow::Result<Ending> {
     let presses = events.clone();
     let (is_screen, has_keys, is_json) = (play.is_screen, play.has_keys, play.is_json);
     let audience = Audience::welcome(is_screen, has_keys, is_json, move |press| {
-        // Who is not heard any more is about to end.
+        // A receiver that is gone is about to end.
         let _heard_or_ending = presses.send(Event::Pressed(press));
     })?;
     let mut director = Director::new(play, fleet, audience, events, heard);
@@ -111,17 +111,17 @@ struct Director {
     wholes: u64,
     disturbances: Arc<AtomicU64>,
     observation: Observation,
-    /// How many disturbances there had been when the nodes were asked.
+    /// The number of disturbances when the nodes were asked.
     viewed_at: u64,
     is_silence_told: bool,
-    /// When the load began, or the demo.
+    /// The beginning of the load, or of the demo.
     began: Instant,
     findings: Vec<String>,
     events: mpsc::UnboundedSender<Event>,
     heard: mpsc::UnboundedReceiver<Event>,
 }
 
-/// Why a wait is over.
+/// The reason why a wait is over.
 enum Over {
     Interrupted,
     Reached,
@@ -230,7 +230,7 @@ impl Director {
         let nodes: Vec<_> = self.targets.borrow().values().copied().collect();
         tokio::spawn(async move {
             let reading = reading_back::read_back(&accounts, &nodes).await;
-            // Who is not heard any more is interrupted.
+            // A receiver that is gone is interrupted.
             let _heard_or_ending = events.send(Event::ReadBack(reading));
         });
         self.load = Some(load);
@@ -272,7 +272,7 @@ impl Director {
         }
     }
 
-    /// Goes on while the load is to run, which somebody may change.
+    /// Goes on while the load is to run; keys may change that time.
     async fn until_length_is_over(&mut self) -> Over {
         let never = self.began + LENGTH_MAX;
         self.until(never, |director| {
@@ -332,7 +332,7 @@ impl Director {
         self.show();
     }
 
-    /// Does what is due. A cue for which it is too early holds up those behind it.
+    /// Carries out due cues. A cue for which it is too early holds up those behind it.
     fn follow_cues(&mut self) {
         let elapsed = self.began.elapsed();
         while let Some(cue) = self.cues.first().copied().filter(|cue| cue.at <= elapsed) {
@@ -432,18 +432,18 @@ impl Director {
         }
     }
 
-    /// Has something done whose outcome is heard of.
+    /// Runs work on another thread, and takes in its outcome as an event.
     fn report(&self, work: impl FnOnce() -> (Outcome, String) + Send + 'static) {
         let events = self.events.clone();
         tokio::task::spawn_blocking(move || {
             let (outcome, note) = work();
-            // Who is not heard any more is about to end.
+            // A receiver that is gone is about to end.
             let _heard_or_ending = events.send(Event::Outcome(outcome, note));
         });
     }
 
-    /// Has all nodes asked again and again. For transfers they ask one another, and wait for who does not
-    /// answer.
+    /// Has all nodes asked again and again. For transfers they ask one another, and wait for those that
+    /// do not answer.
     fn observe(&self) {
         self.ask_again_and_again(|fleet, at| Event::Viewed(at, fleet.views()));
         self.ask_again_and_again(|fleet, at| Event::Transfers(at, fleet.transfers()));
@@ -463,14 +463,14 @@ impl Director {
         });
     }
 
-    /// What was seen until now says nothing any more.
+    /// Makes earlier observations void.
     fn disturb(&mut self) {
         self.disturbances.fetch_add(1, Ordering::SeqCst);
         self.whole_in_a_row = 0;
         self.whole.send_replace(None);
     }
 
-    /// Whether the cluster is whole, by what the nodes said after the last disturbance.
+    /// Decides if the cluster is whole, by the nodes' answers since the last disturbance.
     fn judge_whole(&mut self, told_at: u64) {
         let now = self.disturbances.load(Ordering::SeqCst);
         let is_current = told_at == now && self.viewed_at == now;
@@ -489,7 +489,7 @@ impl Director {
         }
     }
 
-    /// Says once in each cut that the nodes know of it.
+    /// Notes once in each cut that the nodes have noticed it.
     fn tell_of_silence(&mut self) {
         let is_cut = self.scene.is_cut();
         let knows = |node: &NodeNumber| {
@@ -513,7 +513,7 @@ impl Director {
         hindrance.unwrap_or_else(|| self.observation.hindrance(&nodes))
     }
 
-    /// Tells the load whom it may ask.
+    /// Gives the load the nodes that it may ask.
     fn retarget(&self) {
         let up = self.scene.up().into_iter();
         let address = |node| Some((node, self.fleet.node(node).ok()?.protobuf));

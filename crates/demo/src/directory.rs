@@ -1,6 +1,6 @@
-//! Where the nodes of a demo keep their data: a directory that goes with it.
+//! The directory of the nodes' data, which is removed with the demo.
 //!
-//! One that was killed cannot remove its own; the next one does. A lock tells which are in use.
+//! A demo that was killed cannot remove its own; the next one does. A lock marks those in use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::Context;
 use kvorum_disk::{Disk as _, DiskLock, RealDisk};
 use tempfile::TempDir;
 
-/// What the names of all of them begin with.
+/// The prefix of their names.
 const PREFIX: &str = "kvorum-demo-";
 
 /// The lock's name.
@@ -23,7 +23,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// A new one below `parent`; those of demos that are dead are removed.
+    /// Makes a new one below `parent`; those of demos that have ended are removed.
     pub(crate) fn below(parent: &Path) -> anyhow::Result<Self> {
         remove_dead(parent);
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent);
@@ -52,7 +52,7 @@ impl Directory {
     }
 }
 
-/// What cannot be removed belongs to somebody else, or the next one tries again.
+/// A directory that cannot be removed is another user's, or is left to the next demo.
 fn remove_dead(parent: &Path) {
     for directory in dead(parent) {
         let _removed_or_not_ours = fs::remove_dir_all(directory);

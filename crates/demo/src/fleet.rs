@@ -20,9 +20,9 @@ use crate::node::Node;
 use crate::observation::{NodeView, TransfersView, Views};
 use crate::script::NodeNumber;
 
-/// How long a change of the members is tried: nodes may be killed, or cut off, meanwhile.
+/// Time for a change of the members: nodes may be killed, or cut off, meanwhile.
 const CHANGE_WAIT: Duration = Duration::from_secs(60);
-/// How long partitions may be on their way, of a change or of the one before it.
+/// Time for partitions to move, in a change or in the one before it.
 const MOVE_WAIT: Duration = Duration::from_secs(300);
 const LOOK_PERIOD: Duration = Duration::from_millis(200);
 
@@ -31,9 +31,9 @@ const LOOK_PERIOD: Duration = Duration::from_millis(200);
 pub(crate) struct Fleet {
     program: Program,
     directory: PathBuf,
-    /// Of each node, one that comes later included.
+    /// Workers of each node, one that is added later included.
     workers: NonZeroUsize,
-    /// Of the relays.
+    /// Runtime of the relays.
     runtime: Handle,
     pub(crate) network: Network,
     nodes: Arc<Mutex<Nodes>>,
@@ -101,7 +101,7 @@ impl Fleet {
         let (program, network) = (&self.program, &self.network);
         let configured = Node::configure(number, &self.directory, program, network, self.workers);
         let node = Arc::new(self.runtime.block_on(configured)?);
-        // Known before it runs, so that whoever ends the demo ends it as well.
+        // Inserted before it runs, so that the end of the demo ends it as well.
         self.insert(Arc::clone(&node))?;
         let started = node.start();
         started.with_context(|| format!("start node {number}"))?;
@@ -135,8 +135,8 @@ impl Fleet {
         })
     }
 
-    /// Has a node leave, and stops it. Nobody may ask it any more, and nobody does when `is_asked`
-    /// says so: who has left knows nothing.
+    /// Makes a node leave, and stops it. No client may ask it any more, which is so once `is_asked` is
+    /// false: a node that has left knows no data.
     pub(crate) fn remove(
         &self,
         number: NodeNumber,
@@ -155,7 +155,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Stops a node and removes what it had.
+    /// Stops a node and removes its files.
     pub(crate) fn discard(&self, number: NodeNumber) {
         let node = self.nodes.lock().all.remove(&number);
         if let Some(node) = node {
@@ -164,8 +164,8 @@ impl Fleet {
         }
     }
 
-    /// Plans and commits what is staged, over any node but `except`, until it `is_done`: an answer may be
-    /// lost, and a change has to wait for the moves of the one before it.
+    /// Plans and commits the staged changes, over any node but `except`, until it `is_done`: an answer
+    /// may be lost, and a change has to wait for the moves of the one before it.
     fn commit(&self, except: NodeNumber, is_done: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
         self.with_another(except, MOVE_WAIT, |other| {
             if is_done(&other.ask(&["member-status"])?) {
@@ -202,7 +202,7 @@ impl Fleet {
         }
     }
 
-    /// Whether no node that answers knows `name` as a member any more.
+    /// True if no node that answers has `name` as a member any more.
     fn is_gone(&self, number: NodeNumber, name: &str) -> bool {
         let others = self.but(Some(number));
         let others = others
@@ -212,7 +212,7 @@ impl Fleet {
         !others.is_empty() && others.iter().all(|it| row_of(it, name).is_none())
     }
 
-    /// What all nodes say that answer.
+    /// The views of all nodes that answer.
     pub(crate) fn views(&self) -> Views {
         let all = self.but(None);
         let views = all
@@ -221,11 +221,11 @@ impl Fleet {
         views.collect()
     }
 
-    /// What one of the members says that it was told about transfers by all.
+    /// The transfers of all nodes, as one of the members reports them.
     pub(crate) fn transfers(&self) -> TransfersView {
         let all = self.but(None);
         let told = all.iter().find_map(|node| {
-            // Who has not joined yet, or has left, knows of nobody else.
+            // A node that has not joined yet, or has left, has no others to ask.
             let members = node.ask(&["member-status"]).ok()?;
             let is_alone = members.as_array()?.len() < 2;
             (!is_alone).then(|| node.ask(&["transfers"]).ok())?
@@ -253,7 +253,7 @@ fn view(node: &Node) -> anyhow::Result<NodeView> {
     Ok(NodeView::of(&ring, &partitions, &members))
 }
 
-/// Whether a node is a member that neither comes nor goes.
+/// True if a node is a member that neither joins nor leaves.
 fn is_valid(members: &Value, name: &str) -> bool {
     row_of(members, name).is_some_and(|row| row["status"] == "valid")
 }

@@ -1,10 +1,10 @@
-//! What a key means. Pure.
+//! Meanings of keys. Pure.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::script::{Action, NodeNumber};
 
-/// What somebody wants who pressed a key, or sent a signal.
+/// A wish of the user, by a key or a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Press {
     Act(Action),
@@ -15,7 +15,7 @@ pub(crate) enum Press {
     Interrupt,
 }
 
-/// The keys and what they do, as they are shown.
+/// The keys and their effects, as they are shown.
 pub(crate) const HELP: [(&str, &str); 8] = [
     ("k", "kill"),
     ("c", "cut"),
@@ -27,7 +27,7 @@ pub(crate) const HELP: [(&str, &str); 8] = [
     ("q", "end"),
 ];
 
-/// What a key means, if anything.
+/// The meaning of a key, if it has one.
 pub(crate) fn press(key: KeyEvent) -> Option<Press> {
     if key.kind == KeyEventKind::Release {
         return None;

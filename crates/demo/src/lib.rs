@@ -1,12 +1,11 @@
-//! `kvorum demo`: a cluster on this machine, a load that remembers what was acknowledged, and keys
-//! that kill nodes, cut the network, and change the members, while a terminal shows what comes of it.
+//! `kvorum demo`: a cluster on this machine, a load that remembers acknowledged writes, and keys that
+//! kill nodes, cut the network, and change the members, while a terminal shows the effects.
 //!
-//! Nodes are processes of the same program, each behind a relay (`network`) through which all that
-//! they say to one another goes; the rest is what operators and clients use. What it shows is decided
-//! purely (`script`, `scene`, `account`, `observation`, `picture`); a director does what was
-//! decided.
+//! Nodes are processes of the same program, each behind a relay (`network`) through which all messages
+//! between nodes go; everything else is what operators and clients use. Decisions are pure (`script`,
+//! `scene`, `account`, `observation`, `picture`); a director carries them out.
 //!
-//! What this crate must not know: server internals.
+//! Outside this crate: server internals.
 
 mod account;
 mod command;

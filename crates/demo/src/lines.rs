@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::picture::{Phase, Picture};
 
-/// Between two lines that say how it goes.
+/// Time between two lines about the progress.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// What was printed.
+/// The position behind the printed lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     notes: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// With everything until now told already.
+    /// Begins behind everything in the picture.
     pub(crate) fn after(picture: &Picture) -> Self {
         Self {
             notes: picture.notes.len(),
@@ -24,7 +24,7 @@ impl Lines {
         }
     }
 
-    /// Prints what is new. Whoever does not listen any more is none of the demo's business.
+    /// Prints new lines. Errors of the output are ignored: the demo runs on without a reader.
     pub(crate) fn show(&mut self, picture: &Picture, out: &mut impl Write) {
         for (at, note) in picture.notes.iter().skip(self.notes) {
             let _nobody_may_listen = writeln!(out, "{:>4} s  * {note}", at.as_secs());

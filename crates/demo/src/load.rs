@@ -1,4 +1,4 @@
-//! The load: writers that read, replace what they read, and remember what was acknowledged.
+//! The load: writers that read, replace the siblings read, and remember acknowledged writes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -48,11 +48,11 @@ const LENGTHS: Lengths = Lengths::Short;
 /// The nodes that clients may ask, and where.
 pub(crate) type Targets = BTreeMap<NodeNumber, SocketAddr>;
 
-/// What is counted while the load runs.
+/// Counts while the load runs.
 pub(crate) struct Counts {
     pub(crate) acknowledged: AtomicU64,
     pub(crate) reads: AtomicU64,
-    /// Reads that were held to what had been acknowledged.
+    /// Reads that were held to acknowledged writes.
     pub(crate) judged: AtomicU64,
     /// Siblings that a write replaced by one value.
     pub(crate) siblings: AtomicU64,
@@ -62,7 +62,7 @@ pub(crate) struct Counts {
     latencies: Mutex<Histogram<u64>>,
     /// Operations by node since they were looked at last.
     by_node: Mutex<BTreeMap<NodeNumber, u64>>,
-    /// What the last request that failed was told.
+    /// The error of the last request that failed.
     failure: Mutex<Option<String>>,
 }
 
@@ -80,7 +80,7 @@ struct Shared {
     targets: watch::Receiver<Targets>,
     /// The number of the time during which the cluster is whole.
     whole: watch::Receiver<Option<u64>>,
-    /// How many writers are about to ask, or ask, each node.
+    /// Number of writers that ask each node, or are about to.
     asking: Mutex<BTreeMap<NodeNumber, usize>>,
     began: Instant,
 }
@@ -118,7 +118,7 @@ impl Counts {
         std::mem::take(&mut self.by_node.lock())
     }
 
-    /// What the last request that failed since the last call was told.
+    /// The error of the last request that failed since the last call.
     pub(crate) fn take_failure(&self) -> Option<String> {
         self.failure.lock().take()
     }
@@ -136,7 +136,7 @@ impl Counts {
 }
 
 impl Load {
-    /// Begins to write through whoever `targets` names, and to judge while `whole` says so. To be
+    /// Begins to write through the nodes in `targets`, and to judge reads while `whole` is set. To be
     /// called in the runtime.
     pub(crate) fn start(
         targets: watch::Receiver<Targets>,
@@ -181,7 +181,7 @@ impl Load {
         Ok(())
     }
 
-    /// How many writers ask a node now.
+    /// The number of writers that ask a node now.
     pub(crate) fn asking(&self) -> impl Fn(NodeNumber) -> usize + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move |node| shared.asking.lock().get(&node).copied().unwrap_or(0)
@@ -192,7 +192,7 @@ impl Load {
         self.accounts.iter().map(|it| it.lock().lost()).sum()
     }
 
-    /// What cannot be in any weather.
+    /// Violations that no failure excuses.
     pub(crate) fn findings(&self) -> Vec<String> {
         let accounts = self.accounts.iter();
         accounts
@@ -200,7 +200,7 @@ impl Load {
             .collect()
     }
 
-    /// What each writer knows.
+    /// The account of each writer.
     pub(crate) fn accounts(&self) -> &[Arc<Mutex<Account>>] {
         &self.accounts
     }
@@ -213,11 +213,11 @@ struct Writer {
     /// The key in each slot.
     keys: Vec<u32>,
     connection: Option<(NodeNumber, Client)>,
-    /// Whose turn it is when it connects anew.
+    /// Turn among the targets when it connects anew.
     turn: usize,
 }
 
-/// Counts a writer to those who ask a node.
+/// Counts a writer among those that ask a node.
 struct Asking<'a> {
     shared: &'a Shared,
     node: NodeNumber,
@@ -241,7 +241,7 @@ impl Writer {
                     RETRY_PAUSE
                 }
             };
-            // Who came last is asked as well, and who was down.
+            // Nodes that came late or were down get their share of connections.
             if rand::rng().random_ratio(1, OPERATIONS_OF_A_CONNECTION) {
                 self.move_on();
             }
@@ -251,12 +251,12 @@ impl Writer {
         }
     }
 
-    /// Reads a key and replaces what it read.
+    /// Reads a key and replaces the siblings read.
     async fn replace(&mut self) -> Result<(), Error> {
         let key = self.next_key();
         let shared = Arc::clone(&self.shared);
-        // Counted before the targets are looked at: who was taken out of them is asked by nobody who
-        // is not counted.
+        // Counted before the targets are looked at: every writer that may still ask a removed target is
+        // counted.
         let Some((node, address, _asking)) = self.choose(&shared) else {
             return Ok(());
         };
@@ -275,7 +275,7 @@ impl Writer {
                 self.account.lock().find(foreign);
                 return Ok(());
             }
-            // Who cannot read writes all the same: what comes of it is a sibling.
+            // A key that cannot be read is written all the same, as a sibling.
             Err(error) if error.kind() == ErrorKind::Server => {
                 shared.counts.fail(&error);
                 return self.write(key, Siblings::new(), None).await;
@@ -369,7 +369,7 @@ pub(crate) async fn connect(address: SocketAddr) -> Result<Client, Error> {
     Client::connect(address, &settings).await
 }
 
-/// Siblings and context of a key, or what cannot be in a value.
+/// Siblings and context of a key, or the bytes that cannot be a value.
 pub(crate) async fn read(
     client: &mut Client,
     (writer, key): KeyId,

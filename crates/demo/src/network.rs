@@ -1,11 +1,11 @@
 //! The network between the nodes: a relay before each, which can be cut without being root.
 //!
-//! Every node tells the others the address of its relay, so that all that nodes say to each other goes
-//! through here. The relay knows who calls from the hello that connections begin with. Between the
-//! sides of a cut nothing passes, neither way: what was said waits, as it does in TCP while packets
-//! get lost, and connections that are begun get no answer. Rejected: rules of a firewall, which need
-//! root; and a switch in the server that refuses peers, which would be a way to break a cluster in
-//! every server, and would not show that silence is noticed.
+//! Every node announces the address of its relay, so that all messages between nodes go through here.
+//! The relay takes the caller's identity from the hello that connections begin with. Nothing passes
+//! between the sides of a cut: data waits in both directions, as in TCP while packets get lost, and new
+//! connections get no answer. Rejected: rules of a firewall, which need root; and a switch in the
+//! server to refuse peers: it would be a way to break a cluster in every server, and would not test the
+//! detection of silence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,16 +23,16 @@ use tokio::task::JoinHandle;
 
 use crate::script::NodeNumber;
 
-/// How long a caller may take to say who it is.
+/// Time for a caller's hello.
 const HELLO_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a connection that is begun during a cut is held.
+/// Time for which a connection that is begun during a cut is held.
 const CALL_WAIT: Duration = Duration::from_secs(10);
 
 /// Read at a time, in bytes.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// One side of a cut; nobody's side without one.
+/// One side of a cut; `None` without a cut.
 type Side = Option<BTreeSet<NodeNumber>>;
 
 /// All relays. Cheap to clone.
@@ -44,13 +44,13 @@ pub(crate) struct Network {
 
 /// The relay before one node; connections through it end when it is dropped.
 pub(crate) struct Relay {
-    /// Where other nodes connect.
+    /// The address to which other nodes connect.
     pub(crate) address: SocketAddr,
     accepting: JoinHandle<()>,
     ended: watch::Sender<bool>,
 }
 
-/// Whether what is said between two nodes passes.
+/// Lets messages between two nodes pass, or holds them.
 #[derive(Clone)]
 struct Gate {
     side: watch::Receiver<Side>,
@@ -94,7 +94,7 @@ impl Network {
         let network = self.clone();
         let accepting = tokio::spawn(async move {
             loop {
-                // Out of descriptors, for one: who called tries again.
+                // Descriptors may have run out; the caller tries again.
                 let Ok((caller, _)) = listener.accept().await else {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -115,7 +115,7 @@ impl Network {
         })
     }
 
-    /// Passes on what is said over one connection, both ways, until it ends.
+    /// Relays one connection, both ways, until it ends.
     async fn pass_on(
         &self,
         mut caller: TcpStream,
@@ -124,13 +124,13 @@ impl Network {
     ) -> std::io::Result<()> {
         let mut start = [0; CALLER_BYTES];
         tokio::time::timeout(HELLO_WAIT, caller.read_exact(&mut start)).await??;
-        // Who is unknown is node 0, which is never on the first side of a cut.
+        // An unknown caller is node 0, which is never on the first side of a cut.
         let known = hello::caller(&start).and_then(|id| self.callers.lock().get(&id).copied());
         let mut gate = Gate {
             side: self.side.subscribe(),
             nodes: [known.unwrap_or(0), node],
         };
-        // Who calls has given up by then.
+        // The caller has given up by then.
         tokio::time::timeout(CALL_WAIT, gate.open()).await?;
         let mut target = TcpStream::connect(target).await?;
         target.write_all(&start).await?;

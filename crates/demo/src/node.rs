@@ -19,14 +19,14 @@ use crate::network::{Network, Relay};
 use crate::script::NodeNumber;
 use crate::{Program, Reply};
 
-/// How long a node may take until it answers: far more than it needs, for the machine may be busy.
+/// Time for a node to answer: far more than it needs, for the machine may be busy.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
-/// How long a node may take to stop.
+/// Time for a node to stop.
 const STOP_WAIT: Duration = Duration::from_secs(10);
 /// Below the range from which the system takes ports for connections.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
-/// What is told of what a node that failed said last, in characters.
+/// Characters of a failed node's last output that are shown.
 const LAST_WORDS: usize = 2_000;
 
 /// Few enough to be shown, and to be moved while one watches.
@@ -35,7 +35,7 @@ pub(crate) const RING_SIZE: usize = 32;
 /// A node.
 pub(crate) struct Node {
     pub(crate) number: NodeNumber,
-    /// Where clients find it.
+    /// Its address for clients.
     pub(crate) protobuf: SocketAddr,
     pub(crate) http: SocketAddr,
     program: Program,
@@ -106,7 +106,7 @@ impl Node {
         format!("node{}@127.0.0.1", self.number)
     }
 
-    /// How others call it to join its cluster.
+    /// The name by which others join its cluster.
     pub(crate) fn call_name(&self) -> String {
         format!("{}:{}", self.name(), self.relay.address.port())
     }
@@ -152,7 +152,7 @@ impl Node {
         command.spawn().context("run this program")
     }
 
-    /// What its admin interface says. Blocks.
+    /// Asks its admin interface. Blocks.
     pub(crate) fn ask(&self, words: &[&str]) -> anyhow::Result<Value> {
         let Reply { is_ok, text, data } = (self.program.ask)(&self.data(), words)?;
         if is_ok {
@@ -161,7 +161,7 @@ impl Node {
         bail!("{}", text.trim_end())
     }
 
-    /// How its process ended, if it did by itself.
+    /// The exit status of its process, if it ended by itself.
     pub(crate) fn ended(&self) -> anyhow::Result<Option<ExitStatus>> {
         match self.process.lock().child.as_mut() {
             Some(child) => child.try_wait().context("look after a node"),
@@ -200,17 +200,17 @@ impl Node {
         end(&mut child);
     }
 
-    /// Removes what it had on disk. What is left goes with the demo's directory.
+    /// Removes its files. The rest goes with the demo's directory.
     pub(crate) fn remove_directory(&self) {
         let _removed_now_or_later = fs::remove_dir_all(&self.directory);
     }
 
-    /// What it printed.
+    /// The file of its output.
     pub(crate) fn log(&self) -> PathBuf {
         self.directory.join("server.log")
     }
 
-    /// What it printed last: from its first panic on, or the end.
+    /// The end of its output: from its first panic on, or the last characters.
     pub(crate) fn last_words(&self) -> String {
         let text = fs::read(self.log()).unwrap_or_default();
         last_words(&String::from_utf8_lossy(&text))
@@ -223,7 +223,8 @@ impl Drop for Node {
     }
 }
 
-/// The part of a log that tells why a program ended. A panic stands before what is printed about it.
+/// The part of a log that has the reason of the end. A panic stands before the text that is printed
+/// about it.
 fn last_words(log: &str) -> String {
     let panic = log.find(" panicked at ");
     let panic = panic.and_then(|at| log[..at].rfind('\n'));
@@ -243,7 +244,7 @@ fn end(child: &mut Child) {
     let _waited_or_gone = child.wait();
 }
 
-/// An address of this machine that nobody listens on now. Each is given once: the node that has it listens later.
+/// A free address of this machine. Each is given once, since its node binds it later.
 fn free_address() -> anyhow::Result<SocketAddr> {
     static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(rand::random_range(PORTS)));
     for _ in 0..1000 {

@@ -1,4 +1,4 @@
-//! What the nodes say of themselves and of the cluster, put together. Pure but for the asking.
+//! The nodes' views of themselves and of the cluster, put together. Pure but for the asking.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use crate::script::NodeNumber;
 /// Replicas of every key when the cluster has grown.
 const REPLICAS: u64 = 3;
 
-/// What one node says.
+/// The view of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeView {
-    /// Members that it knows, itself included.
+    /// Members in its state, itself included.
     pub(crate) members: BTreeSet<String>,
     /// Those of them that it does not reach.
     pub(crate) unreachable: BTreeSet<String>,
@@ -37,7 +37,7 @@ pub(crate) struct TransferView {
     pub(crate) percent: Option<u64>,
 }
 
-/// What all nodes that could be asked about transfers say.
+/// Transfers of all nodes that could be asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TransfersView {
     pub(crate) active: Vec<TransferView>,
@@ -46,7 +46,7 @@ pub(crate) struct TransfersView {
     pub(crate) hints: BTreeMap<NodeNumber, u64>,
 }
 
-/// What each node says that answers.
+/// The views of all nodes that answer.
 pub(crate) type Views = BTreeMap<NodeNumber, NodeView>;
 
 /// All of it.
@@ -104,8 +104,8 @@ impl TransfersView {
 }
 
 impl Observation {
-    /// Whether `nodes` are all the members, see one another, and nothing is on its way: what was
-    /// acknowledged before has to be found by every read that begins now.
+    /// True if `nodes` are all the members, see one another, and no partition moves: every read that
+    /// begins now has to find every write acknowledged before.
     pub(crate) fn is_whole(&self, nodes: &[NodeNumber]) -> bool {
         let all_settled = nodes.iter().all(|node| {
             self.nodes.get(node).is_some_and(|view| {
@@ -118,7 +118,7 @@ impl Observation {
         all_settled && all_told && self.transfers.is_quiet()
     }
 
-    /// Why it is not whole, in a few words.
+    /// The reason why it is not whole, in a few words.
     pub(crate) fn hindrance(&self, nodes: &[NodeNumber]) -> String {
         for node in nodes {
             let Some(view) = self.nodes.get(node) else {
@@ -146,7 +146,8 @@ impl Observation {
         }
     }
 
-    /// Who owns each partition, as the owners say; partitions of others keep the owner of `before`.
+    /// The owner of each partition, by the owners' views; partitions of others keep the owner of
+    /// `before`.
     pub(crate) fn owners(&self, before: &[Option<NodeNumber>]) -> Vec<Option<NodeNumber>> {
         let mut owners = before.to_vec();
         owners.resize(RING_SIZE, None);
@@ -160,7 +161,7 @@ impl Observation {
         owners
     }
 
-    /// Partitions that are to move, with the node that gets each: as the node says that knows most.
+    /// Partitions that are to move, with the node that gets each: by the node with the most of them.
     pub(crate) fn pending(&self) -> BTreeMap<usize, Option<NodeNumber>> {
         let views = self.nodes.values();
         let most = views.max_by_key(|view| view.pending.len());

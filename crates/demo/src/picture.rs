@@ -1,11 +1,11 @@
-//! What is shown at one moment, on a terminal or in a line.
+//! The picture of one moment, for a terminal or as a line.
 
 use std::time::Duration;
 
 use crate::observation::TransferView;
 use crate::script::NodeNumber;
 
-/// Where the demo is.
+/// The phase of the demo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nodes start and become a cluster.
@@ -27,7 +27,7 @@ pub(crate) struct Picture {
     pub(crate) elapsed: Duration,
     pub(crate) left: Option<Duration>,
     pub(crate) is_whole: bool,
-    /// Why it is not whole.
+    /// The reason why it is not whole.
     pub(crate) hindrance: String,
     pub(crate) nodes: Vec<NodeRow>,
     pub(crate) ring: Vec<Cell>,
@@ -40,7 +40,7 @@ pub(crate) struct Picture {
     pub(crate) findings: usize,
     pub(crate) transfers: Vec<TransferView>,
     pub(crate) transfers_waiting: usize,
-    /// What happened, and when.
+    /// Events with their times.
     pub(crate) notes: Vec<(Duration, String)>,
 }
 
@@ -50,9 +50,9 @@ pub(crate) struct NodeRow {
     pub(crate) number: NodeNumber,
     pub(crate) state: &'static str,
     pub(crate) is_selected: bool,
-    /// On which side of a cut.
+    /// The side of a cut.
     pub(crate) side: Option<char>,
-    /// How many members it sees, of how many.
+    /// Number of members that it sees, of all members.
     pub(crate) sees: Option<(usize, usize)>,
     pub(crate) partitions: usize,
     pub(crate) hints: u64,
@@ -65,11 +65,11 @@ pub(crate) struct NodeRow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) owner: Option<NodeNumber>,
-    /// Who gets it.
+    /// The node that gets it.
     pub(crate) next: Option<NodeNumber>,
 }
 
-/// Of the last second.
+/// Rates of the last second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rates {
     pub(crate) writes: u64,

@@ -12,10 +12,10 @@ pub struct Program {
     pub ask: fn(&Path, &[&str]) -> anyhow::Result<Reply>,
 }
 
-/// What an admin interface says.
+/// An answer of the admin interface.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// False when it refused; the text says why.
+    /// False when it refused; the text has the reason.
     pub is_ok: bool,
     /// For people.
     pub text: String,

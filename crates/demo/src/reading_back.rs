@@ -1,4 +1,4 @@
-//! The last reading: every key that was written, held to everything that was acknowledged.
+//! The last reading: every written key, compared with all acknowledged writes.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,17 +13,17 @@ use tokio::task::JoinSet;
 use crate::account::{self, Account, KeyId};
 use crate::load;
 
-/// A key that cannot be read, or of which something is missing, is read so often before that counts.
+/// Number of reads of a key before a failure or a missing part counts.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What the last reading found.
+/// The results of the last reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) keys: u64,
     /// Acknowledged writes that are not there.
     pub(crate) lost: BTreeSet<(KeyId, u64)>,
-    /// What else cannot be, and keys that cannot be read.
+    /// Other violations, and keys that cannot be read.
     pub(crate) findings: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// What is wrong with a key, or why nobody knows.
+    /// The violations of a key, or the reason why it cannot be read.
     async fn look(&mut self, account: &Mutex<Account>, key: KeyId) -> Result<Vec<Wrong>, String> {
         let failed = |error: kvorum_client::Error| {
             format!("key {} of writer {} cannot be read: {error}", key.1, key.0)

@@ -1,6 +1,6 @@
-//! The scene: which nodes there are, what became of them, and what an action means now. Pure.
+//! The scene: the nodes, their states, and the meaning of an action at present. Pure.
 //!
-//! It knows what was ordered, not what the nodes think: that is [`crate::observation`].
+//! It has the orders given, not the nodes' views, which are in [`crate::observation`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ const NODES_MAX: NodeNumber = 9;
 /// Keys have three replicas.
 const NODES_MIN: usize = 3;
 
-/// What became of a node.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Its process starts.
@@ -40,12 +40,12 @@ impl Stage {
     }
 }
 
-/// Why an action cannot be.
+/// The reason why an action cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// As things are; something has to be done first.
     No(String),
-    /// Somebody is coming or going, and that takes its time.
+    /// A node is joining or leaving, which takes its time.
     NotYet(String),
 }
 
@@ -57,12 +57,12 @@ impl Refusal {
     }
 }
 
-/// What is to be done to processes and to the network.
+/// An order about processes or the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// SIGKILL.
     Kill(NodeNumber),
-    /// A killed node is started on what it has on disk.
+    /// A killed node is started on its files.
     Start(NodeNumber),
     /// Nothing passes between these and the others.
     Cut(BTreeSet<NodeNumber>),
@@ -76,7 +76,7 @@ pub(crate) enum Order {
     End,
 }
 
-/// What came of an order.
+/// The outcome of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// A node serves.
@@ -96,7 +96,7 @@ pub(crate) struct Scene {
     /// One side of the cut.
     cut: Option<BTreeSet<NodeNumber>>,
     selected: Option<NodeNumber>,
-    /// Who was killed last: the next one is another.
+    /// The node that was killed last: the next one is another.
     victim: NodeNumber,
 }
 
@@ -119,17 +119,17 @@ impl Scene {
         self.in_stage(Stage::Up)
     }
 
-    /// Whether a node is on the first side of a cut; `None` without a cut.
+    /// True if a node is on the first side of a cut; `None` without a cut.
     pub(crate) fn is_on_first_side(&self, node: NodeNumber) -> Option<bool> {
         self.cut.as_ref().map(|side| side.contains(&node))
     }
 
-    /// Whether the network is cut.
+    /// True if the network is cut.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.is_some()
     }
 
-    /// How many nodes are on the other side of a cut.
+    /// Number of nodes on the other side of a cut.
     pub(crate) fn across(&self, node: NodeNumber) -> usize {
         let own = self.is_on_first_side(node);
         let all = self.nodes.keys();
@@ -137,12 +137,12 @@ impl Scene {
             .count()
     }
 
-    /// Whether nothing is broken and nobody is coming or going.
+    /// True if nothing is broken and no node is joining or leaving.
     pub(crate) fn is_whole(&self) -> bool {
         self.cut.is_none() && self.nodes.values().all(|stage| *stage == Stage::Up)
     }
 
-    /// Why it is not whole.
+    /// The reason why it is not whole.
     pub(crate) fn hindrance(&self) -> Option<String> {
         let mut nodes = self.nodes.iter();
         let other = nodes.find(|(_, stage)| **stage != Stage::Up);
@@ -150,21 +150,21 @@ impl Scene {
         other.or_else(|| self.cut.as_ref().map(|_| "the network is cut".to_owned()))
     }
 
-    /// Who was chosen.
+    /// The chosen node.
     pub(crate) fn selected(&self) -> Option<NodeNumber> {
         self.selected
     }
 
-    /// Chooses a node, or nobody when it was chosen before.
+    /// Chooses a node, or none if it was chosen before.
     pub(crate) fn select(&mut self, node: NodeNumber) {
         let is_there = self.nodes.contains_key(&node) && self.selected != Some(node);
         self.selected = is_there.then_some(node);
     }
 
-    /// What an action means now.
+    /// The orders of an action in this scene.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// The reason why it cannot be done.
     pub(crate) fn decide(&mut self, action: Action) -> Result<Vec<Order>, Refusal> {
         match action {
             Action::Kill(node) => self.kill(node),
@@ -176,7 +176,7 @@ impl Scene {
         }
     }
 
-    /// Takes note of what came of an order.
+    /// Takes note of the outcome of an order.
     pub(crate) fn note(&mut self, outcome: &Outcome) {
         match *outcome {
             Outcome::Up(node) | Outcome::Stays(node) => self.set(node, Stage::Up),

@@ -1,5 +1,5 @@
-//! The demo on a terminal: members, ring, load, transfers and what happened. Pure: a picture becomes
-//! cells of a terminal.
+//! The demo on a terminal: members, ring, load, transfers and events. Pure: a picture becomes cells of
+//! a terminal.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const CELL_COLUMNS: usize = 4;
 /// The ring's columns, with a border.
 const RING_COLUMNS: u16 = 35;
 
-/// Of nodes 1 to 9.
+/// Colors of nodes 1 to 9.
 const COLORS: [Color; 9] = [
     Color::LightBlue,
     Color::LightGreen,

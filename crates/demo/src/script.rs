@@ -1,4 +1,4 @@
-//! What can be done to the cluster, and scripts of it: `10s kill, 20s heal, 30s remove 4`.
+//! Actions on the cluster, and scripts of them: `10s kill, 20s heal, 30s remove 4`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ pub(crate) type NodeNumber = u32;
 /// Something that is to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// A node is killed; which one, or whoever is next.
+    /// A node is killed: this one, or the next in turn.
     Kill(Option<NodeNumber>),
     /// The network is cut between two halves.
     Cut,
@@ -20,7 +20,7 @@ pub(crate) enum Action {
     Add,
     /// A node leaves; which one, or the last.
     Remove(Option<NodeNumber>),
-    /// The load ends, and what it wrote is read back.
+    /// The load ends, and its writes are read back.
     End,
 }
 
@@ -40,7 +40,7 @@ pub struct Script {
 /// The last moment for a cue.
 const CUE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// What `t` plays, and what is played where nobody can press keys.
+/// The script of the key `t`, and of a demo without a terminal.
 pub(crate) const TOUR: &str = "8s kill, 20s heal, 32s cut, 47s heal, 60s add, 80s remove";
 
 impl Script {
@@ -62,7 +62,7 @@ impl Script {
         self.cues
     }
 
-    /// When the last cue is.
+    /// The time of the last cue.
     pub(crate) fn length(&self) -> Duration {
         self.cues.last().map_or(Duration::ZERO, |cue| cue.at)
     }

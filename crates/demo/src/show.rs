@@ -1,4 +1,4 @@
-//! The show: pictures of how it goes, for whoever looks on.
+//! The show: pictures of the run for its audience.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,14 +27,14 @@ const FRAME: Duration = Duration::from_millis(200);
 const RATE_PERIOD: Duration = Duration::from_secs(1);
 /// Seconds of which the writes are remembered.
 const HISTORY: usize = 300;
-/// How long a key may wait to be seen, and the end for who looks for keys.
+/// Longest wait for a key, and for the end of the thread that reads keys.
 const KEY_WAIT: Duration = Duration::from_millis(100);
 
-/// Who looks on.
+/// The audience of the show.
 pub(crate) enum Audience {
-    /// Somebody at a terminal.
+    /// A user at a terminal.
     Screen(Box<Screen>),
-    /// Whoever reads lines.
+    /// A reader of lines.
     Lines(Lines),
     /// A program reads standard output, where there is one document at the end: lines go to standard error.
     Program(Lines),
@@ -46,13 +46,13 @@ pub(crate) struct Screen {
     keys: Option<Keys>,
 }
 
-/// Who looks for keys.
+/// The thread that reads keys.
 struct Keys {
     stop: Arc<AtomicBool>,
     looking: Option<JoinHandle<()>>,
 }
 
-/// What a picture is made of.
+/// The sources of a picture.
 pub(crate) struct Look<'a> {
     pub(crate) elapsed: Duration,
     pub(crate) left: Option<Duration>,
@@ -75,13 +75,13 @@ pub(crate) struct Show {
     /// Acknowledged, read and refused when rates were taken last, and when that was.
     before: [u64; 3],
     rated: Instant,
-    /// How the last request failed of which that was told.
+    /// The error of the last failed request that was shown.
     failure: Option<String>,
     shown: Option<Instant>,
 }
 
 impl Audience {
-    /// Whoever looks on, and may press keys and send signals. To be called in the runtime.
+    /// Prepares for an audience that may press keys and send signals. To be called in the runtime.
     pub(crate) fn welcome(
         is_screen: bool,
         has_keys: bool,
@@ -293,7 +293,7 @@ impl Show {
                     return;
                 }
                 self.shown = Some(Instant::now());
-                // A terminal that went away is told of by a signal.
+                // A signal reports a terminal that went away.
                 let _shown_or_gone = screen
                     .terminal
                     .draw(|frame| screen::draw(frame, &self.picture));

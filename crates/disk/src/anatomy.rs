@@ -1,32 +1,32 @@
-//! The anatomy of a file: its bytes as named fields, for people who have to look into it.
+//! The anatomy of a file: its bytes as named fields, for display.
 //!
 //! Each crate that writes a file takes its own bytes apart, beside its encoder and with the same
-//! constants; what is common is the shape of the result and a reader that cannot lose count: a field
-//! begins where the one before ended, so that every byte is in exactly one of them.
+//! constants; the shape of the result is common, and a reader that counts: a field begins at the
+//! end of the one before, so that every byte is in exactly one of them.
 
 use std::fmt::Write as _;
 
 /// Bytes shown of a longer field at most.
 const SHOWN_BYTES_MAX: usize = 48;
 
-/// What is known of the bytes of a field.
+/// The validity of the bytes of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// A checksum in another field of the same piece, or of the file, speaks for them.
+    /// A checksum in another field of the same piece, or of the file, covers them.
     Covered,
     /// They are a checksum, and it matches.
     Good,
-    /// They are not what they should be.
+    /// They are wrong.
     Bad {
-        /// What the bytes before the eyes give.
+        /// The value of the present bytes.
         got: String,
-        /// What is stored, or has to be there.
+        /// The stored or expected value.
         expected: String,
     },
 }
 
 impl Check {
-    /// A checksum that was computed, against the one that is stored.
+    /// A computed checksum, compared with the stored one.
     pub fn of_checksum(computed: u32, stored: u32) -> Self {
         if computed == stored {
             return Self::Good;
@@ -45,25 +45,25 @@ pub struct Field {
     pub offset: u64,
     /// Its length, in bytes.
     pub len: u64,
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// What it says, for people.
+    /// Its value, for people.
     pub value: String,
-    /// Whether it can be believed.
+    /// Its validity.
     pub check: Check,
 }
 
-/// Fields that stand and fall together: a header, a record, a block.
+/// Fields that are valid or damaged together: a header, a record, a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// What it is.
+    /// Its name.
     pub title: String,
     /// Its fields, each beginning where the one before ends.
     pub fields: Vec<Field>,
 }
 
 impl Piece {
-    /// A piece of one field that is not what it should be.
+    /// A piece of one wrong field.
     pub fn damage(offset: u64, len: u64, found: &str, expected: &str) -> Self {
         let check = Check::Bad {
             got: found.to_owned(),
@@ -87,14 +87,14 @@ impl Piece {
         self.fields.first().map_or(0, |field| field.offset)
     }
 
-    /// Where the bytes behind it begin.
+    /// The start of the bytes behind it.
     pub fn end(&self) -> u64 {
         self.fields
             .last()
             .map_or(0, |field| field.offset + field.len)
     }
 
-    /// True when any of its bytes are not what they should be.
+    /// True when any of its bytes are wrong.
     pub fn is_damaged(&self) -> bool {
         let mut fields = self.fields.iter();
         fields.any(|field| matches!(field.check, Check::Bad { .. }))
@@ -113,7 +113,7 @@ pub struct Dissection<'a> {
 }
 
 impl<'a> Dissection<'a> {
-    /// Begins with bytes that stand at `base` in their file.
+    /// Begins with bytes at `base` in their file.
     pub fn new(bytes: &'a [u8], base: u64) -> Self {
         Self {
             bytes,
@@ -123,18 +123,18 @@ impl<'a> Dissection<'a> {
         }
     }
 
-    /// Where the next field begins, counted from the first byte of the piece.
+    /// The start of the next field, counted from the first byte of the piece.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// How many bytes have no field yet.
+    /// The number of bytes without a field.
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// A field with a value of the caller's. Where fewer than `len` bytes are left, these are
-    /// damaged, and nothing is returned.
+    /// A field with a value of the caller's. If fewer than `len` bytes are left, these are damaged,
+    /// and nothing is returned.
     pub fn field(
         &mut self,
         name: &str,
@@ -177,7 +177,7 @@ impl<'a> Dissection<'a> {
         self.field("magic", expected.len(), shown(found), check);
     }
 
-    /// A little-endian number of `len` bytes, at most 8; 0 where they are missing.
+    /// A little-endian number of `len` bytes, at most 8; 0 if they are missing.
     pub fn number(&mut self, name: &str, len: usize) -> u64 {
         let value = self.peek(len);
         self.field(name, len, value.to_string(), Check::Covered);
@@ -196,7 +196,7 @@ impl<'a> Dissection<'a> {
         value
     }
 
-    /// A number whose length depends on its value. `decode` gives it and its length.
+    /// A number with a length that depends on its value. `decode` returns both.
     pub fn varying(
         &mut self,
         name: &str,
@@ -217,14 +217,14 @@ impl<'a> Dissection<'a> {
         self.field(name, len, value, Check::Covered)
     }
 
-    /// A stored checksum of 4 bytes, and what was computed.
+    /// A stored checksum of 4 bytes, and the computed one.
     pub fn checksum(&mut self, name: &str, computed: u32) {
         let stored = u32::try_from(self.peek(4)).unwrap_or(0);
         let check = Check::of_checksum(computed, stored);
         self.field(name, 4, format!("{stored:08x}"), check);
     }
 
-    /// What is left, where nothing should be.
+    /// The rest, which should be empty.
     pub fn nothing_more(&mut self) {
         let rest = self.remaining();
         if rest > 0 {
@@ -265,7 +265,7 @@ impl<'a> Dissection<'a> {
     }
 }
 
-/// Bytes for people: text where it is text, hexadecimal otherwise; long ones are cut.
+/// Bytes for people: text if they are text, hexadecimal otherwise; long ones are cut.
 pub fn shown(bytes: &[u8]) -> String {
     let cut = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
     let is_text = cut.iter().all(|byte| (0x20..0x7f).contains(byte));

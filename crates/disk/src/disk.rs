@@ -1,4 +1,4 @@
-//! The traits of disks and open files, and what is built from their operations alone.
+//! The traits of disks and open files, and functions that need only their operations.
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::error::{DiskError, ErrorKind};
 /// The result of every disk operation.
 pub type Result<T> = std::result::Result<T, DiskError>;
 
-/// How a file is opened. Every mode but `Read` also allows reading.
+/// Modes of opening a file. Every mode but `Read` also allows reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
     /// The file must exist; it will not be written.
@@ -18,20 +18,20 @@ pub enum OpenMode {
     ReadWrite,
     /// The file must not exist and is created empty.
     CreateNew,
-    /// The file is created if it is missing, and opened as it is otherwise.
+    /// The file is created if it is missing, and opened unchanged otherwise.
     Create,
 }
 
-/// Whether a read may wait for the device.
+/// Permission of a read to wait for the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// Answer from memory or fail with [`ErrorKind::WouldBlock`].
     CachedOnly,
-    /// Wait for the device if need be; belongs on the blocking pool.
+    /// Wait for the device if necessary; belongs on the blocking pool.
     MayBlock,
 }
 
-/// What a name in a directory stands for.
+/// Kinds of entries in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
@@ -43,9 +43,10 @@ pub enum EntryKind {
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
-    /// The name, without the directory's path. Names that are not UTF-8 are not ours and left out.
+    /// The name, without the directory's path. Names that are not UTF-8 are never Kvorum's and left
+    /// out.
     pub name: String,
-    /// What it names.
+    /// Its kind.
     pub kind: EntryKind,
 }
 
@@ -63,29 +64,29 @@ pub struct FileInfo {
 pub struct Space {
     /// Size of the filesystem.
     pub total: u64,
-    /// What an unprivileged process may still use.
+    /// The space that an unprivileged process may still use.
     pub available: u64,
 }
 
 /// A lock on a file, held until dropped; released by the system when the process dies.
 pub trait DiskLock: Send + Sync {}
 
-/// A filesystem. Paths are as the caller says them; relative ones are relative to the disk's root
-/// (for [`crate::RealDisk`]: the process's working directory).
+/// A filesystem. Paths are passed on unchanged; relative ones are relative to the disk's root (for
+/// [`crate::RealDisk`]: the process's working directory).
 pub trait Disk: Send + Sync {
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn DiskFile>>;
 
-    /// Creates a directory and whatever is missing above it. Existing ones are fine.
+    /// Creates a directory and its missing parents. Existing ones are fine.
     fn create_directory(&self, path: &Path) -> Result<()>;
 
     /// The entries of a directory, sorted by name.
     fn list(&self, path: &Path) -> Result<Vec<DirectoryEntry>>;
 
-    /// Kind and length, or `None` when nothing has this name.
+    /// Kind and length, or `None` if the name does not exist.
     fn info(&self, path: &Path) -> Result<Option<FileInfo>>;
 
-    /// Gives a file another name in one atomic step, replacing what had that name.
+    /// Gives a file another name in one atomic step, replacing the file with that name.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
     /// Gives a file a second name, which must be free.
@@ -101,8 +102,8 @@ pub trait Disk: Send + Sync {
     fn sync_directory(&self, path: &Path) -> Result<()>;
 
     /// Takes an exclusive lock on a file, creating it if missing, or fails at once with
-    /// [`ErrorKind::Locked`]. `holder` is written into the file for people to read, where the disk has room for
-    /// it: a store on a full disk opens, and makes room.
+    /// [`ErrorKind::Locked`]. `holder` is written into the file for people to read, if the disk has
+    /// room for it: a store on a full disk opens, and makes room.
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn DiskLock>>;
 
     /// Space on the filesystem that holds `path`.
@@ -123,13 +124,13 @@ pub trait DiskFile: Send + Sync {
     }
 
     /// Reads into `buffer` from `offset` and returns the number of bytes read, which is less than
-    /// asked only at the end of the file.
+    /// requested only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64, reading: Reading) -> Result<usize>;
 
-    /// Writes all of `bytes` at `offset`, extending the file if need be.
+    /// Writes all of `bytes` at `offset`, extending the file if necessary.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
 
-    /// Writes the parts back to back at `offset`, as one write where the system can.
+    /// Writes the parts back to back at `offset`, as one write if the system can.
     fn write_parts_at(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()>;
 
     /// Makes all earlier writes durable, the length included.
@@ -154,7 +155,7 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
     disk.sync_directory(path.parent().unwrap_or(Path::new(".")))
 }
 
-/// Removes a file unless it is gone already; true when it was there. The directory is not synced.
+/// Removes a file if it exists; true when it did. The directory is not synced.
 pub fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<bool> {
     let is_there = disk.info(path)?.is_some();
     if is_there {
@@ -163,16 +164,16 @@ pub fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<bool> {
     Ok(is_there)
 }
 
-/// Creates a directory, and what is missing above it, so that no crash takes it away again.
+/// Creates a directory and its missing parents, durably.
 ///
-/// The names above it are synced even where they exist: a process that died before may have created
-/// them without getting that far.
+/// Existing parents are synced too: a process that died before may have created them without
+/// syncing them.
 pub fn create_directory_durably(disk: &dyn Disk, directory: &Path) -> Result<()> {
     disk.create_directory(directory)?;
     for parent in directory.ancestors().skip(1) {
         let is_here = parent.as_os_str().is_empty();
         match disk.sync_directory(if is_here { Path::new(".") } else { parent }) {
-            // Not ours to open, and so not ours to have created.
+            // A directory that must not be opened was not created by this process.
             Err(error) if error.kind() == ErrorKind::Denied => {}
             synced => synced?,
         }
@@ -180,8 +181,8 @@ pub fn create_directory_durably(disk: &dyn Disk, directory: &Path) -> Result<()>
     Ok(())
 }
 
-/// Reads a whole file of at most `len_max` bytes; a longer one is an error, so that a damaged length
-/// never becomes an allocation.
+/// Reads a whole file of at most `len_max` bytes; a longer one is an error, so that a damaged
+/// length never becomes an allocation.
 pub fn read_file(disk: &dyn Disk, path: &Path, len_max: u64) -> Result<Vec<u8>> {
     let file = disk.open(path, OpenMode::Read)?;
     let len = file.len()?;
@@ -195,8 +196,8 @@ pub fn read_file(disk: &dyn Disk, path: &Path, len_max: u64) -> Result<Vec<u8>> 
     Ok(bytes)
 }
 
-/// Copies the bytes that a file has now to a new file, makes them durable, and returns how many they
-/// are. What is appended meanwhile is not copied.
+/// Copies the present bytes of a file to a new file, makes them durable, and returns their number.
+/// Bytes appended meanwhile are not copied.
 pub fn copy_file(disk: &dyn Disk, from: &Path, to: &Path) -> Result<u64> {
     const COPIED_AT_ONCE: usize = 1 << 18;
     let source = disk.open(from, OpenMode::Read)?;

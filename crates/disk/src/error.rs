@@ -1,4 +1,4 @@
-//! What can go wrong with a disk, named by what the reader can do about it.
+//! Failures of a disk, by the possible reactions of a reader.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// Which operation failed.
+/// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are those of the trait's methods")]
 pub enum Operation {
@@ -49,7 +49,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// What kind of failure, chosen by what the caller does next.
+/// Kinds of failures, by the caller's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// Nothing has this name.
@@ -60,7 +60,7 @@ pub enum ErrorKind {
     Denied,
     /// The disk is full. Make room; writing may then go on.
     NoSpace,
-    /// A cached-only read would have had to wait: ask again on the blocking pool.
+    /// A cached-only read would have had to wait: repeat it on the blocking pool.
     WouldBlock,
     /// Another process holds the lock.
     Locked,
@@ -68,12 +68,13 @@ pub enum ErrorKind {
     Suspect,
     /// The file is larger than its reader allows.
     TooLarge,
-    /// A second name was asked for on another filesystem than the first: name a place on the same one.
+    /// A second name was requested on another filesystem than the first: name a place on the same
+    /// one.
     OtherFilesystem,
-    /// The process or the system has no file handle left: nothing was done. Raise the limit; it may work
-    /// the next time.
+    /// The process or the system has no file handle left: nothing was done. Raise the limit; it may
+    /// work the next time.
     Exhausted,
-    /// The device or the system failed in another way; the source says how.
+    /// The device or the system failed in another way; the source has the details.
     Device,
 }
 
@@ -88,7 +89,7 @@ pub struct DiskError {
 }
 
 impl DiskError {
-    /// An error with a detail for people; `detail` is empty where the kind says all.
+    /// An error with a detail for people; `detail` is empty if the kind is enough.
     pub fn new(
         operation: Operation,
         path: &Path,
@@ -104,7 +105,7 @@ impl DiskError {
         }
     }
 
-    /// An error of which its kind says everything.
+    /// An error without a detail.
     pub(crate) fn bare(operation: Operation, path: &Path, kind: ErrorKind) -> Self {
         Self::new(operation, path, kind, "")
     }
@@ -133,7 +134,7 @@ impl DiskError {
         Self::new(Operation::Read, path, ErrorKind::TooLarge, detail)
     }
 
-    /// Adds where in the file it happened, in bytes.
+    /// Adds the offset in the file, in bytes.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Self {
         self.offset = Some(offset);
@@ -155,7 +156,7 @@ impl DiskError {
         &self.path
     }
 
-    /// True when a cached-only read has to be asked again on the blocking pool.
+    /// True when a cached-only read has to be repeated on the blocking pool.
     pub fn would_block(&self) -> bool {
         self.kind == ErrorKind::WouldBlock
     }

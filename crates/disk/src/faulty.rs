@@ -1,4 +1,4 @@
-//! A disk that fails where it is told to, around any other disk.
+//! A disk with injected failures, around any other disk.
 //!
 //! It counts and logs every operation, so that a test can fail each in turn, and can also check an
 //! order: that the directory was synced before the write was acknowledged. Around a
@@ -42,7 +42,7 @@ impl FaultyDisk {
         Self::wrap(Arc::new(memory.clone()), Some(memory.clone()))
     }
 
-    /// Does to the disk below what was asked for, unless a rule says otherwise.
+    /// Performs an operation on the disk below, unless a rule makes it fail.
     fn forward<T>(
         &self,
         operation: Operation,
@@ -63,7 +63,7 @@ impl FaultyDisk {
         }
     }
 
-    /// Adds a rule. Where several apply to an operation, the one added first decides.
+    /// Adds a rule. If several apply to an operation, the one added first decides.
     pub fn add_rule(&self, rule: Rule) -> RuleId {
         let mut state = self.shared.state.lock();
         let id = RuleId(state.rules_added);
@@ -72,7 +72,7 @@ impl FaultyDisk {
         id
     }
 
-    /// How often a rule has made an operation fail; 0 when it was removed.
+    /// The number of operations that a rule has made fail; 0 when it was removed.
     pub fn fired(&self, id: RuleId) -> u64 {
         self.shared
             .state
@@ -100,12 +100,12 @@ impl FaultyDisk {
         self.shared.state.lock().fail_number = Some(n);
     }
 
-    /// How many operations have begun.
+    /// The number of operations that have begun.
     pub fn operations(&self) -> u64 {
         self.shared.state.lock().operations
     }
 
-    /// How many operations have met a fault.
+    /// The number of operations that have met a fault.
     pub fn faults(&self) -> u64 {
         self.shared.state.lock().faults
     }

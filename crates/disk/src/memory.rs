@@ -1,14 +1,14 @@
-//! A disk in memory that knows what is durable, and can lose power at any operation.
+//! A disk in memory that records which data are durable, and can lose power at any operation.
 //!
-//! Every file keeps its durable bytes apart from the unsynced writes, and every directory its durable
-//! names apart from the unsynced creations, renames, links and removals. A crash draws which of the
-//! unsynced changes survive. Stricter than the filesystems we know: syncing a file does not make its
-//! name durable, and syncing a directory commits nothing outside it. Code that holds here holds on
-//! ext4, XFS and whatever comes next.
+//! Every file keeps its durable bytes apart from the unsynced writes, and every directory its
+//! durable names apart from the unsynced creations, renames, links and removals. A crash draws
+//! which of the unsynced changes survive. It is stricter than known filesystems: syncing a file
+//! does not make its name durable, and syncing a directory commits nothing outside it. Code that is
+//! correct here is correct on ext4, XFS and later ones.
 //!
-//! To sweep a script over all its crash points: run it once and ask [`MemoryDisk::operations`]; then,
-//! for each n below that, run it on a new disk after [`MemoryDisk::cut_after`], and open what
-//! [`MemoryDisk::crash_image`] leaves.
+//! To sweep a script over all its crash points: run it once and call [`MemoryDisk::operations`];
+//! then, for each n below that, run it on a new disk after [`MemoryDisk::cut_after`], and open the
+//! result of [`MemoryDisk::crash_image`].
 
 mod content;
 mod crash;
@@ -37,7 +37,7 @@ use names::{Edit, Node, ROOT, Tree};
 use state::{Shared, State, names_of, wrong_kind};
 use used::Used;
 
-/// Room on a disk whose maker did not say: enough for tests, and a bound on a wild offset.
+/// The default room of a disk: enough for tests, and a bound on a wrong offset.
 const CAPACITY_BYTES: u64 = 4 << 30;
 
 /// A disk in memory; clones are handles to the same disk.
@@ -58,7 +58,7 @@ impl MemoryDisk {
         Self::with_capacity(CAPACITY_BYTES)
     }
 
-    /// An empty disk that holds `bytes` of file content; what goes beyond fails with
+    /// An empty disk that holds `bytes` of file content; writes beyond that fail with
     /// [`ErrorKind::NoSpace`] until files are removed or cut.
     pub fn with_capacity(bytes: u64) -> Self {
         Self::with_blocks(bytes, 1)
@@ -88,8 +88,9 @@ impl MemoryDisk {
         }
     }
 
-    /// How many operations have changed the disk: each write, sync, truncation, reservation, and each
-    /// name created, renamed, linked or removed. A directory removed counts once for each name.
+    /// The number of operations that have changed the disk: each write, sync, truncation,
+    /// reservation, and each name created, renamed, linked or removed. Removing a directory counts
+    /// once for each name.
     pub fn operations(&self) -> u64 {
         self.shared.state.lock().operations
     }
@@ -114,8 +115,9 @@ impl MemoryDisk {
         Self::from_tree(tree, state.capacity, used)
     }
 
-    /// Crashes this disk in place: it holds what survived, its power is back, locks are released, and
-    /// files opened before fail with [`ErrorKind::Device`]. The operation counter goes on.
+    /// Crashes this disk in place: it has the surviving data, its power is back, locks are
+    /// released, and files opened before fail with [`ErrorKind::Device`]. The operation counter
+    /// goes on.
     pub fn crash(&self, options: CrashOptions) {
         let mut state = self.shared.state.lock();
         let (tree, used) = survey::survey(&state.tree, &state.used, options);
@@ -126,7 +128,7 @@ impl MemoryDisk {
         self.shared.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// As [`Disk::open`], for those in this crate who need the file's own type.
+    /// As [`Disk::open`], for code in this crate that needs the file's own type.
     pub(crate) fn open_file(&self, path: &Path, mode: OpenMode) -> Result<MemoryFile> {
         let mut state = self.shared.state.lock();
         let node = state.open(path, mode)?;

@@ -17,7 +17,7 @@ use crate::{
     Operation, Reading, Result, Space,
 };
 
-/// How many parts Linux takes in one vectored write (IOV_MAX).
+/// The most parts that Linux takes in one vectored write (IOV_MAX).
 const PARTS_MAX: usize = 1024;
 
 /// The operating system's filesystem.
@@ -109,7 +109,7 @@ impl Disk for RealDisk {
         } else {
             path
         };
-        // To callers a failed sync is final, and one that was not begun is not.
+        // For callers a failed sync is final, and one that was not begun is not.
         let directory = File::open(path).map_err(io_error(Operation::Open, path))?;
         directory
             .sync_all()
@@ -154,7 +154,7 @@ struct RealLock {
 
 impl DiskLock for RealLock {}
 
-/// Device and inode number; nothing else has them while the file is open.
+/// Device and inode number; no other file has them while this one is open.
 type Identity = (u64, u64);
 
 /// The marks that the handles of a file share, for the files open now. One table for the process, as
@@ -193,7 +193,7 @@ struct RealFile {
 impl Drop for RealFile {
     fn drop(&mut self) {
         // Two last handles dropped at once may both find the other's share and leave the entry: it
-        // is dead weight of a few bytes until the file is opened again, and never a wrong answer.
+        // wastes a few bytes until the file is opened again, and never gives a wrong answer.
         if Arc::strong_count(&self.suspect) == 1 {
             forget_mark(self.identity, &self.suspect);
         }
@@ -214,8 +214,8 @@ impl RealFile {
         match rustix::io::preadv2(&self.file, parts, offset, ReadWriteFlags::NOWAIT) {
             Ok(0) => Ok(None),
             Ok(read) => Ok(Some(read)),
-            // A filesystem without the flag (tmpfs before 5.x, some network ones) cannot tell;
-            // "ask again where waiting is allowed" is the true answer there too.
+            // A filesystem without the flag (tmpfs before 5.x, some network ones) cannot answer;
+            // "repeat where waiting is allowed" is right there too.
             Err(Errno::AGAIN | Errno::OPNOTSUPP) => Err(DiskError::bare(
                 Operation::Read,
                 &self.path,

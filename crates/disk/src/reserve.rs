@@ -1,15 +1,15 @@
 //! The reserve: free space on a node's file systems, kept for work that frees space.
 //!
-//! A merge and a collection write copies before they remove the files that they copied from. On a file
-//! system without a free byte neither can begin, and a disk that overwrites have filled stays full for
-//! good. So clients may not take the last part of the free space: appends for them ask here first, and
-//! merges, collections, flushes and checkpoints do not ask. Removals may take half of the reserve, for
-//! they end in free space.
+//! A merge and a collection write copies before they remove their sources. On a file system without
+//! a free byte neither can begin, and a disk that overwrites have filled stays full for good. So
+//! clients may not take the last part of the free space: appends for them take room here first, and
+//! merges, collections, flushes and checkpoints do not. Removals may take half of the reserve,
+//! since they free space in the end.
 //!
-//! The reserve is a floor under the free space rather than a file of that size: nothing has to be given
-//! back in time, and nothing is written to hold it. Its size follows the space that the node can have, that
-//! is, the free space and the space of the node's own files: a small disk, or one that others have nearly
-//! filled, gets a small reserve.
+//! The reserve is a floor under the free space rather than a file of that size: nothing has to be
+//! released in time, and nothing is written to hold it. Its size follows the usable space of the
+//! node, that is, the free space and the space of the node's own files: a small disk, or one that
+//! others have nearly filled, gets a small reserve.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::{Disk, ErrorKind, Result, Space};
 
-/// The part of a small file system that is held back.
+/// The reserved part of a small file system.
 const RESERVE_PART: u64 = 16;
 /// Above this a smaller part is enough: merges are limited to the reserve. Bytes.
 const RESERVE_LARGE_BYTES: u64 = 1 << 30;
@@ -27,39 +27,40 @@ const RESERVE_LARGE_PART: u64 = 64;
 const RESERVE_BYTES_MAX: u64 = 4 << 30;
 /// The largest part of the file system for a file whose space is reserved as a whole.
 const FILE_PART: u64 = 32;
-/// Shorter files would cost more than they give back. Bytes.
+/// Shorter files would cost more than they save. Bytes.
 const FILE_BYTES_MIN: u64 = 1 << 20;
-/// The same of files of which several are copied before the first of them is removed.
+/// The same for files of which several are copied before the first of them is removed.
 const PART_PART: u64 = 128;
 const PART_BYTES_MIN: u64 = 256 << 10;
-/// The same of the file that each of a node's stores is writing: it is not merged, whatever it holds.
+/// The same for the file that each of a node's stores is writing: it is not merged, even if it is
+/// garbage.
 const STORE_FILE_PART: u64 = 8192;
-/// A shorter file for clients' writes is not made where space is short. Bytes.
+/// The shortest file for clients' writes while space is short. Bytes.
 pub const PUT_FILE_BYTES_MIN: u64 = 256 << 10;
-/// What the node can have falls by this part at most each time that its files are counted: those that are
-/// being written or are still read are not among them.
+/// The largest fall of the usable space each time that its files are counted: files that are being
+/// written or still have readers are not among them.
 const FORGOTTEN_PART: u64 = 256;
-/// It falls by this part at most each time that background work looks, some times a second: where puts are
+/// The largest fall each time that background work measures, some times a second: while puts are
 /// refused nothing is written, and the files are not counted again.
 const FORGOTTEN_PART_OF_LOOK: u64 = 1024;
-/// What may be appended to files without reserved space before the file systems are asked again: this
-/// part of what is left, and no more than so many bytes.
+/// The part of the remaining space that may be appended to files without reserved space before the
+/// file systems are queried again, and its limit in bytes.
 const ALLOWED_PART: u64 = 4;
 const ALLOWED_BYTES_MAX: u64 = 64 << 20;
 
-/// Free space, and the part of it that is held back, in bytes.
+/// Free space, and its reserved part, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headroom {
-    /// Free space, without what stores have in memory alone and will write.
+    /// Free space, without data that stores have in memory alone and will write.
     pub available: u64,
     /// Space that the node's files could take in all: the free space and their own.
     pub usable: u64,
-    /// The part of it that is held back.
+    /// The reserved part of it.
     pub reserve: u64,
 }
 
 impl Headroom {
-    /// The headroom of an unknown file system: nothing is held back.
+    /// The headroom of an unknown file system: nothing is reserved.
     pub const UNKNOWN: Self = Self {
         available: u64::MAX,
         usable: u64::MAX,
@@ -106,40 +107,41 @@ impl Headroom {
         self.for_puts() < PUT_FILE_BYTES_MIN.min(self.reserve / 4)
     }
 
-    /// True when removals have used up half of what they may take of the reserve. They are refused when all is
-    /// used up, so anything that frees space is worth its while.
+    /// True when removals have used up half of their part of the reserve. They are refused when all
+    /// is used up, so anything that frees space is worth doing.
     pub fn is_short_for_removals(&self) -> bool {
         self.available < self.reserve / 4 * 3
     }
 
-    /// How long a file may be, of `wanted` bytes, of which some are copied before any of them is removed.
+    /// The length of a file of `wanted` bytes, of which some are copied before any of them is
+    /// removed.
     pub fn part_bytes(&self, wanted: u64) -> u64 {
         wanted.min((self.usable / PART_PART).max(PART_BYTES_MIN))
     }
 
-    /// Length of the file that each of many stores writes to, where `wanted` bytes are wanted.
+    /// The length of the file that each of many stores writes to, if `wanted` bytes are wanted.
     pub fn store_file_bytes(&self, wanted: u64) -> u64 {
         wanted.min((self.usable / STORE_FILE_PART).max(PART_BYTES_MIN))
     }
 
-    /// Length of a file that is reserved or copied as a whole, where `wanted` bytes are wanted.
+    /// The length of a file that is reserved or copied as a whole, if `wanted` bytes are wanted.
     pub fn file_bytes(&self, wanted: u64) -> u64 {
         wanted.min((self.usable / FILE_PART).max(FILE_BYTES_MIN))
     }
 }
 
-/// The reserves of the file systems that a node's stores and its log are on.
+/// The reserves of the file systems of a node's stores and its log.
 pub struct Reserve {
     disk: Arc<dyn Disk>,
     places: Mutex<Vec<Place>>,
     own_bytes: AtomicU64,
     promised_bytes: AtomicU64,
     seen: Mutex<Headroom>,
-    /// Bytes that may be appended before the file systems are asked again.
+    /// Bytes that may be appended before the file systems are queried again.
     allowed: AtomicI64,
 }
 
-/// A directory, and the space that the node could use there at the last look.
+/// A directory, and its usable space at the last measurement.
 struct Place {
     directory: PathBuf,
     usable: u64,
@@ -175,20 +177,20 @@ impl Reserve {
         }
     }
 
-    /// Notes the space that the node's files take, in bytes.
+    /// Notes the space of the node's files, in bytes.
     pub fn set_own_bytes(&self, bytes: u64) {
         self.own_bytes.store(bytes, Ordering::Relaxed);
         self.forget(FORGOTTEN_PART);
     }
 
-    /// Notes the space that is promised to what stores have in memory alone, in bytes: they will write it to files
-    /// of their own, and only after that the log lets go of it.
+    /// Notes the space for data that stores have in memory alone, in bytes: they will write it to
+    /// files of their own, and only then does the log drop it.
     pub fn set_promised_bytes(&self, bytes: u64) {
         self.promised_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Asks the file systems as background work does, some times a second. What another program has taken
-    /// is no longer held to be the node's after a while, also where nothing is written.
+    /// Queries the file systems for background work, some times a second. Space taken by another
+    /// program stops counting as the node's after a while, even if nothing is written.
     pub fn look(&self) -> Headroom {
         self.forget(FORGOTTEN_PART_OF_LOOK);
         self.measure()
@@ -200,7 +202,7 @@ impl Reserve {
         }
     }
 
-    /// Asks the file systems; too slow for every put.
+    /// Queries the file systems; too slow for every put.
     pub fn measure(&self) -> Headroom {
         let own_bytes = self.own_bytes.load(Ordering::Relaxed);
         let promised_bytes = self.promised_bytes.load(Ordering::Relaxed);
@@ -227,8 +229,8 @@ impl Reserve {
         headroom
     }
 
-    /// Takes room for bytes that a client's write is about to append to a file without reserved space; false
-    /// where they would touch the reserve. Asks the file systems once for many writes.
+    /// Takes room for bytes that a client's write is about to append to a file without reserved
+    /// space; false if they would touch the reserve. Queries the file systems once for many writes.
     pub fn take(&self, bytes: u64, is_removal: bool) -> bool {
         let wanted = i64::try_from(bytes).unwrap_or(i64::MAX);
         if self.allowed.fetch_sub(wanted, Ordering::Relaxed) >= wanted {
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(reserve(64 * GIBIBYTE), GIBIBYTE);
         assert_eq!(reserve(128 * GIBIBYTE), 2 * GIBIBYTE);
         assert_eq!(reserve(1 << 44), 4 * GIBIBYTE);
-        // A large disk that others have nearly filled still has room for a first put.
+        // A large disk that other programs have nearly filled still has room for a first put.
         let crowded = headroom(1 << 40, 32 * MEBIBYTE, 0);
         assert_eq!(
             (crowded.reserve, crowded.for_puts()),
@@ -364,7 +366,8 @@ mod tests {
         assert!(reserve.seen().reserve < first.reserve / 10);
     }
 
-    /// Regression: stores had room for what they had in memory when it was put, and none when they wrote it.
+    /// Regression: stores had room for their memory at the time of the put, and none when they
+    /// wrote it.
     #[test]
     fn what_stores_will_write_is_not_free() {
         let disk = MemoryDisk::with_capacity(64 * MEBIBYTE);
@@ -382,8 +385,8 @@ mod tests {
         assert_eq!(reserve.measure().available, 0);
     }
 
-    /// Another program filled the disk. Puts were refused, so nothing was appended and nothing was counted,
-    /// and the reserve of the whole disk was held back for good.
+    /// Another program filled the disk. Puts were refused, so nothing was appended and nothing was
+    /// counted, and the reserve of the whole disk was kept for good.
     #[test]
     fn what_another_program_takes_shrinks_the_reserve_though_nothing_is_written() {
         let disk = MemoryDisk::with_capacity(64 * MEBIBYTE);

@@ -1,21 +1,22 @@
 //! The address of an object: (bucket type, bucket, key), each an arbitrary byte string.
 //!
-//! The three newtypes exist so that a bucket is never passed where a key is meant. They share one
-//! representation, [`Bytes`], so that names cut out of a request frame are not copied.
+//! The three newtypes prevent passing a bucket in place of a key. They share one representation,
+//! [`Bytes`], so that names cut out of a request frame are not copied.
 
 use std::fmt;
 
 use bytes::Bytes;
 
 macro_rules! name_bytes {
-    // One macro for three identical newtypes: a generic would let `Name<A>` unify where it must not.
+    // One macro for three identical newtypes: a generic would let `Name<A>` unify where it must
+    // not.
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub struct $name(Bytes);
 
         impl $name {
-            /// Wraps the bytes as they are; emptiness is for the caller to judge.
+            /// Wraps the bytes unchanged; the caller checks for emptiness.
             pub fn new(bytes: impl Into<Bytes>) -> Self {
                 Self(bytes.into())
             }
@@ -99,7 +100,7 @@ impl BucketType {
     }
 }
 
-/// Where an object lives, as its clients say it.
+/// The place of an object, in the form of clients.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     /// The bucket type; the default one for untyped buckets.

@@ -1,14 +1,14 @@
-//! A bounds-checked cursor over bytes that somebody else wrote.
+//! A bounds-checked cursor over untrusted bytes.
 //!
-//! Every decoder of ours reads through it, so that a truncated or hostile buffer ends in
-//! [`Truncated`], never in a panic and never in an allocation by an unverified length.
+//! Every decoder reads through it, so that a truncated or hostile buffer ends in [`Truncated`],
+//! never in a panic and never in an allocation by an unverified length.
 
 use crate::VARINT_BYTES_MAX;
 
 /// The buffer ended, or held a number out of range, before the value was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncated {
-    /// Where in the buffer reading stopped, in bytes from its start.
+    /// The offset at which reading stopped, in bytes from the buffer's start.
     pub offset: usize,
 }
 
@@ -134,7 +134,7 @@ impl<'a> ByteReader<'a> {
         Err(self.truncated())
     }
 
-    /// A varint that counts bytes or items in this very buffer, so never more than what is left.
+    /// A varint that counts bytes or items in this very buffer, so never more than the rest of it.
     #[inline]
     pub fn varint_len(&mut self) -> Result<usize, Truncated> {
         let value = self.varint()?;

@@ -15,7 +15,7 @@ pub fn checksum_append(so_far: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(so_far, bytes)
 }
 
-/// The form in which a checksum is stored next to what it covers.
+/// The form in which a checksum is stored next to its data.
 pub fn mask_checksum(checksum: u32) -> u32 {
     checksum.rotate_right(15).wrapping_add(MASK_DELTA)
 }

@@ -1,16 +1,16 @@
-//! Compression of values and blocks, with an early end for what does not shrink.
+//! Compression of values and blocks, with an early end for incompressible ones.
 //!
-//! What does not shrink by a sixteenth is stored as it is: reading it back must not pay for nothing. Where
-//! the whole try would be expensive a sample is judged first.
+//! Bytes that do not shrink by a sixteenth are stored unchanged, so that reading pays only for a
+//! gain. If the whole attempt would be expensive a sample is compressed first.
 
-/// Less is stored as it is: there is little to gain and much to pay per call.
+/// The least length to compress: below it, the gain is small for the cost of the call.
 const COMPRESSED_BYTES_MIN: usize = 128;
-/// What is compressed first of bytes so many that the whole try is expensive.
+/// The sample of bytes that are too many for an attempt on the whole.
 const SAMPLE_BYTES: usize = 4096;
-/// From here on a sample decides whether the whole is tried.
+/// The length from which on a sample decides.
 const SAMPLED_BYTES_MIN: usize = 4 * SAMPLE_BYTES;
 
-/// How new values or blocks are compressed.
+/// Methods of compressing new values or blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
@@ -23,13 +23,14 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// True when it is worth a try to compress these bytes.
+    /// True when an attempt to compress these bytes is worthwhile.
     pub fn tries(self, raw: &[u8]) -> bool {
         self != Self::None && raw.len() >= COMPRESSED_BYTES_MIN
     }
 
-    /// The compressed form; `None` where storing the bytes as they are is better. `zstd` compresses at a
-    /// level with a context of the caller's, for making one costs more than compressing a small value.
+    /// The compressed form; `None` if storing the bytes unchanged is better. `zstd` compresses at a
+    /// level with a context of the caller's, since making one costs more than compressing a small
+    /// value.
     pub fn pack(
         self,
         raw: &[u8],
@@ -47,10 +48,10 @@ impl Compression {
     }
 }
 
-/// How bytes are stored.
+/// The stored form of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
-    /// As they were given.
+    /// Unchanged.
     Plain,
     /// An LZ4 block without a length.
     Lz4,
@@ -61,7 +62,7 @@ pub enum Codec {
 impl Codec {
     const ALL: [Self; 3] = [Self::Plain, Self::Lz4, Self::Zstd];
 
-    /// The number that stands for it in files.
+    /// Its number in files.
     pub fn number(self) -> u8 {
         self as u8
     }
@@ -72,10 +73,10 @@ impl Codec {
     }
 
     /// Restores `raw_len` bytes. The caller has checked the checksum of `stored`, so the length is
-    /// one that we wrote.
+    /// the written one.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// The defect, in words.
     pub fn restore(self, stored: &[u8], raw_len: usize) -> Result<Vec<u8>, String> {
         let restored = match self {
             Self::Plain => stored.to_vec(),

@@ -59,7 +59,7 @@ impl KeyRange {
         }
     }
 
-    /// Appends it: varint length and bytes of the first key, 1 or 0 for whether there is a key behind,
+    /// Appends it: varint length and bytes of the first key, 1 if there is a key behind or else 0,
     /// and if there is, varint length and bytes of it.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.from.len() as u64);
@@ -71,7 +71,7 @@ impl KeyRange {
         }
     }
 
-    /// Reads what [`KeyRange::encode`] appended.
+    /// Reads the form of [`KeyRange::encode`].
     ///
     /// # Errors
     /// [`Truncated`] when the bytes end within it.

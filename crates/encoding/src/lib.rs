@@ -1,7 +1,7 @@
 //! Bucket and key newtypes, the order-preserving storage key, varints, checksums and compression.
 //!
-//! Floor 0: knows nothing of I/O. Every crate that names an object or writes bytes starts here, so
-//! that an address is encoded in one way and a number is read with one set of bounds checks.
+//! Floor 0, without I/O. Every crate that names an object or writes bytes starts here, so that an
+//! address is encoded in one way and a number is read with one set of bounds checks.
 
 mod address;
 mod bytes_reader;

@@ -2,7 +2,7 @@
 
 use crate::tree_position::{folded_segment, tree_position};
 
-/// Which entries a fold visits, by the segments that are stored beside them.
+/// The entries that a fold visits, by the segments stored beside them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SegmentFilter {
     /// Entries of these segments, ascending.
@@ -16,7 +16,7 @@ pub enum SegmentFilter {
     },
 }
 
-/// As much of a [`SegmentFilter`] as the 16 bits decide that sorted tables keep of each segment.
+/// The part of a [`SegmentFilter`] that the 16 bits of segments in sorted tables decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldedFilter {
     mask: u16,
@@ -35,14 +35,14 @@ impl SegmentFilter {
         }
     }
 
-    /// How many segments or leaves it names.
+    /// The number of segments or leaves that it names.
     pub fn named(&self) -> usize {
         match self {
             Self::Segments(wanted) | Self::Leaves { wanted, .. } => wanted.len(),
         }
     }
 
-    /// The part that folded segments decide: it admits all that the whole filter does.
+    /// The part for folded segments: it admits all that the whole filter does.
     pub fn folded(&self) -> FoldedFilter {
         let (mask, wanted) = match self {
             Self::Segments(wanted) => (

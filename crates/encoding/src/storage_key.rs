@@ -1,6 +1,6 @@
 //! The storage key: an address as one byte string whose order is the order of addresses.
 //!
-//! Engines sort and compare these bytes and know nothing of buckets. The order is (bucket type,
+//! Engines sort and compare these bytes and have no notion of buckets. The order is (bucket type,
 //! bucket, key), each compared as bytes, so that a bucket is one contiguous range in every ordered
 //! engine and a bucket listing is a walk with seeks.
 //!
@@ -29,7 +29,7 @@ pub struct StorageKey(Bytes);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed storage key at byte {offset}")]
 pub struct StorageKeyError {
-    /// Where decoding stopped, in bytes.
+    /// The offset at which decoding stopped, in bytes.
     pub offset: usize,
 }
 
@@ -88,7 +88,7 @@ impl StorageKey {
         })
     }
 
-    /// The length of the part that names type and bucket: what all keys of a bucket share.
+    /// The length of the part with type and bucket, which all keys of a bucket share.
     pub fn bucket_prefix_len(&self) -> Result<usize, StorageKeyError> {
         prefix_lens(&self.0).map(|(_, bucket_len)| bucket_len)
     }
@@ -112,21 +112,21 @@ impl fmt::Debug for StorageKey {
     }
 }
 
-/// The bytes that all storage keys of a bucket type start with.
+/// The common prefix of all storage keys of a bucket type.
 pub fn type_prefix(bucket_type: &BucketType) -> Vec<u8> {
     let mut out = Vec::new();
     put_type(&mut out, bucket_type);
     out
 }
 
-/// The bytes that all storage keys of a bucket start with.
+/// The common prefix of all storage keys of a bucket.
 pub fn bucket_prefix(bucket_type: &BucketType, bucket: &Bucket) -> Vec<u8> {
     let mut out = type_prefix(bucket_type);
     put_part(&mut out, bucket.as_bytes());
     out
 }
 
-/// The lengths of the bytes in an encoded key that name its type, and its type and bucket: those of
+/// The lengths of the prefixes of an encoded key for its type, and for its type and bucket, as by
 /// [`type_prefix`] and [`bucket_prefix`].
 ///
 /// # Errors
@@ -151,7 +151,7 @@ fn stored_type(bucket_type: &BucketType) -> &[u8] {
 /// Most storage keys are not longer; with their length, 64 bytes.
 const SHORT_LEN_MAX: usize = 63;
 
-/// A short storage key next to its count of holders: every request makes one, and a list of bytes
+/// A short storage key next to its reference count: every request makes one, and a list of bytes
 /// would take a second allocation to be shared.
 struct ShortKey {
     len: u8,

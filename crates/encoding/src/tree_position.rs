@@ -1,12 +1,12 @@
-//! Where an entry stands in anti-entropy trees, by the segment that is stored beside it.
+//! The position of an entry in anti-entropy trees, by the segment stored beside it.
 //!
-//! Sorted tables sum up for each block which segments its keys fall into, cut to 16 bits. Those bits are
-//! the low ones of a position, so that a fold over one leaf of a tree reads few blocks.
+//! Sorted tables sum up the segments of each block's keys, cut to 16 bits. Those bits are the low
+//! ones of a position, so that a fold over one leaf of a tree reads few blocks.
 
 /// The bits of a position: as many as the largest tree has leaves for.
 pub const POSITION_BITS: u32 = 22;
 
-/// The bits of a segment as sorted tables keep them.
+/// The bits of a segment in sorted tables.
 pub fn folded_segment(segment: u32) -> u16 {
     u16::try_from((segment ^ segment >> 16) & 0xffff).unwrap_or(0)
 }

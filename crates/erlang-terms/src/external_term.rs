@@ -1,8 +1,8 @@
-//! Erlang's external term format, as far as Riak's objects use it.
+//! Erlang's external term format, to the extent of its use in Riak's objects.
 //!
 //! Not the `eetf` crate: it reserves memory by the lengths that it reads, up to 4 billion elements,
 //! and follows nesting without a limit, so that eleven damaged bytes end the process. Here every
-//! length is held against the bytes there are, and depth, number of terms and inflated size have
+//! length is compared with the available bytes, and depth, number of terms and inflated size have
 //! limits. Binaries share the buffer they were read from.
 
 use std::io::Read;
@@ -16,10 +16,11 @@ const DEPTH_MAX: usize = 64;
 const TERMS_MAX: usize = 1 << 20;
 /// The most that a compressed term may inflate to, in bytes.
 const INFLATED_BYTES_MAX: u64 = 256 << 20;
-/// Integers of more bytes than this do not occur in Riak's objects.
+/// The largest integers in bytes; longer ones do not occur in Riak's objects.
 const INTEGER_BYTES_MAX: usize = 16;
 
-/// A decoded term. What Riak's objects never hold (processes, functions, references) is an error.
+/// A decoded term. Terms that never occur in Riak's objects (processes, functions, references) are
+/// an error.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Term {
     /// An integer.
@@ -40,13 +41,13 @@ pub enum Term {
     Map(Vec<(Term, Term)>),
 }
 
-/// Why bytes are no term.
+/// Failure to decode a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TermError {
     /// The bytes end within the term.
     #[error("term is cut off at byte {offset}")]
     Cut {
-        /// Where more was expected.
+        /// The offset of the missing bytes.
         offset: usize,
     },
     /// A tag that no term of an object has.
@@ -54,13 +55,13 @@ pub enum TermError {
     Tag {
         /// The tag.
         tag: u8,
-        /// Where it is.
+        /// Its offset.
         offset: usize,
     },
     /// Bytes follow the term.
     #[error("bytes follow the term at byte {offset}")]
     Trailing {
-        /// Where they begin.
+        /// The offset of the first.
         offset: usize,
     },
     /// More nesting, terms or inflated bytes than any object has.
@@ -117,7 +118,7 @@ impl Term {
         }
     }
 
-    /// Whether this is the atom of this name.
+    /// True if this is the atom of this name.
     pub fn is_atom(&self, name: &str) -> bool {
         matches!(self, Self::Atom(found) if found == name.as_bytes())
     }
@@ -134,8 +135,8 @@ impl Term {
         }
     }
 
-    /// What Erlang code takes for text: a binary, an atom, or a list of characters. Characters above
-    /// 255 become UTF-8.
+    /// The bytes of terms that Erlang code treats as text: a binary, an atom, or a list of
+    /// characters. Characters above 255 become UTF-8.
     pub fn to_text(&self) -> Option<Bytes> {
         match self {
             Self::Binary(bytes) | Self::Text(bytes) | Self::Atom(bytes) => Some(bytes.clone()),
@@ -223,7 +224,7 @@ fn put_integer(out: &mut Vec<u8>, value: i128) {
 }
 
 /// # Panics
-/// If there are more than 4 billion of something.
+/// If there are more than 4 billion items.
 fn put_count(out: &mut Vec<u8>, tag: u8, count: usize) {
     let count = u32::try_from(count);
     assert!(
@@ -235,7 +236,7 @@ fn put_count(out: &mut Vec<u8>, tag: u8, count: usize) {
 }
 
 /// # Panics
-/// If an atom or a text is longer than 65,535 bytes, which Erlang allows for neither.
+/// If an atom or a text is longer than 65,535 bytes, the limit in Erlang.
 fn put_short(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     let len = u16::try_from(bytes.len());
     assert!(
@@ -282,7 +283,7 @@ fn decode_bare(bytes: &Bytes, start: usize) -> Result<Term, TermError> {
     }
 }
 
-/// Reads a term piece by piece, for those of which the beginning is enough.
+/// Reads a term piece by piece, for terms whose beginning is enough.
 #[derive(Debug)]
 pub struct TermReader<'a> {
     bytes: &'a Bytes,
@@ -291,10 +292,10 @@ pub struct TermReader<'a> {
 }
 
 impl<'a> TermReader<'a> {
-    /// Begins behind the format byte; a compressed term is none of these.
+    /// Begins behind the format byte; a compressed term is an error.
     ///
     /// # Errors
-    /// [`TermError`] where there is no format byte.
+    /// [`TermError`] if there is no format byte.
     pub fn begin(bytes: &'a Bytes) -> Result<Self, TermError> {
         match bytes.first() {
             Some(&FORMAT_BYTE) => Ok(Self {
@@ -310,7 +311,7 @@ impl<'a> TermReader<'a> {
     /// Goes into a tuple, and returns the number of its elements, which come next.
     ///
     /// # Errors
-    /// [`TermError`] where no tuple is next.
+    /// [`TermError`] if the next term is no tuple.
     pub fn tuple(&mut self) -> Result<usize, TermError> {
         let offset = self.offset;
         let [tag] = self.array()?;
@@ -324,7 +325,7 @@ impl<'a> TermReader<'a> {
     /// The next whole term.
     ///
     /// # Errors
-    /// [`TermError`] where no whole term is next.
+    /// [`TermError`] if there is none.
     pub fn next_term(&mut self) -> Result<Term, TermError> {
         self.term(0)
     }

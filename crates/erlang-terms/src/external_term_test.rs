@@ -1,4 +1,4 @@
-//! Terms as Erlang writes them, and bytes as damage leaves them.
+//! Terms in Erlang's form, and damaged bytes.
 
 use proptest::prelude::*;
 

@@ -18,7 +18,7 @@ pub(crate) enum Token {
 }
 
 impl Token {
-    /// How an error message calls the token.
+    /// The token's name in an error message.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Atom(name) => format!("atom `{name}`"),
@@ -298,7 +298,7 @@ impl<'text> Lexer<'text> {
         }
     }
 
-    /// What stands after a backslash; nothing for an escaped end of text.
+    /// The character after a backslash; nothing for an escaped end of text.
     fn escape(&mut self, start: Position) -> Result<Option<char>, SyntaxError> {
         let here = self.position;
         let Some(first) = self.bump() else {
@@ -398,13 +398,13 @@ pub(crate) fn is_atom_start(character: char) -> bool {
     character.is_ascii_lowercase() || matches!(character, '\u{df}'..='\u{f6}' | '\u{f8}'..='\u{ff}')
 }
 
-/// What may follow in an unquoted atom.
+/// Characters that may follow in an unquoted atom.
 pub(crate) fn is_name_part(character: char) -> bool {
     character.is_ascii_alphanumeric()
         || matches!(character, '_' | '@' | '\u{c0}'..='\u{d6}' | '\u{d8}'..='\u{f6}' | '\u{f8}'..='\u{ff}')
 }
 
-/// Whether the atom has to be printed in quotes.
+/// True if the atom has to be printed in quotes.
 pub(crate) fn needs_quotes(name: &str) -> bool {
     let mut characters = name.chars();
     let starts = characters.next().is_some_and(is_atom_start);

@@ -1,9 +1,9 @@
-//! Erlang terms as they stand in configuration files: the value type, its reader and its printer; and
-//! terms in Erlang's binary form, as they stand in Riak's objects ([`external_term`]).
+//! Erlang terms of configuration files: the value type, its reader and its printer; and terms in
+//! Erlang's binary form, from Riak's objects ([`external_term`]).
 //!
 //! The language is that of Erlang's `file:consult`: a sequence of literal terms, each ended by a
-//! full stop. Configurations of basho_bench and `advanced.config` of Riak are such files, and a
-//! conversion to another notation would make every one of them something that has to be trusted anew.
+//! full stop. Configurations of basho_bench and `advanced.config` of Riak are such files, and after
+//! a conversion to another notation every one of them would have to be checked again.
 //!
 //! This crate must not depend on files, or on the meaning of any key.
 

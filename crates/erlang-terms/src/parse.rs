@@ -4,12 +4,12 @@ use crate::lex::{Lexer, Token};
 use crate::syntax_error::SyntaxError;
 use crate::term::{LocatedTerm, Position, Term};
 
-/// How deep terms may nest; deeper input is refused before it can exhaust the stack.
+/// The depth limit of nested terms, which protects the stack.
 const DEPTH_MAX: u32 = 128;
 
 /// All terms of a file, each of which has to end in a full stop.
 ///
-/// The bytes are UTF-8, or Latin-1 if one of the first two lines says `coding: latin-1`.
+/// The bytes are UTF-8, or Latin-1 if one of the first two lines has `coding: latin-1`.
 pub fn parse_terms(bytes: &[u8]) -> Result<Vec<LocatedTerm>, SyntaxError> {
     let text = decode(bytes)?;
     let mut parser = Parser::new(&text)?;
@@ -26,7 +26,7 @@ pub fn parse_terms(bytes: &[u8]) -> Result<Vec<LocatedTerm>, SyntaxError> {
     Ok(terms)
 }
 
-/// One term, as on a command line: the full stop may be left out.
+/// One term, for example on a command line: the full stop may be left out.
 pub fn parse_term(text: &str) -> Result<Term, SyntaxError> {
     let mut parser = Parser::new(text)?;
     let term = parser.term(0)?;

@@ -12,7 +12,7 @@ impl fmt::Display for Term {
 }
 
 impl Term {
-    /// The term as Erlang's `~w` prints it: strings and binaries as numbers.
+    /// The term in the form of Erlang's `~w`: strings and binaries as numbers.
     pub fn to_plain_text(&self) -> String {
         let mut text = String::new();
         // Writing to a `String` cannot fail.

@@ -1,16 +1,16 @@
-//! What is wrong with a text that is no Erlang term.
+//! The error in a text that is no Erlang term.
 
 use crate::term::Position;
 
-/// Text that is no Erlang term: where, what was expected there, what stands there.
+/// Text that is no Erlang term: the position, the expected and the actual text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {}, column {}: expected {expected}, got {got}", position.line, position.column)]
 pub struct SyntaxError {
-    /// Where the text stops making sense.
+    /// The position of the first error.
     pub position: Position,
-    /// What could stand there.
+    /// The text that could be there.
     pub expected: String,
-    /// What does stand there.
+    /// The text that is there.
     pub got: String,
 }
 

@@ -9,8 +9,8 @@ pub enum Term {
     Integer(i128),
     /// A finite float.
     Float(f64),
-    /// A text in double quotes. Erlang sees a list of code points; the written form is kept
-    /// because only it tells a host name from a list of numbers.
+    /// A text in double quotes. For Erlang it is a list of code points; the written form is kept
+    /// because only it distinguishes a host name from a list of numbers.
     String(String),
     /// A binary.
     Binary(Vec<u8>),
@@ -27,7 +27,7 @@ pub enum Term {
 pub struct LocatedTerm {
     /// The term.
     pub term: Term,
-    /// Where its first character stands.
+    /// The position of its first character.
     pub position: Position,
 }
 
@@ -121,7 +121,7 @@ impl Term {
         Some(narrow.unwrap_or_else(|| text.into_bytes()))
     }
 
-    /// Whether this is a tuple that begins with the given atom.
+    /// True if this is a tuple that begins with the given atom.
     pub fn is_tagged(&self, tag: &str) -> bool {
         self.as_tuple()
             .and_then(<[Term]>::first)

@@ -1,4 +1,4 @@
-//! Term syntax: what real files hold, what Erlang allows beyond it, and what is refused where.
+//! Term syntax: contents of real files, Erlang's further forms, and refusals with their positions.
 
 use proptest::prelude::*;
 

@@ -1,8 +1,9 @@
-//! Has the trees of a node's vnodes built, a step at a time.
+//! Builds the trees of a node's vnodes, a step at a time.
 //!
-//! A vnode has no trees after its start, when its keys have come to other trees, when it has more keys than its
-//! trees were made for, when its store has lost something that its trees may still have, and after a long time,
-//! for what nobody noticed. One vnode is built at a time, and each step is followed by a pause as long as it took.
+//! A vnode's trees are built after its start, when keys have come to other trees, when it has more keys
+//! than its trees were made for, and when its store has lost something that the trees may still have.
+//! They are also built again after a long time, against losses without a sign. One vnode is built at a
+//! time, and each step is followed by a pause as long as it took.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,9 +48,9 @@ pub(crate) struct Builder {
 #[derive(Clone, Copy)]
 struct Built {
     at: Moment,
-    /// When they are to be built again.
+    /// The time of the next building.
     until: Moment,
-    /// What the store had lost by then.
+    /// Losses of the store by then.
     losses: u64,
 }
 
@@ -83,7 +84,7 @@ impl Builder {
         }
     }
 
-    /// Builds what is to be built; waits a while when there is nothing.
+    /// Builds the next due tree; waits a while when there is none.
     pub(crate) async fn build_next(&self, size: RingSize) {
         let vnodes = self.vnodes(size);
         self.forget_gone(&vnodes);
@@ -198,7 +199,7 @@ fn name_of(vnode: &Vnode) -> (Partition, StoreId) {
     (vnode.partition(), vnode.store_id())
 }
 
-/// Counts what a store has lost or could not read, as far as it says.
+/// Counts the reported losses and failed reads of a store.
 fn losses_of(vnode: &Vnode) -> u64 {
     let status = vnode.store_status();
     status.corrupt_reads + status.lost.len() as u64

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use crate::settings::ExchangeSettings;
 
-/// What an exchange works with.
+/// The means of an exchange.
 #[derive(Clone)]
 pub(crate) struct Means {
     pub(crate) runtime: Runtime,
@@ -42,7 +42,7 @@ struct Conversation {
     pending: FuturesUnordered<Pending>,
 }
 
-/// Carries out an exchange of these replicas. It ends early when `stop` says so, or is gone.
+/// Carries out an exchange of these replicas. It ends early when `stop` is set or dropped.
 pub(crate) async fn converse(
     means: Means,
     order: &Order,
@@ -78,12 +78,12 @@ pub(crate) async fn converse(
 }
 
 impl Conversation {
-    /// What happens next: a stop goes before whatever is answered at the same time.
+    /// The next event: a stop goes before any answer of the same time.
     async fn next_event(&mut self, stop: &mut Watcher<bool>) -> ExchangeEvent {
         let mut stopped = pin!(stop.until(|is_stopped| *is_stopped));
         let pending = &mut self.pending;
         poll_fn(|context| {
-            // Stopped, or gone with what could stop it.
+            // Stopped, or the sender of stops is gone.
             if stopped.as_mut().poll(context).is_ready() {
                 return Poll::Ready(ExchangeEvent::Stop);
             }
@@ -184,7 +184,7 @@ impl Conversation {
     }
 }
 
-/// Has one key mended, when the pace lets it through.
+/// Repairs one key, when the pace lets it through.
 async fn repair(means: Means, key: StorageKey) -> ExchangeEvent {
     loop {
         let now = micros(means.runtime.now().elapsed());

@@ -18,12 +18,12 @@ use crate::report::ExchangesReport;
 use crate::settings::{ExchangeSettings, StepBudget};
 use crate::targets::{epoch_of, replicas_of, targets_of, tree_of};
 
-/// The schedule is looked at this often at least: the ring may have changed, or who is up.
+/// The schedule is looked at this often at least: the ring or the nodes that are up may have changed.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
-/// So many repairs may go at once after a rest.
+/// Repairs that may go at once after a rest.
 const REPAIRS_AT_ONCE: u32 = 16;
 
-/// What exchanges work with.
+/// The parts that exchanges use.
 pub struct Parts {
     /// This node.
     pub node: NodeId,
@@ -39,7 +39,7 @@ pub struct Parts {
     pub is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
     /// Says how fast trees may be built.
     pub budget: Arc<dyn StepBudget>,
-    /// How exchanges are carried out.
+    /// The settings of exchanges.
     pub settings: ExchangeSettings,
 }
 
@@ -120,7 +120,7 @@ impl Exchanges {
         }
     }
 
-    /// What is known of exchanges and trees at this moment.
+    /// The state of exchanges and trees at this moment.
     pub fn report(&self) -> ExchangesReport {
         let shared = &self.0;
         let size = shared.cluster.look().ring().size();

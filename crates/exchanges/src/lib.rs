@@ -1,19 +1,20 @@
 //! Anti-entropy as a node runs it: replicas find and mend their differences without a read.
 //!
-//! The pure machines of `kvorum-anti-entropy` decide; here is what carries them out:
+//! The pure machines of `kvorum-anti-entropy` decide; the modules here carry out their decisions:
 //!
-//! - `places` says in which tree a key is, by its bucket's properties, and when keys have come to other trees;
-//! - `building` has the trees of this node's vnodes built, one step after another with pauses between;
-//! - `targets` says which preference lists this node compares, and which replicas they have;
+//! - `places` finds the tree of a key by its bucket's properties, and notices keys that have come to
+//!   other trees;
+//! - `building` builds the trees of this node's vnodes, one step after another with pauses between;
+//! - `targets` lists the preference lists that this node compares, with their replicas;
 //! - `conversation` drives one exchange: asks replicas, waits, has keys mended;
 //! - [`Exchanges`] begins exchanges as they fall due, and reports on them.
 //!
-//! The node of the first replica of a preference list that is up compares it. Two nodes that see different nodes
-//! up may both do so for a while, which costs questions and harms nothing.
+//! The node of the first replica of a preference list that is up compares it. Two nodes that see
+//! different nodes up may both do so for a while, which costs questions and harms nothing.
 //!
 //! Questions and repairs go through the coordinator: the machine that read repair uses mends each key.
 //!
-//! What this crate must not know: how trees are kept, engines, how questions travel.
+//! Outside this crate: the keeping of trees, engines, the transport of questions to other nodes.
 
 mod building;
 mod conversation;

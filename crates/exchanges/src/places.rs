@@ -33,7 +33,7 @@ impl TreePlacing for KeyPlaces {
     }
 }
 
-/// What of a bucket's properties decides the trees of its keys.
+/// The bucket properties that decide the trees of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Placement {
     hash: KeyHash,

@@ -1,4 +1,4 @@
-//! What is known of exchanges and trees, for status.
+//! The state of exchanges and trees, for status.
 
 use kvorum_anti_entropy::TargetReport;
 use kvorum_ring::Partition;
@@ -21,7 +21,7 @@ pub struct ExchangesReport {
     pub repairs_failed: u64,
     /// Exchanges that have ended since the start.
     pub exchanges: u64,
-    /// Of those, the ones after which all replicas had whatever any had.
+    /// Exchanges among them after which all replicas had the same entries.
     pub exchanges_complete: u64,
 }
 
@@ -30,8 +30,8 @@ pub struct ExchangesReport {
 pub struct BuildingReport {
     /// The vnode's partition.
     pub partition: Partition,
-    /// How far its trees are.
+    /// The state of its trees.
     pub trees: TreesStatus,
-    /// When they were built, in microseconds of the same clock; `None` before.
+    /// The time of building, in microseconds of the same clock; `None` before.
     pub built_at_micros: Option<u64>,
 }

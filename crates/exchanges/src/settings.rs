@@ -1,27 +1,27 @@
-//! How exchanges are carried out, and what slows the building of trees down.
+//! Settings of exchanges, and the budget that slows the building of trees down.
 
 use std::time::Duration;
 
 use kvorum_anti_entropy::{ExchangeLimits, ScheduleSettings};
 
-/// How exchanges are carried out.
+/// Settings of exchanges.
 #[derive(Clone, Copy, Debug)]
 pub struct ExchangeSettings {
-    /// How often, and how many at once.
+    /// Period and number of exchanges.
     pub schedule: ScheduleSettings,
-    /// What one exchange may cost.
+    /// Limits on the cost of one exchange.
     pub limits: ExchangeLimits,
     /// Repairs a second, over all exchanges of the node; 0 for no bound.
     pub repairs_per_second: u32,
-    /// What differs is compared again after this long: as long as a write may be under way.
+    /// Differences are compared again after this long: as long as a write may be under way.
     pub pause: Duration,
-    /// How long an answer or a repair is waited for.
+    /// Time to wait for an answer or a repair.
     pub answer_wait_max: Duration,
     /// Entries that one step takes into the trees of a vnode.
     pub step_entries_max: usize,
     /// Trees are built again after this long (Riak's `tictacaae_rebuildwait`).
     pub rebuild_wait: Duration,
-    /// The most that chance adds to that, so that the vnodes of a node do not come all at once.
+    /// The largest random addition to that, so that the vnodes of a node do not come all at once.
     pub rebuild_delay_max: Duration,
     /// Several replicas of a key may live on one node.
     pub colocated_replicas: bool,
@@ -29,7 +29,7 @@ pub struct ExchangeSettings {
 
 /// Says how fast the building of trees may go: asked before each step.
 pub trait StepBudget: Send + Sync {
-    /// How long to wait before `bytes` may be read. With zero they count as spent.
+    /// Time to wait before `bytes` may be read. With zero they count as spent.
     fn ask(&self, bytes: u64) -> Duration;
 }
 

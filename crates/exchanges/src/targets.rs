@@ -1,4 +1,4 @@
-//! The preference lists that a node compares, and the replicas that they have.
+//! The preference lists that a node compares, and their replicas.
 
 use kvorum_anti_entropy::Target;
 use kvorum_cluster::ClusterState;
@@ -7,7 +7,7 @@ use kvorum_vnode::TreeName;
 
 use crate::places::name_of_n;
 
-/// The targets of a node: of each preference list whose first replica that is up is here.
+/// The targets of a node: one for each preference list of which it has the first replica that is up.
 pub(crate) fn targets_of(
     state: &ClusterState,
     node: NodeId,
@@ -30,7 +30,7 @@ pub(crate) fn targets_of(
     all.filter(is_here).collect()
 }
 
-/// The replicas of a target, whether they are up or not.
+/// The replicas of a target, up or down.
 pub(crate) fn replicas_of(state: &ClusterState, target: Target, colocated: bool) -> PreferenceList {
     let ring = state.ring();
     let Some(name) = tree_of(ring.size(), target) else {

@@ -15,7 +15,7 @@ use crate::matrix::{self, MatrixArguments};
 use crate::program::Program;
 use crate::quick::{self, QuickArguments};
 
-/// What can be asked for.
+/// The commands about reports.
 #[derive(Debug, clap::Subcommand)]
 pub enum ReportCommand {
     /// Make the HTML report of a run, in its directory
@@ -24,7 +24,7 @@ pub enum ReportCommand {
     Compare(CompareArguments),
     /// Run tests times backends on servers of its own, and compare them in pages
     Matrix(MatrixArguments),
-    /// Tell in two minutes what this machine gives with each backend
+    /// Measure in two minutes how fast this machine is with each backend
     Quick(QuickArguments),
 }
 
@@ -34,7 +34,7 @@ pub struct ReportArguments {
     /// Directory of a run, of this tool or of basho_bench
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Where the page goes [default: report.html in the directory]
+    /// File of the page [default: report.html in the directory]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -45,7 +45,7 @@ pub struct CompareArguments {
     /// Directories of runs
     #[arg(value_name = "DIR", required = true, num_args = 2..)]
     directories: Vec<PathBuf>,
-    /// Where the page goes
+    /// File of the page
     #[arg(long, value_name = "FILE", default_value = "comparison.html")]
     out: PathBuf,
     /// The run that ratios are taken against: its directory or its number, from 1
@@ -56,7 +56,7 @@ pub struct CompareArguments {
     title: String,
 }
 
-/// Runs a command and says whether it succeeded; what it has to say goes to `out`.
+/// Runs a command and returns its exit code; its output goes to `out`.
 ///
 /// # Errors
 /// A directory that is no run's, or a page that cannot be written.

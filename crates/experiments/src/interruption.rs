@@ -1,23 +1,23 @@
-//! Ends long work in order when a person or the system asks for it: children are stopped, what is
-//! done is kept.
+//! Ends long work in order when a person or the system asks for it: children are stopped, finished work
+//! is kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Somebody asked for the end.
+/// The user interrupts the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("interrupted")]
 pub(crate) struct Interrupted;
 
-/// Whether somebody asked for the end.
+/// A flag that is set when the user interrupts the program.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interruption(Arc<AtomicBool>);
 
 impl Interruption {
-    /// Listens to SIGINT and SIGTERM from now on. Where that is not possible, they end the process
-    /// as they always do.
+    /// Listens to SIGINT and SIGTERM from now on. If that is not possible, they end the process, as is
+    /// their default.
     pub(crate) fn listen() -> Self {
         let interruption = Self::default();
         for signal in [SIGINT, SIGTERM] {
@@ -26,12 +26,12 @@ impl Interruption {
         interruption
     }
 
-    /// Whether somebody asked for the end.
+    /// True if the user has interrupted the program.
     pub(crate) fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Fails when somebody asked for the end.
+    /// Fails when the user has interrupted the program.
     pub(crate) fn check(&self) -> Result<(), Interrupted> {
         if self.is_requested() {
             Err(Interrupted)

@@ -1,7 +1,7 @@
 //! Experiments: runs of `kvorum bench` on servers of their own, and the pages that show them.
 //!
 //! A tool at the rim: it starts this very binary as server and as load generator, and has
-//! `kvorum-report` read what they wrote.
+//! `kvorum-report` read their results.
 
 pub mod command;
 mod interruption;

@@ -1,5 +1,5 @@
-//! A load on a server of our own: `kvorum bench run` as a process of its own, so that what it
-//! measures of itself is one run's and nothing is left of the run before.
+//! A load on a server of our own: `kvorum bench run` as a process of its own, so that its measurements
+//! of itself are of one run and have nothing of the run before.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -24,18 +24,18 @@ pub(crate) struct Load<'a> {
     pub(crate) results: &'a Path,
     /// The name of that directory.
     pub(crate) name: &'a str,
-    /// Where what it prints goes.
+    /// The file of its output.
     pub(crate) log: &'a Path,
     /// Further arguments.
     pub(crate) arguments: Vec<String>,
-    /// Whether its live view is shown, where there is a terminal.
+    /// True if its live view is shown, where there is a terminal.
     pub(crate) is_shown: bool,
 }
 
 /// Runs a load to its end against a server.
 ///
 /// # Errors
-/// If somebody asks for the end, if the server dies, or if the load cannot be started.
+/// An interruption, the death of the server, or a load that cannot be started.
 pub(crate) fn run(
     load: &Load<'_>,
     server: &mut ServerProcess,
@@ -111,7 +111,7 @@ fn check_room(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the server is, in the keys that the load's driver reads.
+/// Writes the server's address in the keys that the load's driver reads.
 fn write_targets(path: &Path, files: &[PathBuf], server: &ServerProcess) -> anyhow::Result<()> {
     let mut text = "%% Where the server of this run was.\n".to_owned();
     let (protobuf, http) = (server.protobuf.port(), server.http.port());
@@ -134,7 +134,7 @@ fn write_targets(path: &Path, files: &[PathBuf], server: &ServerProcess) -> anyh
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Whether a configuration names a driver outside its comments.
+/// True if a configuration names a driver outside its comments.
 fn uses_driver(files: &[PathBuf], driver: &str) -> anyhow::Result<bool> {
     let name = format!("basho_bench_driver_{driver}");
     for file in files {

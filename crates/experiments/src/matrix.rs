@@ -1,9 +1,9 @@
 //! `kvorum bench matrix`: tests times backends (times durabilities), each on a server of its own,
 //! and the pages that compare them.
 //!
-//! A matrix takes hours, so that an interruption must not cost what is done: every cell is
-//! recorded when its results are complete, and `--resume` runs the rest. A cell whose plan has
-//! changed since is run anew.
+//! A matrix takes hours, so that an interruption must not cost finished cells: every cell is recorded
+//! when its results are complete, and `--resume` runs the rest. A cell whose plan has changed since is
+//! run anew.
 
 mod cell;
 mod estimate;
@@ -29,7 +29,7 @@ use crate::interruption::{Interrupted, Interruption};
 /// Arguments of `kvorum bench matrix`.
 #[derive(Debug, clap::Args)]
 pub struct MatrixArguments {
-    /// What to run: a TOML file, such as bench/configs/published.toml
+    /// Matrix to run: a TOML file, such as bench/configs/published.toml
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
     /// Directory of results and pages; servers keep their data below it while they run
@@ -38,11 +38,11 @@ pub struct MatrixArguments {
     /// Keep the cells that are done and run the rest
     #[arg(long)]
     resume: bool,
-    /// Run cells for this many seconds instead of what the file says
+    /// Run cells for this many seconds instead of those in the file
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
-    /// Write the pages there too when all cells are done: what is worth keeping, without raw
-    /// results and a page for each run
+    /// Write the pages there too when all cells are done: a set worth keeping, without raw results and
+    /// a page for each run
     #[arg(long, value_name = "DIR")]
     publish: Option<PathBuf>,
     /// Run this test alone; may be repeated
@@ -53,7 +53,7 @@ pub struct MatrixArguments {
     backend: Vec<String>,
 }
 
-/// Runs a matrix and says whether all its cells succeeded.
+/// Runs a matrix and returns true if all its cells succeeded.
 ///
 /// # Errors
 /// A file that cannot be understood, results that are in the way, an interruption.
@@ -80,7 +80,7 @@ pub(crate) fn execute(
 }
 
 impl MatrixArguments {
-    /// What makes the same results anew.
+    /// The command that makes the same results anew.
     fn command(&self) -> String {
         let mut words = vec![
             "kvorum bench matrix".to_owned(),
@@ -99,7 +99,7 @@ struct Matrix<'a> {
     plan: &'a Plan,
     site: &'a Site,
     binary: &'a Path,
-    /// Where the pages go besides, when all cells are done.
+    /// The directory to which the pages are published when all cells are done.
     publish: Option<&'a Path>,
     command: &'a str,
     stop: &'a Interruption,

@@ -1,7 +1,7 @@
-//! `kvorum bench quick`: what this machine gives with each backend, in two minutes and a few lines.
+//! `kvorum bench quick`: the speed of this machine with each backend, in two minutes and a few lines.
 //!
-//! No configuration, no server to start first, nothing left behind. For a person who wants to know
-//! in what range they are, not for a comparison to be published: that is the matrix.
+//! No configuration, no server to start first, no files left behind. It shows the range to expect; a
+//! comparison for publication is made by the matrix.
 
 use std::io::{IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ const CONFIGURATION: &str = "\
 /// Arguments of `kvorum bench quick`.
 #[derive(Debug, clap::Args)]
 pub struct QuickArguments {
-    /// How long all of it takes, in seconds
+    /// Length of the whole, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
     seconds: f64,
     /// Keep results and pages in this directory [default: nothing is kept]
@@ -48,14 +48,14 @@ pub struct QuickArguments {
     out: Option<PathBuf>,
 }
 
-/// What a backend did.
+/// The results of a backend.
 struct Outcome {
     backend: String,
     puts: RunResult,
     mix: RunResult,
 }
 
-/// Loads every backend and tells what it did.
+/// Loads every backend and prints its results.
 pub(crate) fn execute(
     arguments: &QuickArguments,
     program: &Program,

@@ -13,11 +13,11 @@ use tempfile::TempDir;
 
 use crate::interruption::Interruption;
 
-/// How long a server may take until it answers; an empty one needs a fraction of a second.
+/// Time in which a server has to answer; an empty one needs a fraction of a second.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long a graceful stop may take until the server is killed: some gigabytes of what an engine
-/// gathers in memory may have to be written.
+/// Time for a graceful stop before the server is killed: some gigabytes that an engine gathers in
+/// memory may have to be written.
 const STOP_WITHIN: Duration = Duration::from_secs(180);
 
 /// Below the range from which the system takes ports for outgoing connections.
@@ -30,13 +30,13 @@ const PONG: [u8; 5] = [0, 0, 0, 1, 2];
 /// The beginning of the names of servers' directories.
 pub(crate) const DIRECTORY_PREFIX: &str = "server-";
 
-/// What a server is started with.
+/// The parameters of a server's start.
 pub(crate) struct ServerPlan<'a> {
     /// The binary `kvorum`.
     pub(crate) binary: &'a Path,
-    /// Where its directory is made, and removed with all data when it ends.
+    /// The parent of its directory, which is removed with all data when it ends.
     pub(crate) below: &'a Path,
-    /// Where what it prints goes.
+    /// The file of its output.
     pub(crate) log: &'a Path,
     /// Its settings, beyond listeners and directories.
     pub(crate) settings: &'a [(String, String)],
@@ -47,9 +47,9 @@ pub(crate) struct ServerProcess {
     child: Child,
     directory: TempDir,
     log: PathBuf,
-    /// Where it speaks protocol buffers.
+    /// Its address for protocol buffers.
     pub(crate) protobuf: SocketAddr,
-    /// Where it speaks HTTP.
+    /// Its address for HTTP.
     pub(crate) http: SocketAddr,
 }
 
@@ -93,12 +93,12 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// Where its data is.
+    /// The directory of its data.
     pub(crate) fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }
 
-    /// Whether it is still there; if not, what it said last.
+    /// Fails if the process has ended, with the end of its output.
     pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
         match self
             .child
@@ -146,7 +146,7 @@ impl ServerProcess {
         );
     }
 
-    /// The end of what it printed, and where the rest is.
+    /// The end of its output, and the file of the rest.
     fn last_words(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -196,7 +196,7 @@ pub(crate) fn terminate(child: &Child) {
     }
 }
 
-/// Whether a ping is answered.
+/// True if a ping is answered.
 fn answers(address: SocketAddr) -> bool {
     let ping = || -> std::io::Result<[u8; 5]> {
         let patience = Duration::from_secs(5);
@@ -210,7 +210,7 @@ fn answers(address: SocketAddr) -> bool {
     ping().is_ok_and(|answer| answer == PONG)
 }
 
-/// An address of this machine that nobody listens on now.
+/// A free address of this machine.
 fn free_address() -> anyhow::Result<SocketAddr> {
     for _ in 0..1000 {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, rand::random_range(PORTS)));

@@ -1,4 +1,4 @@
-//! What transfers need of the agreed state: to read it, to change it, and to hear of changes.
+//! The agreed state as transfers use it: to read it, to change it, and to be notified of changes.
 //!
 //! A trait of its own, beside `kvorum_cluster::AgreedState`: proposals are awaited, never waited for on
 //! a thread, so that the same code runs in a simulation.
@@ -12,13 +12,13 @@ use kvorum_cluster::{ClusterState, Command, ProposeError};
 /// A proposal under way.
 pub type Agreeing = Pin<Box<dyn Future<Output = Result<(), ProposeError>> + Send>>;
 
-/// Waiting for news.
+/// A wait for a newer state.
 pub type Changing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The agreed state as this node knows it.
+/// The agreed state as this node has it.
 pub trait AgreedCluster: Send + Sync {
-    /// The newest state known here. What it shows, this node would know again after a crash: both
-    /// gates of a move stand on that.
+    /// The newest state known here. This node would have it again after a crash: both gates of a move
+    /// depend on that.
     fn current(&self) -> Arc<ClusterState>;
 
     /// Proposes a change and waits until it is agreed and known here, or refused.

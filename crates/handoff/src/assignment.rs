@@ -1,4 +1,4 @@
-//! What a node has to do in a state of the cluster: pure.
+//! The tasks of a node in a state of the cluster: pure.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,28 @@ use kvorum_ring::{Epoch, NodeId, Partition, Phase};
 use crate::legs::LegBook;
 use crate::transfer_id::{Leg, TransferId, TransferKind, Wanted};
 
-/// What a state wants of one node.
+/// The tasks of one node in a state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Assignment {
-    /// What it is to fetch.
+    /// The transfers to fetch, with their legs.
     pub(crate) fetches: BTreeMap<TransferId, Vec<Leg>>,
     /// The moves to this node that close, by their sources.
     pub(crate) settles: Vec<Settle>,
-    /// Set while a change of the number of replicas closes and this node has not said that it knows.
+    /// Set while a change of the number of replicas closes and this node has not confirmed it.
     pub(crate) to_know: Option<Epoch>,
 }
 
-/// A move that closes: its source has to know that before it settles.
+/// A move that closes: its source has to learn that before it settles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settle {
     pub(crate) partition: Partition,
     pub(crate) epoch: Epoch,
-    /// `None` for one that is no member any more and is refused by everybody.
+    /// `None` for a node that is no member any more and is refused by all others.
     pub(crate) source: Option<NodeId>,
 }
 
 impl Assignment {
-    /// What `node` has to do in `state`.
+    /// The tasks of `node` in `state`.
     pub(crate) fn of(
         state: &ClusterState,
         node: NodeId,
@@ -54,7 +54,7 @@ impl Assignment {
                             source: partition,
                             wanted: Wanted::All,
                         }],
-                        // Nobody is left who has all of it: the other replicas together have.
+                        // No node is left that has all of it: the other replicas together have.
                         None => book.repair(state, partition, colocated),
                     };
                     assignment.fetches.insert(id, legs);

@@ -1,4 +1,4 @@
-//! Whether a key of one vnode is another's as well.
+//! A test that a key of one vnode belongs to another as well.
 
 use kvorum_cluster::ClusterState;
 use kvorum_encoding::StorageKey;
@@ -7,7 +7,7 @@ use kvorum_ring::{KeyHash, Partition, position};
 
 use crate::transfer_id::Wanted;
 
-/// True when a key is wanted by the vnode of `target`. A key that says nothing is wanted by none.
+/// True when a key is wanted by the vnode of `target`. A key that cannot be decoded is wanted by none.
 pub(crate) fn is_wanted(
     state: &ClusterState,
     target: Partition,
@@ -21,7 +21,7 @@ pub(crate) fn is_wanted(
         return false;
     };
     let properties = state.properties(&address.bucket_type, &address.bucket);
-    // Of a type that is gone nobody knows how its keys lay: as most do.
+    // The placement of keys of a type that is gone is unknown: the usual one is assumed.
     let (hash, n_val) = properties.map_or((KeyHash::Standard, u32::MAX), |it| {
         (key_hash(&it.chash_keyfun), it.n_val)
     });
@@ -29,7 +29,7 @@ pub(crate) fn is_wanted(
     let ring = state.ring();
     let owner = place.owner(ring.size());
     let n = u16::try_from(n_val).unwrap_or(u16::MAX).min(*replicas);
-    // Where replicas share nodes on purpose, lists make no detours.
+    // Lists make no detours where replicas share nodes on purpose.
     let is_straight = || ring.size().distance(owner, target) < n;
     owners.contains(&owner) && (ring.is_replica(owner, n, target) || is_straight())
 }

@@ -1,9 +1,9 @@
-//! A running count and digest of what was sent, kept by both sides.
+//! A running count and digest of the entries sent, kept by both sides.
 
 use kvorum_object::Clock;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// What went by, in order: how many objects, and a digest of their keys and clocks.
+/// The entries that went by, in order: their number, and a digest of their keys and clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub(crate) count: u64,

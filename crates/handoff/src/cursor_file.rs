@@ -1,7 +1,7 @@
-//! How far a transfer has come, kept for the time after a restart: a small file for each.
+//! The progress of a transfer, kept for the time after a restart: a small file for each.
 //!
-//! Nothing is lost with one but time: a transfer without it begins anew. A file is believed only if it
-//! is whole, and was written for the same transfer, the same legs and the same contents of the store.
+//! A lost file costs only time: a transfer without it begins anew. A file is accepted only if it is
+//! whole, and was written for the same transfer, the same legs and the same contents of the store.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ const CHECKSUM_BYTES: usize = 4;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 const PREFIX: &str = "transfer.";
 
-/// What a file says.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) id: TransferId,
@@ -41,7 +41,7 @@ impl CursorFiles {
         replace_file(&*self.disk, &self.path(kept.id), &encode(kept))
     }
 
-    /// What is kept of a transfer, if that can be read.
+    /// The file of a transfer, if it can be read.
     pub(crate) fn load(&self, id: TransferId) -> Option<Kept> {
         self.read(&self.path(id)).filter(|kept| kept.id == id)
     }
@@ -49,7 +49,7 @@ impl CursorFiles {
     pub(crate) fn forget(&self, id: TransferId) -> Result<(), DiskError> {
         match self.disk.remove_file(&self.path(id)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            // Whether a crash brings it back is no matter: then it is removed again.
+            // A crash may bring it back: then it is removed again.
             removed => removed,
         }
     }

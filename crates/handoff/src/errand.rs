@@ -16,7 +16,7 @@ use crate::status::{Activity, Observed};
 use crate::transfer_id::{Leg, TransferId, TransferKind};
 use crate::wire::{Answer, Question};
 
-/// Why a repair rests whose sources lack something themselves.
+/// The reason why a repair rests whose sources lack something themselves.
 const NO_SOURCE: &str = "no other replica is there that lacks nothing; if none will be, `kvorum admin cluster accept-loss` goes on with what is here";
 
 /// A transfer under way.
@@ -28,7 +28,7 @@ pub(crate) struct Errand {
 }
 
 impl Errand {
-    /// Fetches what there is to fetch, and reports it.
+    /// Fetches the legs of the transfer, and reports the end.
     pub(crate) async fn run(self) -> Ended {
         let vnode = match self.errands.target(self.id) {
             Ok(vnode) => vnode,
@@ -38,7 +38,8 @@ impl Errand {
         {
             return Ended::Resting(NO_SOURCE.into());
         }
-        // What was read elsewhere before a delete must not be merged after the delete is forgotten.
+        // An object that was read elsewhere before a delete must not be merged after the delete is
+        // forgotten.
         let _kept = vnode.keep_tombstones();
         let runtime = &self.errands.parts.runtime;
         let kept = self.load().await;
@@ -71,9 +72,9 @@ impl Errand {
         self.report().await
     }
 
-    /// True when every source lacks something itself, or cannot be asked: what they have between them may be
-    /// nothing, and would be answered with from then on. Before anything is fetched: what a source had while
-    /// it lacked something is not all that it has when that is over.
+    /// True when every source lacks something itself, or cannot be asked: all of them together may have
+    /// nothing, and the vnode would then answer without the data. Checked before anything is fetched:
+    /// an incomplete source may have more later.
     async fn lacks_source(&self) -> bool {
         let parts = &self.errands.parts;
         if !parts.settings.are_stores_kept || self.legs.is_empty() {
@@ -88,7 +89,7 @@ impl Errand {
             }
             let question = Question::LacksNothing { partition };
             let answer = self.errands.ask(holder, question).await;
-            // An earlier version does not know.
+            // An earlier version refuses the question.
             if let Ok(Answer::Knows(true) | Answer::Refused(_)) = answer {
                 return false;
             }
@@ -107,7 +108,7 @@ impl Errand {
         }
     }
 
-    /// What is kept of an earlier run, if it is of the same legs and the same contents.
+    /// The progress of an earlier run, if it is of the same legs and the same contents.
     async fn load(&self) -> Progress {
         let (files, id) = (self.errands.files.clone(), self.id);
         let kept = self.errands.parts.runtime.blocking(move || files.load(id));
@@ -226,7 +227,7 @@ impl Errand {
         self.observed.lock().hindrance = hindrance;
     }
 
-    /// Everything is here: says so where it matters.
+    /// Reports in the agreed log that everything is here.
     async fn report(&self) -> Ended {
         self.observed.lock().activity = Activity::Reporting;
         let TransferId {

@@ -1,5 +1,5 @@
-//! Small errands around transfers, and what they are carried out with: steps for the agreed log, questions
-//! to other nodes, and notes of how far transfers have come.
+//! Small errands around transfers, and their means: steps for the agreed log, questions to other nodes,
+//! and notes of the progress of transfers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::source::Source;
 use crate::transfer_id::{TransferId, TransferKind};
 use crate::wire::{Answer, Question, decode_answer, encode_question};
 
-/// What transfers are made of.
+/// The parts of transfers.
 pub struct Parts {
     /// This node.
     pub node: NodeId,
     /// Clock, tasks and the blocking pool.
     pub runtime: Runtime,
-    /// Where it is noted how far transfers have come.
+    /// The disk for the progress of transfers.
     pub disk: Arc<dyn Disk>,
     /// A directory of their own.
     pub directory: PathBuf,
@@ -37,17 +37,17 @@ pub struct Parts {
     pub peers: Peers,
     /// The agreed state.
     pub cluster: Arc<dyn AgreedCluster>,
-    /// True for a node that is believed to be up; others are not asked for anything.
+    /// True for a node that is taken to be up; others are not asked for anything.
     pub is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
     /// This node's vnodes, those that fill included.
     pub vnodes: Arc<dyn LocalVnodes>,
-    /// Who says how fast.
+    /// The limit on their rate.
     pub budget: Arc<dyn Budget>,
-    /// How it is done.
+    /// Their settings.
     pub settings: TransferSettings,
 }
 
-/// How an errand ended.
+/// The end of an errand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// There is nothing left to do.
@@ -65,7 +65,7 @@ pub(crate) struct Errands {
 }
 
 impl Errands {
-    /// The vnode that a transfer fills, or the reason that it cannot be filled yet.
+    /// The vnode that a transfer fills, or the reason why it cannot be filled yet.
     pub(crate) fn target(&self, id: TransferId) -> Result<Arc<Vnode>, &'static str> {
         let vnode = self.parts.vnodes.vnode(id.partition);
         let vnode = vnode.ok_or("the partition is not open here yet")?;
@@ -76,7 +76,7 @@ impl Errands {
         Ok(vnode)
     }
 
-    /// Has a step agreed on, however long that takes; a step that does not fit any more is done.
+    /// Proposes a step until it is agreed; a step that does not fit any more counts as done.
     pub(crate) async fn agree(&self, command: Command) -> Ended {
         loop {
             match self.parts.cluster.agree(command.clone()).await {
@@ -94,7 +94,7 @@ impl Errands {
         }
     }
 
-    /// Has a move settled once its source knows that it closes.
+    /// Settles a move once its source has learned that it closes.
     pub(crate) async fn settle(self: Arc<Self>, settle: Settle) -> Ended {
         let Settle {
             partition, epoch, ..
@@ -121,7 +121,8 @@ impl Errands {
         matches!(self.ask(source, question).await, Ok(Answer::Knows(true)))
     }
 
-    /// Says that this node knows that a change of the number of replicas closes, once its vnodes do.
+    /// Confirms that this node has the closing phase of a change of the number of replicas, once all
+    /// its vnodes have it.
     pub(crate) async fn know(self: Arc<Self>, at: Epoch) -> Ended {
         let node = self.parts.node;
         loop {

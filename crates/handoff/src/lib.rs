@@ -1,23 +1,23 @@
 //! Transfers of whole partitions between nodes: moves, growth of the number of replicas, repair.
 //!
-//! Whoever is to have something fetches it. A node reads in the agreed state what it has to fetch
-//! ([`Transfers`] does so for as long as it runs), asks the node that has it for page after page of
-//! whole objects in ascending key order, merges each page through its vnode, makes it durable, reads
-//! the heads back, and only then goes on behind it. What it has finished it says in the agreed log:
-//! that a partition closes, that it settles, that a vnode is filled for more replicas. The steps and
-//! why they are safe stand in decision 7.
+//! The receiver of a transfer fetches it. A node reads in the agreed state what it has to fetch
+//! ([`Transfers`] does so for as long as it runs), and asks the source for page after page of whole
+//! objects in ascending key order. It merges each page through its vnode, makes it durable, reads the
+//! heads back, and only then goes on behind it. It reports finished steps in the agreed log: that a
+//! partition closes, that it settles, that a vnode is filled for more replicas. The steps and the
+//! reasons why they are safe stand in decision 7.
 //!
-//! - `assignment`: what a node has to do in a state of the cluster: pure;
-//! - `turns`: which of them go on now, and which wait: pure;
+//! - `assignment`: the tasks of a node in a state of the cluster: pure;
+//! - `turns`: the transfers that go on now, and those that wait: pure;
 //! - `machine`: one transfer as `step(event, now) -> effect`: pure;
 //! - `errand`: the driver of one machine; [`Transfers`]: all of them, and the answering side;
 //! - `wire`: questions and answers as bytes.
 //!
-//! The receiver asks rather than being sent to: it alone knows what it has made durable, it is what
-//! resumes after a crash of either side, and it is the one that an arbiter has to slow down.
+//! The receiver asks rather than being sent to: only the receiver knows what it has made durable,
+//! resumes after a crash of either side, and has to be slowed down by an arbiter.
 //!
-//! What this crate must not know: how commands are agreed on, which engine stores what it merges, and
-//! hints, which the coordinator hands over.
+//! Outside this crate: agreement on commands, the engine below a vnode, and hints, which the
+//! coordinator hands over.
 
 mod agreed_cluster;
 mod assignment;

@@ -1,9 +1,10 @@
-//! One transfer, pure: what is asked next, what of an answer is believed, and what is confirmed.
+//! One transfer, pure: the next question, the checks of an answer, and the confirmed part.
 //!
 //! A page is confirmed when everything in it is stored, read back and durable; only then the transfer
-//! goes on behind it. A session is a run of pages over which both sides count and digest what was sent:
-//! an answer that does not fit the receiver's count is not merged, and a new session begins behind what
-//! is confirmed. After a crash of either side, or a question too many, that is what happens as well.
+//! goes on behind it. A session is a run of pages over which both sides count and digest the entries
+//! sent. An answer that does not fit the receiver's count is not merged, and a new session begins
+//! behind the confirmed part. The same happens after a crash of either side, or after too many
+//! questions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,18 +24,18 @@ use crate::wire::{Content, Entry, Page, PageQuestion, Question, Session};
 
 /// Consecutive failures of a session under way after which other transfers have their turn.
 const FAILURES_MAX: u32 = 3;
-/// Consecutive times that the source of a session under way is not ready, after which others have their
-/// turn. A session that cannot begin is not waited for at all.
+/// Consecutive answers "not ready" of the source of a session under way, after which other transfers
+/// have their turn. A session that cannot begin is not waited for at all.
 const WAITS_MAX: u32 = 5;
 /// Consecutive waits of a transfer that keeps its turn while its source is not ready: a planted defect.
 const WAITS_MAX_PLANTED: u32 = 20;
-/// The least that the budget is asked for a page: the page's length is known only on arrival, and is paid
+/// The least that a page takes from the budget: the page's length is known only on arrival, and is paid
 /// for with the next page.
 const PAGE_BYTES_MIN: u64 = 4 << 10;
 /// Digests in a row that do not match, after which a leg begins anew.
 const MISMATCHES_MAX: u32 = 3;
 
-/// What has happened since the last step.
+/// The event since the last step.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// Begin, or go on after a pause.
@@ -55,15 +56,15 @@ pub(crate) enum Event {
     Later { wait: Duration, reason: String },
     /// No answer, or none that makes sense.
     Unanswered(String),
-    /// What was to be stored is stored, read back and durable.
+    /// The entries are stored, read back and durable.
     Stored,
     /// It is not, or not known to be.
     NotStored(String),
-    /// What was to be noted is durable, or could not be made so, which costs time alone.
+    /// The note is durable, or could not be made so, which costs time alone.
     Noted,
 }
 
-/// What is to be done next.
+/// The next action.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Effect {
     /// Ask the budget, and find out the source's epoch.
@@ -92,7 +93,7 @@ pub(crate) struct Machine {
     at: usize,
     session: u64,
     sequence: u32,
-    /// What of this session is confirmed.
+    /// The confirmed part of this session.
     chain: Chain,
     asked_epoch: Epoch,
     storing: Option<Storing>,
@@ -335,7 +336,7 @@ impl Machine {
         }
     }
 
-    /// True for a page that lies behind what is confirmed, in order, and leads on.
+    /// True for a page that lies behind the confirmed part, in order, and leads on.
     fn goes_on(&self, page: &Page) -> bool {
         let mut last = self.progress.legs[self.at].through.as_ref();
         let keys: Vec<&StorageKey> = match &page.content {
@@ -459,7 +460,8 @@ impl Machine {
         self.next(now)
     }
 
-    /// What came is not what was sent: it is asked for again, and after a few times all of the leg is.
+    /// Handles entries that differ from the sent ones: the page is asked for again, and after a few
+    /// times the whole leg.
     fn mismatch(&mut self, reason: String) -> Effect {
         self.mismatches += 1;
         if self.mismatches >= MISMATCHES_MAX {

@@ -61,11 +61,11 @@ fn key(number: u64) -> StorageKey {
 
 type Store = BTreeMap<StorageKey, Object>;
 
-/// Two vnodes that have something, and a third that is to have it.
+/// Two vnodes with entries, and a third that is to receive them.
 struct World {
     sources: BTreeMap<u16, Store>,
     epoch: Epoch,
-    /// What was sent in the present session, by the number of the page.
+    /// The entries sent in the present session, by the number of the page.
     chains: BTreeMap<(u64, u32), Chain>,
     /// The body of the large object that was sent last.
     large: Bytes,
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// Runs a transfer from what is noted; false when it crashes.
+    /// Runs a transfer from its notes; false when it crashes.
     fn run(&mut self, session: u64) -> bool {
         let now = Moment::default();
         let progress = self.noted.clone();
@@ -218,7 +218,7 @@ impl World {
                 Effect::Finish => return true,
             };
         }
-        // It does not get on, and says nothing wrong.
+        // It makes no progress, without a violation.
         false
     }
 
@@ -228,7 +228,7 @@ impl World {
     }
 }
 
-/// True when everything is there whatever effect the receiver crashes before.
+/// True when everything arrives with a crash of the receiver before any effect.
 fn outlives_crashes() -> bool {
     (1..200).all(|crash_at| {
         let mut world = world(23);

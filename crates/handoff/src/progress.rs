@@ -1,17 +1,17 @@
-//! How far a transfer has come, leg by leg.
+//! The progress of a transfer, leg by leg.
 
 use kvorum_encoding::StorageKey;
 use kvorum_ring::Partition;
 
 use crate::transfer_id::Leg;
 
-/// What is confirmed of each leg: stored, read back, and durable.
+/// The confirmed part of each leg: stored, read back, and durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub(crate) legs: Vec<LegProgress>,
 }
 
-/// What is confirmed of one leg.
+/// The confirmed part of one leg.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LegProgress {
     /// The vnode that is asked.

@@ -95,14 +95,14 @@ impl Merging {
             }
         }
         if is_mended {
-            // What is mended is buffered.
+            // A mended entry is buffered.
             let synced = self.vnode.sync();
             synced.map_err(|failure| failure.to_string())?;
         }
         Ok(tickets)
     }
 
-    /// What is stored has to have seen what was sent.
+    /// Checks that the stored object has seen the sent one.
     fn check(&self, key: &StorageKey, sent: &Object) -> Result<(), String> {
         let get = Operation::Get {
             key: key.clone(),
@@ -120,7 +120,7 @@ impl Merging {
         }
     }
 
-    /// The rules of the key's bucket. Of a type that is gone nobody knows what it wanted: nothing is dropped.
+    /// The rules of the key's bucket. Those of a type that is gone are unknown: all siblings are kept.
     fn rules(&self, key: &StorageKey) -> (Resolution, ObjectTag) {
         let properties = key.decode().ok().and_then(|address| {
             let properties = self.state.properties(&address.bucket_type, &address.bucket);

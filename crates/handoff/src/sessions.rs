@@ -1,4 +1,4 @@
-//! What a source remembers of the sessions in which it is asked: how much it has sent.
+//! The sessions of a source: their position and the amount sent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::wire::Session;
 /// Sessions that are remembered; beyond it the one that was silent longest is forgotten.
 const SESSIONS_MAX: usize = 1_000;
 
-/// A session in which nothing was asked for this long is forgotten: a receiver that asks again begins
-/// another one behind what it has.
+/// A session without a question for this long is forgotten: a receiver that asks again begins another
+/// one behind its confirmed part.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Who fetches what from which vnode here.
+/// The receiver, the kind, and the vnodes of a transfer from here.
 pub(crate) type Place = (NodeId, TransferKind, Partition, Partition);
 
 /// The sessions of one source.
@@ -47,20 +47,20 @@ pub(crate) struct Remembered {
 }
 
 impl Remembered {
-    /// True when the page that was sent last is the one that the session has come to.
+    /// True when the last sent page is the present one of the session.
     fn is_at(&self, session: Session) -> bool {
         self.number == session.number && self.sequence == session.sequence
     }
 }
 
-/// A place in the order of keys, and what was sent up to it.
+/// A place in the order of keys, and the chain up to it.
 #[derive(Clone, Default)]
 struct Point {
     chain: Chain,
     through: Option<StorageKey>,
 }
 
-/// What was sent.
+/// The position behind the entries that were sent.
 pub(crate) struct Sent {
     pub(crate) chain: Chain,
     pub(crate) through: Option<StorageKey>,
@@ -70,13 +70,13 @@ pub(crate) struct Sent {
 }
 
 impl Sessions {
-    /// How many others have asked within `recent`.
+    /// Number of other places that have asked within `recent`.
     pub(crate) fn others(&self, place: Place, now: Moment, recent: Duration) -> usize {
         let active = self.active(now, recent);
         active.filter(|(other, _)| **other != place).count()
     }
 
-    /// What was sent before the page that is asked for; `None` where that is not known.
+    /// The position before the page that is asked for; `None` where it is not known.
     pub(crate) fn before(
         &self,
         place: Place,

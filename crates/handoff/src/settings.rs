@@ -1,8 +1,8 @@
-//! How transfers are carried out, and what slows them down.
+//! Settings of transfers, and the budget that slows them down.
 
 use std::time::Duration;
 
-/// How transfers are carried out.
+/// Settings of transfers.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferSettings {
     /// Transfers under way at once in each direction (`transfer-limit`); 0 lets none begin.
@@ -11,22 +11,22 @@ pub struct TransferSettings {
     pub page_bytes_max: u32,
     /// A page holds no more objects than this.
     pub page_entries_max: u32,
-    /// An object with more bytes travels by itself, in pieces of this size. Far below what a message
-    /// may have.
+    /// An object with more bytes travels by itself, in pieces of this size. Far below the largest
+    /// message.
     pub piece_bytes_max: u32,
-    /// How long an answer is waited for.
+    /// Time to wait for an answer.
     pub answer_wait_max: Duration,
     /// After a failure, or when the other side is not ready: the pause before the next attempt.
     pub retry_pause: Duration,
     /// A receiver notes this often how far it has come. More seldom costs time after a crash, more
     /// often a sync each.
     pub cursor_period: Duration,
-    /// Whether this node fetches from the start on (`handoff.inbound`).
+    /// True if this node fetches from the start on (`handoff.inbound`).
     pub is_inbound_enabled: bool,
-    /// Whether others may fetch from it from the start on (`handoff.outbound`).
+    /// True if others may fetch from it from the start on (`handoff.outbound`).
     pub is_outbound_enabled: bool,
-    /// Stores outlive a stop. Where they do not, all replicas may lack everything, and that is all there is:
-    /// a repair ends without a source that lacks nothing.
+    /// Stores outlive a stop. Where they do not, all replicas may lack everything: a repair then ends
+    /// without a source that lacks nothing.
     pub are_stores_kept: bool,
     /// Several replicas of a key may live on one node, as in Riak.
     pub colocated_replicas: bool,
@@ -50,9 +50,9 @@ impl Default for TransferSettings {
     }
 }
 
-/// Who says how fast transfers may go: asked before each page and each piece, on both sides.
+/// The limit on the rate of transfers: asked before each page and each piece, on both sides.
 pub trait Budget: Send + Sync {
-    /// How long to wait before `bytes` may be read or written. With zero they count as spent.
+    /// Time to wait before `bytes` may be read or written. With zero they count as spent.
     fn ask(&self, bytes: u64) -> Duration;
 }
 

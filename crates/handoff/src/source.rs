@@ -1,4 +1,4 @@
-//! The answering side: pages of what a vnode here has, and whether this node knows.
+//! The answering side: pages of a vnode's entries, and confirmations of epochs.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -27,16 +27,16 @@ use crate::wire::{Answer, Content, Entry, Page, PageQuestion, Question, Session}
 
 /// A receiver that has not asked for this long has stopped, or waits.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// What is looked at and not wanted ends a page when it has this many times the page's bytes.
+/// Keys that are not wanted end a page when their bytes are this many times the page's limit.
 const SKIPPED_PAGES_MAX: u64 = 4;
-/// A receiver that has to wait is told to do so for this long.
+/// Time after which a receiver that has to wait asks again.
 const WAIT: Duration = Duration::from_millis(200);
 /// The least that a page is charged: its length is known only after it was read.
 const PAGE_BYTES_MIN: u64 = 4 << 10;
-/// The budget is waited for up to this long before the receiver is told to ask again.
+/// Time for which the budget is waited for before the receiver has to ask again.
 const BUDGET_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// What a node can be asked for.
+/// The answering side of transfers.
 pub(crate) struct Source {
     pub(crate) runtime: Runtime,
     pub(crate) cluster: Arc<dyn AgreedCluster>,
@@ -49,7 +49,7 @@ pub(crate) struct Source {
     pub(crate) unpaid: AtomicU64,
 }
 
-/// What one page is read with.
+/// The parameters of reading one page.
 struct Reading {
     state: Arc<ClusterState>,
     vnode: Arc<Vnode>,
@@ -59,7 +59,7 @@ struct Reading {
     clock: FoldClock,
 }
 
-/// What was read.
+/// A page as read.
 struct Read {
     entries: Vec<Entry>,
     large: Option<(Entry, u64)>,
@@ -94,13 +94,14 @@ impl Source {
         }
     }
 
-    /// True when nothing here goes by an older ring any more, nor will after a crash.
+    /// True when nothing here uses an older ring any more, nor will after a crash.
     fn knows(&self, partition: Partition, epoch: Epoch) -> bool {
         self.known_epoch(partition) >= epoch
     }
 
-    /// What this node has learned of a partition: its agreed state, which it would have after a crash
-    /// too, and the vnode that refuses what is older. One that is not open yet opens with that state.
+    /// The epoch of a partition that this node has reached: both in its agreed state, which it would
+    /// have after a crash too, and in the vnode, which refuses older ones. A vnode that is not open yet
+    /// opens with that state.
     fn known_epoch(&self, partition: Partition) -> Epoch {
         let agreed = self.cluster.current().ring().epoch(partition);
         let vnode = self.vnodes.vnode(partition);
@@ -120,13 +121,15 @@ impl Source {
         if epoch < question.epoch && !is_planted!(EpochRuleSkippedOnSender | SentBeforeLearned) {
             return later("the ring in which this begins is not known yet");
         }
-        // A whole node that skips it says nothing of it either: receivers look as well.
+        // A node that skips the rule as a whole does not show it in its answers either: receivers check
+        // as well.
         let epoch = if is_planted!(EpochRuleSkippedOnSender) {
             epoch.max(question.epoch)
         } else {
             epoch
         };
-        // Repairs take what there is of all replicas: two that lack something do not wait for each other.
+        // Repairs take from all replicas what they have: two incomplete ones do not wait for each
+        // other.
         if !vnode.is_complete() && session.kind != TransferKind::Repair {
             return later("the partition is being repaired there");
         }
@@ -225,7 +228,7 @@ impl Source {
         })
     }
 
-    /// Waits for the budget; an answer where that takes long.
+    /// Waits for the budget; returns an answer if that takes long.
     async fn until_admitted(&self, bytes: u64) -> Option<Answer> {
         let until = self.runtime.now().plus(BUDGET_WAIT_MAX);
         loop {
@@ -270,7 +273,7 @@ impl Reading {
     /// A page, on a snapshot of its own, and about how many keys there are. Blocks.
     fn read(&self) -> Result<(Read, u64), String> {
         let question = &self.question;
-        // What was let in before this node learned of the move belongs into the snapshot.
+        // Writes that were let in before this node learned of the move belong into the snapshot.
         self.vnode.await_earlier_writes();
         let (target, wanted) = (question.session.target, &question.wanted);
         let is_wanted = &mut |key: &StorageKey| is_wanted(&self.state, target, wanted, key);
@@ -308,7 +311,7 @@ impl Reading {
         }
     }
 
-    /// What is sent of a page. Bodies are sliced from what the engine read: they go out at once.
+    /// The answer's part of a page. Bodies are slices of the engine's buffers: they go out at once.
     fn take(&self, page: ScanPage<StoredObject>) -> Read {
         let chained =
             |chain: Chain, it: &StoredObject| chain.with(it.key.as_bytes(), it.head.clock());

@@ -1,4 +1,4 @@
-//! What operators see of transfers.
+//! The state of transfers for operators.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::transfer_id::{TransferId, TransferKind};
 /// Everything under way and waiting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TransfersStatus {
-    /// What this node fetches, and is to fetch.
+    /// Transfers into this node, under way and waiting.
     pub inbound: Vec<TransferStatus>,
-    /// Partitions that are here in full, and wait until the node that they come from knows.
+    /// Partitions that are here in full, but their source has not learned it yet.
     pub settling: Vec<Partition>,
-    /// What others fetch from it.
+    /// Transfers of others from this node.
     pub outbound: Vec<OutboundStatus>,
     /// Transfers at once in each direction.
     pub transfers_max: usize,
-    /// Whether this node fetches.
+    /// True if this node fetches.
     pub is_inbound_enabled: bool,
-    /// Whether others may fetch from it.
+    /// True if others may fetch from it.
     pub is_outbound_enabled: bool,
 }
 
-/// What a transfer is doing.
+/// The activity of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// It has not begun, or lets others have their turn.
@@ -38,13 +38,13 @@ pub enum Activity {
 /// One transfer into this node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransferStatus {
-    /// Which.
+    /// The transfer.
     pub id: TransferId,
-    /// Whose data is fetched at present.
+    /// The node whose data is fetched at present.
     pub from: Option<NodeId>,
     /// This node.
     pub to: NodeId,
-    /// What it is doing.
+    /// Its activity.
     pub activity: Activity,
     /// Objects confirmed since it began or was resumed.
     pub keys: u64,
@@ -52,28 +52,28 @@ pub struct TransferStatus {
     pub bytes: u64,
     /// About how many objects there are in all; 0 while that is not known.
     pub keys_about: u64,
-    /// When it began or was resumed.
+    /// The time of its beginning, or of its resumption.
     pub begun_at: Option<Moment>,
-    /// When objects were confirmed last.
+    /// The time of the last confirmation of objects.
     pub updated_at: Option<Moment>,
     /// Bytes a second since it began or was resumed.
     pub bytes_per_second: u64,
-    /// How long it will take at this rate.
+    /// The remaining time at this rate.
     pub remaining: Option<Duration>,
-    /// Why it did not get on, when that was the last that happened.
+    /// The reason for its last delay, if nothing happened since.
     pub hindrance: Option<String>,
 }
 
-/// What another node fetches from this one.
+/// A transfer of another node from this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboundStatus {
-    /// Why.
+    /// The reason.
     pub kind: TransferKind,
     /// The vnode here that is asked.
     pub partition: Partition,
     /// The vnode that is filled.
     pub target: Partition,
-    /// Who asks.
+    /// The receiver.
     pub to: NodeId,
     /// Objects sent.
     pub keys: u64,
@@ -83,7 +83,7 @@ pub struct OutboundStatus {
     pub begun_at: Moment,
 }
 
-/// What the driver of a transfer notes while it goes on.
+/// The driver's notes on a transfer under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     pub(crate) activity: Activity,

@@ -1,10 +1,10 @@
-//! What a transfer is called, and what it fetches.
+//! The identity of a transfer, and its parts.
 
 use std::fmt;
 
 use kvorum_ring::{Epoch, Partition};
 
-/// Why something is fetched.
+/// The reason why something is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TransferKind {
     /// A partition moves here.
@@ -46,7 +46,7 @@ impl TransferKind {
 /// One transfer into a partition of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId {
-    /// Why.
+    /// The reason.
     pub kind: TransferKind,
     /// The vnode that is filled.
     pub partition: Partition,
@@ -65,22 +65,22 @@ impl fmt::Display for TransferId {
     }
 }
 
-/// A part of a transfer: what one vnode has of it.
+/// A part of a transfer: the keys of one vnode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leg {
     /// The vnode that is asked.
     pub(crate) source: Partition,
-    /// Which of its keys.
+    /// The keys that are wanted.
     pub(crate) wanted: Wanted,
 }
 
-/// Which keys of a vnode are wanted.
+/// The keys of a vnode that are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// All that it has.
     All,
-    /// Those of these owner partitions that are the receiving vnode's where a key has up to `replicas`
-    /// replicas.
+    /// The keys of these owner partitions of which the receiving vnode holds a replica when keys have
+    /// up to `replicas`.
     Owners {
         owners: Vec<Partition>,
         replicas: u16,

@@ -1,4 +1,4 @@
-//! All transfers of one node: what the agreed state wants is begun, what it wants no more is ended.
+//! All transfers of one node: wanted ones are begun, others are ended, as the agreed state changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,19 +27,19 @@ use crate::transfer_id::{Leg, TransferId, TransferKind};
 use crate::turns::Turns;
 use crate::wire::{Answer, SERVICE, decode_question, encode_answer};
 
-/// Who owns the ring of a state that is not known yet.
+/// The owner of the ring in a state that is not known yet.
 const NOBODY: NodeId = NodeId::from_bytes([0; 16]);
 
 /// A direction of transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// What this node fetches.
+    /// From others to this node.
     Inbound,
-    /// What others fetch from it.
+    /// From this node to others.
     Outbound,
 }
 
-/// Why a partition is not repaired.
+/// The reason why a partition is not repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepairRefused {
     /// This node does not own it: ask its owner.
@@ -48,7 +48,7 @@ pub enum RepairRefused {
         /// The partition.
         partition: Partition,
     },
-    /// It moves, or the number of replicas changes: what it lacks it gets by that, or later.
+    /// It moves, or the number of replicas changes: missing keys arrive with that, or later.
     #[error("partition {} moves", partition.number())]
     Moving {
         /// The partition.
@@ -69,7 +69,7 @@ struct Shared {
     news: Notify,
 }
 
-/// What is to be done besides fetching.
+/// A task besides fetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Chore {
     Settle(Partition, Epoch),
@@ -85,9 +85,9 @@ struct Work {
     /// Number of vnodes open at the last look.
     open: usize,
     repairs: BTreeSet<TransferId>,
-    /// What the last state wanted to be fetched.
+    /// The transfers of the last state.
     wanted: BTreeMap<TransferId, Vec<Leg>>,
-    /// What may have a file.
+    /// Transfers that may have a file.
     kept: BTreeSet<TransferId>,
     /// The ring as it was seen last.
     ring: Option<Arc<Ring>>,
@@ -139,7 +139,7 @@ impl Transfers {
         })
     }
 
-    /// Does what the agreed state wants, for as long as it is polled.
+    /// Carries out the agreed state, for as long as it is polled.
     pub async fn run(&self) {
         let shared = &self.shared;
         let settings = shared.errands.parts.settings;
@@ -149,7 +149,7 @@ impl Transfers {
             let changed = shared.errands.parts.cluster.changed(state.version());
             let told = std::pin::pin!(shared.news.notified());
             let news = select(changed, told);
-            // Rests end, and vnodes open, without a word.
+            // No notice comes when rests end and vnodes open.
             let waited = shared
                 .errands
                 .parts
@@ -216,7 +216,7 @@ impl Transfers {
         Ok(())
     }
 
-    /// Has all partitions of this node that can be repaired now made whole, and says which.
+    /// Has all partitions of this node that can be repaired now made whole, and returns them.
     pub fn repair_node(&self) -> Vec<Partition> {
         let state = self.shared.errands.parts.cluster.current();
         let own = state.ring().owned_by(self.shared.errands.parts.node);
@@ -242,7 +242,7 @@ impl Transfers {
         self.shared.news.notify_one();
     }
 
-    /// What operators see.
+    /// The state for operators.
     pub fn status(&self) -> TransfersStatus {
         let shared = &self.shared;
         let (now, node) = (
@@ -290,7 +290,7 @@ impl Transfers {
 }
 
 impl Shared {
-    /// Brings what is under way to what the state wants.
+    /// Begins and ends transfers, so that they are those of the state.
     fn follow(self: &Arc<Self>, state: &Arc<ClusterState>) {
         let (node, colocated) = (
             self.errands.parts.node,
@@ -326,13 +326,14 @@ impl Shared {
         self.forget(gone);
     }
 
-    /// A partition that has become this node's without having been filled has lost its owner: the other
-    /// replicas have what it lacks.
+    /// Repairs partitions that have become this node's without having been filled: their owners are
+    /// lost, and the other replicas have the keys.
     fn note_losses(self: &Arc<Self>, state: &ClusterState) {
         let node = self.errands.parts.node;
         let before = self.work.lock().ring.replace(state.ring().clone());
         let Some(before) = before else { return };
-        // A ring of nobody stands for one that is not known yet: nothing is lost from that to this.
+        // The ring owned by `NOBODY` stands for one that is not known yet: nothing is lost between that
+        // and this.
         if Arc::ptr_eq(&before, state.ring()) || before.members() == [NOBODY] {
             return;
         }
@@ -348,8 +349,9 @@ impl Shared {
         }
     }
 
-    /// What a vnode lacks that is not complete, the other replicas have. Where there is none it stays as it is
-    /// until an operator accepts that: a repair from nobody would have it serve what may be out of date.
+    /// Repairs vnodes that are not complete from the other replicas. A vnode without other replicas
+    /// stays as it is until an operator accepts that: a repair without a source would have it serve
+    /// outdated data.
     fn repair_incomplete(self: &Arc<Self>, state: &ClusterState) {
         let colocated = self.errands.parts.settings.colocated_replicas;
         for partition in state.ring().owned_by(self.errands.parts.node) {
@@ -432,7 +434,7 @@ impl Shared {
         }
     }
 
-    /// The reason that a transfer cannot begin, as far as this node knows it without asking another.
+    /// The reason that a transfer cannot begin, as far as this node has it without asking another.
     fn hindrance(&self, id: TransferId, legs: &[Leg], ring: &Ring) -> Option<&'static str> {
         if let Err(reason) = self.errands.target(id) {
             return Some(reason);
@@ -546,7 +548,7 @@ impl Shared {
         }
     }
 
-    /// Removes the files of what is done or not wanted any more.
+    /// Removes the files of transfers that are done or not wanted any more.
     fn forget(self: &Arc<Self>, gone: BTreeSet<TransferId>) {
         if gone.is_empty() {
             return;

@@ -1,9 +1,9 @@
 //! Questions and answers of transfers as bytes.
 //!
-//! As with replica requests, everything that says what is meant is in a message's head, and objects'
-//! values are its body. Heads of objects travel as they are stored, with their checksums, and the hash
-//! of a body in its head is compared before anything is merged. A message's head ends in a checksum of
-//! its own: a bit that says "this is the last page" must not be the only one to say so.
+//! As with replica requests, the whole meaning of a message is in its head, and objects' values are its
+//! body. Heads of objects travel as they are stored, with their checksums, and the hash of a body in
+//! its head is compared before anything is merged. A message's head ends in a checksum of its own, so
+//! that a single flipped bit cannot mark a page as the last.
 
 use std::time::Duration;
 
@@ -33,19 +33,19 @@ const UNKNOWN_SESSION: u8 = 5;
 const REFUSED: u8 = 6;
 const LACKS_NOTHING: u8 = 7;
 
-/// Why bytes are no message of this service.
+/// The reason why bytes are no message of this service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The sender speaks another version.
     #[error("transfer message of version {got} where {VERSION} is understood")]
     Version {
-        /// What it says.
+        /// The version found.
         got: u8,
     },
-    /// The bytes end early, or say what cannot be.
+    /// The bytes end early, or are in no valid form.
     #[error("malformed transfer message at byte {offset} of its head")]
     Malformed {
-        /// Where.
+        /// The offset of the error, in bytes.
         offset: usize,
     },
 }
@@ -58,7 +58,7 @@ impl From<Truncated> for WireError {
     }
 }
 
-/// Which run of questions a question belongs to: a source keeps a count and a digest for each.
+/// The run of questions of a question: a source keeps a count and a digest for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) kind: TransferKind,
@@ -72,7 +72,7 @@ pub(crate) struct Session {
     pub(crate) sequence: u32,
 }
 
-/// What one node asks another.
+/// A question of one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
     /// The objects behind a key.
@@ -83,9 +83,9 @@ pub(crate) enum Question {
         offset: u64,
         bytes_max: u32,
     },
-    /// Whether the node has durably learned this epoch.
+    /// Asks if the node has durably learned this epoch.
     Knows { partition: Partition, epoch: Epoch },
-    /// Whether the partition is open there and lacks nothing. An earlier version refuses the question.
+    /// Asks if the partition is open there and lacks nothing. An earlier version refuses the question.
     LacksNothing { partition: Partition },
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct PageQuestion {
     pub(crate) piece_bytes_max: u32,
 }
 
-/// What the other answers.
+/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Page(Page),
@@ -116,7 +116,7 @@ pub(crate) enum Answer {
         wait: Duration,
         reason: String,
     },
-    /// It has forgotten the session, or has never heard of it.
+    /// It has forgotten the session, or never had it.
     UnknownSession,
     /// Asking again will not help.
     Refused(String),
@@ -126,11 +126,11 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) session: Session,
-    /// What the source had learned before it took the snapshot that this was read on.
+    /// The epoch that the source had learned before it took the snapshot of this page.
     pub(crate) epoch: Epoch,
     /// Everything that was sent in this session, this page included.
     pub(crate) total: Chain,
-    /// About how many keys the source has; 0 where it is not said.
+    /// About how many keys the source has; 0 where the answer does not have it.
     pub(crate) keys_about: u64,
     /// There is nothing behind it.
     pub(crate) is_last: bool,
@@ -421,7 +421,7 @@ fn put_page(out: &mut Vec<u8>, page: &Page) -> Bytes {
     }
 }
 
-/// Reads the head of a message; what is taken from it shares its buffer.
+/// Reads the head of a message; the parts taken from it share its buffer.
 struct Reader<'a> {
     whole: &'a Bytes,
     bytes: ByteReader<'a>,

@@ -1,14 +1,14 @@
-//! What of an import's options an interrupted one has to go on with.
+//! Options that a resumed import has to share with the interrupted one.
 
 use kvorum_import::RecordChoices;
 use serde::{Deserialize, Serialize};
 
-/// Options that one import cannot change on its way.
+/// Options fixed for the duration of one import.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Choices {
-    /// Records written before this time are left out, seconds since the Unix epoch.
+    /// Records written before this time are skipped, seconds since the Unix epoch.
     pub(crate) expired_before: Option<u64>,
-    /// The expiry that was asked for, in seconds.
+    /// Requested expiry, in seconds.
     pub(crate) expiry_secs: Option<u64>,
     pub(crate) ignore_hints: bool,
 }

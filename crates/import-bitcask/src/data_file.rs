@@ -1,8 +1,8 @@
-//! Scanning a data file from end to end, record by record, past whatever is damaged.
+//! Scans of data files from end to end, record by record, past damage.
 //!
 //! Bitcask skips a bad record by the lengths in its own header, which are as doubtful as the rest,
-//! and gives a file up after twenty. Here a bad record is followed by a search for the next offset
-//! at which a record's checksum is right, so that damage costs what it covers and nothing behind it.
+//! and gives a file up after twenty. Here a search for the next offset with a right record checksum
+//! follows a bad record, so damage costs the bytes it covers and none behind them.
 
 use kvorum_disk::DiskError;
 use kvorum_import::{FileWindow, Scanned, WINDOW_BYTES};
@@ -10,10 +10,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::record::{RECORD_HEADER_BYTES, RecordHeader, TOMBSTONE_BYTES_MAX, ValueKind};
 
-/// The longest value that the search behind damage believes in, in bytes. Random bytes name lengths
-/// up to 4 GiB, and each candidate costs a checksum over its length.
+/// Maximum length of a value in the search behind damage, in bytes. Random bytes name lengths up to
+/// 4 GiB, and each candidate costs a checksum over its length.
 const SEARCHED_VALUE_BYTES_MAX: u32 = 64 << 20;
-/// What the search may checksum in one file, in bytes, before it gives up the rest of it.
+/// Bytes that searches may checksum in one file before they give up its rest.
 const SEARCHED_BYTES_MAX: u64 = 16 << 30;
 /// The first bytes of keys as Riak writes them: versions 1 without and with a type, and version 0.
 const KEY_FIRST_BYTES: [u8; 3] = [0x02, 0x03, 131];
@@ -23,13 +23,13 @@ const EARLIEST_TIMESTAMP: u32 = 1_240_000_000;
 /// A record that the scan has found right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScannedRecord<'a> {
-    /// Where it begins.
+    /// Offset of its first byte.
     pub offset: u64,
     /// Its header.
     pub header: RecordHeader,
     /// Its key.
     pub key: &'a [u8],
-    /// Whether it deletes its key.
+    /// Value or deletion mark.
     pub kind: ValueKind,
     /// A hash of its value, never 0.
     pub value_digest: u64,
@@ -38,7 +38,7 @@ pub struct ScannedRecord<'a> {
 /// Scans the records from `start` to the end.
 ///
 /// # Errors
-/// The device's failure to read; everything else is something to come across.
+/// A read error of the device; all other defects are reported to `visit`.
 pub(crate) fn scan(
     window: &mut FileWindow,
     start: u64,
@@ -90,7 +90,7 @@ fn header_at(window: &mut FileWindow, offset: u64) -> Result<Option<RecordHeader
     Ok(bytes.first_chunk().map(RecordHeader::decode))
 }
 
-/// The record at `offset`, if there is a whole and right one.
+/// Record at `offset`, if it is whole and right.
 fn check(window: &mut FileWindow, offset: u64) -> Result<Option<Checked>, DiskError> {
     let Some(header) = header_at(window, offset)? else {
         return Ok(None);
@@ -150,7 +150,7 @@ fn report(
     Ok(())
 }
 
-/// The next offset at which there is a right record.
+/// Next offset with a right record.
 fn search(window: &mut FileWindow, bad: u64, budget: &mut u64) -> Result<Search, DiskError> {
     // Most often the lengths are right and the payload is not.
     if let Some(header) = header_at(window, bad)? {

@@ -1,5 +1,5 @@
-//! The records of one index file, reduced to what is worth reading: for each key, the newest record
-//! of each partition.
+//! Records of one index file, reduced to those worth reading: for each key, the newest record of
+//! each partition.
 
 use kvorum_import::Counts;
 
@@ -8,12 +8,12 @@ use crate::index::IndexEntry;
 /// A key and where its copies are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyGroup {
-    /// At least one, one for each partition that has the key, in order of files.
+    /// Never empty: one for each partition that has the key, in order of files.
     pub(crate) copies: Vec<IndexEntry>,
 }
 
 /// Reduces the entries of one index file. `store_of` gives the partition of each data file by its
-/// number. Groups come in the order in which their first copies lie on disk.
+/// number. Groups are ordered by the positions of their first copies on disk.
 ///
 /// Within a partition the last record wins, by file and then by offset: clocks step, files do not.
 pub(crate) fn reduce(

@@ -1,8 +1,8 @@
-//! Hint files: the keys of a data file and where their records are.
+//! Hint files: the keys of a data file and the offsets of their records.
 //!
-//! A hint file is believed when its trailer's checksum is right, when it names every byte of the
-//! data file from the start up to where it ends, and when nothing it names lies outside. All of that is
-//! known before the first entry is used. What the data file holds behind it is scanned.
+//! A hint file is used when its trailer's checksum is right, and its entries name every byte of the
+//! data file from the start up to their end and nothing outside. These checks precede the use of
+//! the first entry. The rest of the data file is scanned.
 
 use kvorum_disk::DiskError;
 use kvorum_import::{FileWindow, WINDOW_BYTES};
@@ -37,9 +37,9 @@ pub struct HintEntry {
     pub key_len: u16,
     /// Length of the record, in bytes.
     pub total_len: u32,
-    /// Whether the record deletes its key.
+    /// True if the record deletes its key.
     pub is_tombstone: bool,
-    /// Where the record is in the data file.
+    /// Offset of the record in the data file.
     pub offset: u64,
 }
 
@@ -65,24 +65,24 @@ impl HintEntry {
     }
 }
 
-/// Why a hint file is not used.
+/// Reason to ignore a hint file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HintDoubt {
-    /// There is no trailer: Riak did not close the file.
+    /// Missing trailer: Riak did not close the file.
     #[error("no trailer")]
     NoTrailer,
-    /// The trailer's checksum is not that of the file.
+    /// Wrong checksum in the trailer.
     #[error("CRC-32 {got:08x} where the trailer says {expected:08x}")]
     Checksum {
-        /// What the trailer says.
+        /// Checksum in the trailer.
         expected: u32,
-        /// What the bytes give.
+        /// Checksum of the bytes.
         got: u32,
     },
-    /// An entry does not fit the file, or the record that it names does not fit the data file.
+    /// Entry that does not fit the file, or whose record does not fit the data file.
     #[error("entry at byte {offset} does not fit")]
     BadEntry {
-        /// Where the entry is.
+        /// Offset of the entry.
         offset: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! The import of bitcask directories: its options, and what the records of bitcask are to an import.
+//! The import of bitcask directories: its options, and the format of bitcask's records.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use crate::reading::ObjectReader;
 use crate::source::{FilePlace, Source};
 use crate::survey;
 
-/// Bytes of hints a record has about; of data, where there are no hints.
+/// Estimated bytes of hints for each record; of data, where there are no hints.
 const HINT_BYTES_A_RECORD: u64 = 48;
 const DATA_BYTES_A_RECORD: u64 = 256;
 
-/// What to import, and how.
+/// Source and options of an import.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// What every import is told.
+    /// Options common to all importers.
     pub shared: SharedOptions,
-    /// Leave out records written longer ago than this: bitcask.expiry.
+    /// Skip records written longer ago than this: bitcask.expiry.
     pub expiry: Option<Duration>,
-    /// Scan data files even where a hint file could be believed.
+    /// Scan data files despite usable hint files.
     pub ignore_hints: bool,
 }
 
-/// Imports, or goes on with an import that was interrupted.
+/// Imports, or resumes an interrupted import.
 ///
 /// # Errors
-/// [`ImportError`]; but for damage to its own files, the same call goes on from where it stopped.
+/// [`ImportError`]; except after damage to its own files, the same call resumes the import.
 pub async fn import(
     system: System,
     options: ImportOptions,
@@ -44,7 +44,7 @@ pub async fn import(
     import_records(system, Bitcask { options }, shared, progress).await
 }
 
-/// Checks that there is something to import, and writes nothing. A caller that has to start a server
+/// Checks, without writing, that the source can be imported. A caller that has to start a server
 /// checks first.
 ///
 /// # Errors

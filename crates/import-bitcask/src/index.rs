@@ -1,4 +1,4 @@
-//! The index: where every record of the source is.
+//! Index of the offsets of all records of the source.
 //!
 //! A key's newest record may be anywhere, and its replicas are in other partitions: entries are
 //! spread by key, so that all of one key are looked at together.
@@ -10,7 +10,7 @@ use kvorum_import::{ImportError, IndexPlace, read_spread};
 pub(crate) const ENTRY_BYTES: usize = 48;
 const TOMBSTONE_FLAG: u32 = 1 << 31;
 
-/// Where a record is, and what is known of it:
+/// Place and properties of a record:
 ///
 /// ```text
 /// offset  size  field (little-endian)

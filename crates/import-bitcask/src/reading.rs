@@ -1,4 +1,4 @@
-//! From groups of records to objects ready to be put: reading, checking, comparing and merging.
+//! Way from groups of records to objects ready to be put: reading, checking, comparing, merging.
 
 use bytes::Bytes;
 use kvorum_encoding::Address;
@@ -70,8 +70,7 @@ impl GroupReader for ObjectReader {
 }
 
 impl ObjectReader {
-    /// Reads and checks one record; nothing if it turns out to delete its key, as old hint files do
-    /// not say.
+    /// Reads and checks one record; `None` if it deletes its key, which old hint files do not say.
     fn read_copy(&mut self, entry: &IndexEntry) -> Result<Option<Copy>, String> {
         let (file, len) = (entry.file, entry.total_len);
         let bytes = self.files.read(file, entry.offset, len)?;

@@ -1,7 +1,7 @@
-//! The record: what a bitcask data file is a row of.
+//! Records, of which bitcask's data files are rows.
 //!
-//! Foreign format, so big-endian and with a checksum that is worth as much as the lengths in front
-//! of it: nothing is allocated by a length before the checksum over it has been found right.
+//! Foreign format, so big-endian, with a checksum worth as much as the lengths in front of it:
+//! allocations by a length follow the check of the checksum over it.
 
 /// The length of the fixed header.
 pub const RECORD_HEADER_BYTES: usize = 14;
@@ -34,7 +34,7 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Takes the header apart; whether it is right, the checksum tells.
+    /// Decodes the header, without a check of the checksum.
     pub fn decode(bytes: &[u8; RECORD_HEADER_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = *bytes;
         Self {
@@ -62,35 +62,35 @@ pub struct Record<'a> {
     pub value: &'a [u8],
 }
 
-/// Why bytes are no record.
+/// Failure to decode a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The lengths in the header reach beyond the bytes there are.
     #[error("record of {expected} bytes where {got} are left")]
     Cut {
-        /// What the header says.
+        /// Length by the header, in bytes.
         expected: u64,
-        /// What there is.
+        /// Bytes left.
         got: u64,
     },
-    /// The header says that the key is empty, which Riak never writes.
+    /// Empty key by the header, which Riak never writes.
     #[error("record without a key")]
     NoKey,
     /// The checksum differs.
     #[error("CRC-32 {got:08x} where the record says {expected:08x}")]
     Checksum {
-        /// What the header says.
+        /// Checksum in the header.
         expected: u32,
-        /// What the bytes give.
+        /// Checksum of the bytes.
         got: u32,
     },
 }
 
 impl<'a> Record<'a> {
-    /// Checks and takes apart the record that `bytes` begins with.
+    /// Checks and decodes the record at the start of `bytes`.
     ///
     /// # Errors
-    /// [`RecordError`], for anything that is not a whole and right record.
+    /// [`RecordError`], for anything but a whole and right record.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, RecordError> {
         let cut = |expected: u64| RecordError::Cut {
             expected,
@@ -119,14 +119,14 @@ impl<'a> Record<'a> {
     }
 }
 
-/// What a value says about its key.
+/// Meaning of a value for its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// It is the key's value.
     Data,
     /// The key is deleted.
     Tombstone,
-    /// It begins as a deletion mark does and is none. Bitcask takes it for one and hides it.
+    /// Value with the beginning of a deletion mark that is none. Bitcask hides it.
     LooksDeleted,
 }
 

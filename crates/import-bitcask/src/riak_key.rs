@@ -1,4 +1,4 @@
-//! Keys as Riak's bitcask backend writes them, and the addresses that they stand for.
+//! Keys in the form of Riak's bitcask backend, and their addresses.
 
 use bytes::Bytes;
 use kvorum_encoding::Address;
@@ -8,7 +8,7 @@ use kvorum_import::metadata::{address_of, bucket_of_term};
 const UNTYPED: u8 = 0x02;
 const TYPED: u8 = 0x03;
 
-/// Why a key cannot be understood.
+/// Failure to decode a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The first byte is none that Riak writes.
@@ -17,7 +17,7 @@ pub enum KeyError {
         /// The first byte.
         first: u8,
     },
-    /// A length points beyond the key, or nothing is left for a name.
+    /// Length beyond the key, or no bytes left for a name.
     #[error("lengths do not fit the key")]
     Lengths,
     /// The old form is no Erlang term.
@@ -28,7 +28,7 @@ pub enum KeyError {
     Shape,
 }
 
-/// Takes a key apart:
+/// Decodes a key:
 ///
 /// ```text
 /// version 1, untyped   0x02  u16 length of bucket  bucket  key
@@ -36,7 +36,7 @@ pub enum KeyError {
 /// version 0            external term {Bucket, Key}, where Bucket may be {Type, Bucket}
 /// ```
 ///
-/// Lengths are big-endian; the key goes on to the end.
+/// Lengths are big-endian; the key extends to the end.
 ///
 /// # Errors
 /// [`KeyError`].

@@ -1,4 +1,4 @@
-//! What there is to import: partitions, and their files in the order in which they were written.
+//! Source of an import: partitions, and their files in the order of writing.
 
 use std::path::{Path, PathBuf};
 
@@ -13,13 +13,13 @@ const DATA_SUFFIX: &str = ".bitcask.data";
 const HINT_SUFFIX: &str = ".bitcask.hint";
 const LOCKS: [&str; 2] = ["bitcask.write.lock", "bitcask.merge.lock"];
 const LOCK_BYTES_MAX: u64 = 8192;
-/// Part of the name of every data and hint file, with any text before and behind it.
+/// Infix of the names of data and hint files.
 const FILE_INFIX: &str = ".bitcask.";
 /// The version of the backend, which Riak writes into every partition.
 const VERSION_FILE: &str = "version.txt";
 const ALL_MARKED: &str = "all its data files are executable, which is Riak's mark for files to be \
                           deleted";
-/// A file to be deleted is executable for others, or in old releases runs as its owner.
+/// Files to be deleted are executable for others, or in old releases run as their owners.
 const DELETION_MODE_BITS: u32 = 0o4001;
 
 /// The directories of an import.
@@ -33,11 +33,11 @@ pub(crate) struct Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Store {
     pub(crate) path: PathBuf,
-    /// By ascending id, which is the order of writing.
+    /// By ascending id, the order of writing.
     pub(crate) files: Vec<SourceFile>,
 }
 
-/// A data file, and its hint file if there is one.
+/// A data file, and its hint file if it has one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SourceFile {
     pub(crate) id: u64,
@@ -46,7 +46,7 @@ pub(crate) struct SourceFile {
 }
 
 impl Source {
-    /// Finds the stores in and below the directories that were named.
+    /// Finds the stores in and below the named directories.
     pub(crate) fn find(
         system: &System,
         options: &SharedOptions,
@@ -89,7 +89,7 @@ impl Source {
         })
     }
 
-    /// All files in order, each with its store: the number of a file is its place here.
+    /// All files in order, each with its store; a file's number is its position here.
     pub(crate) fn files(&self) -> Vec<FilePlace<'_>> {
         let stores = self.stores.iter().enumerate();
         let files = stores.flat_map(|(store_number, store)| {
@@ -209,7 +209,7 @@ fn len_of(disk: &dyn Disk, path: &Path) -> Result<Option<u64>, ImportError> {
     Ok(disk.info(path)?.map(|info| info.len))
 }
 
-/// A lock file holds the number of the process that took it, a space, and the file it writes.
+/// Format of a lock file: the number of the process that took it, a space, and the file it writes.
 fn check_locks(system: &System, store: &Path) -> Result<(), ImportError> {
     for name in LOCKS {
         let lock = store.join(name);

@@ -1,5 +1,5 @@
-//! The first half of an import: every record of a data file, from its hint file where that can be
-//! believed and from the data file itself elsewhere, into the index.
+//! First half of an import: the records of a data file into the index, from a usable hint file or
+//! from the data file itself.
 
 use bytes::Bytes;
 use kvorum_disk::{DiskError, OpenMode};
@@ -13,7 +13,7 @@ use crate::record::ValueKind;
 use crate::riak_key::decode_key;
 use crate::source::FilePlace;
 
-/// Takes the records of the file of this number. Blocks.
+/// Takes the records of file `number`. Blocks.
 pub(crate) fn take_file(
     system: &System,
     place: FilePlace<'_>,
@@ -42,8 +42,8 @@ struct FileSurvey<'a, 'b> {
 }
 
 impl FileSurvey<'_, '_> {
-    /// Takes what the hint file names, and returns how far into the data file that reaches. A hint
-    /// file that cannot be read is one that cannot be believed.
+    /// Takes the entries of the hint file, and returns the length of the part of the data file that
+    /// they cover. An unreadable hint file is ignored.
     fn take_hints(&mut self, system: &System, len: u64) -> u64 {
         let path = self.place.hint_path();
         let outcome = system.disk.open(&path, OpenMode::Read).and_then(|file| {
@@ -69,7 +69,7 @@ impl FileSurvey<'_, '_> {
             };
             self.take_record(indexed, key);
         });
-        // It could be read a moment ago. Taking a record twice does no harm.
+        // The check has read it a moment ago. Taking a record twice does no harm.
         if !matches!(walked, Ok(Ok(()))) {
             self.intake.counts().hints_doubted += 1;
             return 0;

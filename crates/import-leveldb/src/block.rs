@@ -1,26 +1,26 @@
-//! Blocks, of which tables are made: checksum, compression, and sorted entries.
+//! Blocks of tables: checksum, compression, and sorted entries.
 
 use bytes::Bytes;
 use kvorum_encoding::{ByteReader, checksum, mask_checksum};
 use kvorum_import::inflate_lz4;
 
-/// What follows a block's contents: how they are compressed, and a checksum.
+/// Length of the trailer behind a block's contents: compression and checksum.
 pub(crate) const TRAILER_BYTES: usize = 5;
-/// The most that a block may inflate to, in bytes. Riak refuses objects above 50 MB unless told
+/// Maximum inflated length of a block, in bytes. Riak refuses objects above 50 MB unless configured
 /// otherwise.
 const INFLATED_BYTES_MAX: usize = 512 << 20;
 const RESTART_BYTES: usize = 4;
 
-/// Why a block cannot be used.
+/// Defect of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {
-    /// It is shorter than any block.
+    /// Shorter than any block.
     #[error("cut off")]
     Cut,
     /// Its bytes are not those that were written.
     #[error("wrong checksum")]
     Checksum,
-    /// Compressed in a way that Basho's LevelDB does not have.
+    /// Compression that Basho's LevelDB does not have.
     #[error("unknown compression {kind}")]
     Compression {
         /// The number of the way.
@@ -29,10 +29,10 @@ pub enum BlockError {
     /// It cannot be inflated.
     #[error("cannot be inflated")]
     Inflation,
-    /// Its entries do not fit it, though its checksum is right.
+    /// Entry that does not fit the block, despite a right checksum.
     #[error("entry at byte {offset} does not fit the block")]
     Entry {
-        /// Where in the inflated block.
+        /// Offset in the inflated block.
         offset: usize,
     },
 }
@@ -66,7 +66,7 @@ pub fn inflate(block: &Bytes) -> Result<Bytes, BlockError> {
 
 fn inflate_snappy(contents: &[u8]) -> Result<Bytes, BlockError> {
     let len = snap::raw::decompress_len(contents).map_err(|_| BlockError::Inflation)?;
-    // No Snappy element makes more than 64 bytes out of two.
+    // Each pair of bytes inflates to 64 bytes at most.
     if len > INFLATED_BYTES_MAX.min(contents.len().saturating_mul(64)) {
         return Err(BlockError::Inflation);
     }
@@ -90,7 +90,7 @@ fn inflate_snappy(contents: &[u8]) -> Result<Bytes, BlockError> {
 #[derive(Clone, Debug)]
 pub struct BlockEntries {
     block: Bytes,
-    /// Where entries end.
+    /// End of the entries.
     end: usize,
     offset: usize,
     key: Vec<u8>,
@@ -136,7 +136,7 @@ impl BlockEntries {
     fn read(&mut self) -> Option<(Bytes, Bytes)> {
         let entries = self.block.get(self.offset..self.end)?;
         let mut reader = ByteReader::new(entries);
-        // The shared bytes are no bytes of this block's rest: only the others are held against it.
+        // Shared bytes come from the key before: only the others are checked against the rest.
         let shared = usize::try_from(reader.varint().ok()?).ok()?;
         let unshared = reader.varint_len().ok()?;
         let value_len = reader.varint_len().ok()?;

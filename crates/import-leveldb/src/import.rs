@@ -1,4 +1,4 @@
-//! An import from beginning to end: survey, transfer, and what to tell about it.
+//! An import from beginning to end: survey, transfer, and summary.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,29 +19,29 @@ use crate::source::{Source, StoreFiles};
 use crate::state::{OwnChoices, Stage, State, key_from_text, key_to_text};
 use crate::survey::{bucket_types, sort_logs, sorted_files};
 
-/// Bytes of a store for each index entry, to spread the comparison by.
+/// Bytes of a store for each index entry: an estimate that sizes the comparison.
 const BYTES_A_CHECK: u64 = 256;
-/// How much may have to be put again after an interruption.
+/// Maximum time of work to repeat after an interruption.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What to import, and how.
+/// Source and options of an import.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// What every import is told.
+    /// Options common to all importers.
     pub shared: SharedOptions,
-    /// Where the higher levels of tiered stores are: nothing, or one for each directory.
+    /// Directories of the higher levels of tiered stores: none, or one for each directory.
     pub slow_tiers: Vec<PathBuf>,
-    /// Leave out values that were written longer ago than this, where the store knows when:
+    /// Skip values written longer ago than this, where the store has the time of writing:
     /// leveldb.expiration.retention_time.
     pub retention: Option<Duration>,
-    /// Take all tables and logs that are there, whatever manifests say.
+    /// Take all existing tables and logs, regardless of manifests.
     pub ignore_manifests: bool,
 }
 
-/// Imports, or goes on with an import that was interrupted.
+/// Imports, or resumes an interrupted import.
 ///
 /// # Errors
-/// [`ImportError`]; but for damage to its own files, the same call goes on from where it stopped.
+/// [`ImportError`]; except after damage to its own files, the same call resumes the import.
 pub async fn import(
     system: System,
     options: ImportOptions,
@@ -60,7 +60,7 @@ pub async fn import(
     Ok(run.summary())
 }
 
-/// Checks that there is something to import, and writes nothing. A caller that has to start a server
+/// Checks, without writing, that the source can be imported. A caller that has to start a server
 /// checks first.
 ///
 /// # Errors
@@ -193,7 +193,7 @@ impl Run {
         self.compare_indexes().await
     }
 
-    /// Puts all objects. The next batch is read while one is being put.
+    /// Puts all objects. Reads the next batch during the put of one.
     async fn put_all(
         &mut self,
         after: Option<Bytes>,

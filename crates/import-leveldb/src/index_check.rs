@@ -1,9 +1,9 @@
-//! Whether the store's index entries are those that its objects call for.
+//! Comparison of a store's index entries with those that its objects call for.
 //!
 //! The server makes its own entries from the objects, so nothing is lost where Riak's differ. But a
-//! store whose entries and objects disagree answered its queries wrongly, and its operator wants to
-//! know. Entries are sorted by field and term, objects by key; they meet by the hash of both, spread
-//! over files on disk.
+//! store whose entries and objects disagree answered its queries wrongly, so the operator gets the
+//! counts. Entries are sorted by field and term, objects by key; they meet by the hash of both,
+//! spread over files on disk.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ impl CheckEntry {
         Self { hash, is_found }
     }
 
-    /// Appends it to the file where its counterpart comes too.
+    /// Appends it to the file that its counterpart goes to as well.
     pub(crate) fn write(self, writer: &mut SpreadWriter) -> Result<(), ImportError> {
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..16].copy_from_slice(&self.hash.to_le_bytes());
@@ -66,7 +66,7 @@ impl CheckEntry {
     }
 }
 
-/// Compares what was spread over files of these lengths, and counts what stands on one side alone.
+/// Compares the entries of files of these lengths, and counts those found on one side alone.
 pub(crate) fn compare(
     disk: &dyn Disk,
     directory: &Path,

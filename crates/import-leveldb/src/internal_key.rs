@@ -1,11 +1,11 @@
-//! LevelDB's own key: the user's key, when it was written, and what the record is.
+//! LevelDB's own key: the user's key, the sequence number of the write, and the kind of the record.
 
 use bytes::Bytes;
 
 const TRAILER_BYTES: usize = 8;
 const EXPIRY_BYTES: usize = 8;
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
     /// It deletes its key.
@@ -50,19 +50,19 @@ impl RecordKind {
     }
 }
 
-/// A key as tables have it. Keys sort by their user key, bytewise, and newest first among equals.
+/// A key in a table. Keys sort by their user key, bytewise, and newest first among equals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InternalKey {
-    /// What the user of LevelDB calls the key.
+    /// Key of LevelDB's user.
     pub user_key: Bytes,
     /// The number of the write, from one upward.
     pub sequence: u64,
-    /// What the record is.
+    /// Kind of the record.
     pub kind: RecordKind,
 }
 
 impl InternalKey {
-    /// Takes a key apart:
+    /// Decodes a key:
     ///
     /// ```text
     /// user key  [u64 time, of kinds 2 and 3]  u64 sequence << 8 | kind       little-endian
@@ -85,7 +85,7 @@ impl InternalKey {
         })
     }
 
-    /// Whether this key stands before `other` in a table.
+    /// True if this key sorts before `other` in a table.
     pub fn is_before(&self, other: &Self) -> bool {
         (&self.user_key, other.sequence) < (&other.user_key, self.sequence)
     }

@@ -1,16 +1,16 @@
-//! Importing the LevelDB stores of Riak nodes, in Basho's dialect of LevelDB.
+//! Import of the LevelDB stores of Riak nodes, in Basho's dialect of LevelDB.
 //!
-//! Tables are sorted, and so one pass over all stores at once finds each key with its newest record in
-//! each store; replicas that differ are merged, and the result is put `asis` into a server. Logs, which
-//! are in the order of writing, are sorted beforehand into files of the import's own.
+//! Tables are sorted, and so one pass over all stores at once finds each key with its newest record
+//! in each store; replicas that differ are merged, and the result is put `asis` into a server. Logs
+//! are in the order of writing, and are sorted beforehand into files of the import's own.
 //!
 //! - [`sext`], [`riak_key`]: the keys of Riak's backend.
 //! - [`block`], [`internal_key`], [`log_file`], [`write_batch`], [`manifest`]: LevelDB's formats with
 //!   Basho's additions, decoded from bytes and nothing else.
 //! - [`import()`]: the import itself, given a disk, a runtime and a server's address.
 //!
-//! Not here: objects and how they reach the server, which all importers share; filter blocks, which
-//! tell what a table does not have; anti-entropy trees, which are LevelDB stores of another kind.
+//! All importers share objects and their way to the server. Outside this crate: filter blocks, and
+//! anti-entropy trees, which are LevelDB stores of another kind.
 
 pub mod block;
 mod import;
@@ -29,7 +29,7 @@ mod state;
 mod survey;
 mod table;
 mod table_cursor;
-mod trouble;
+mod losses;
 pub mod write_batch;
 
 pub use import::{ImportOptions, check_source, import};

@@ -8,30 +8,30 @@ use kvorum_encoding::{checksum, mask_checksum};
 const BLOCK_BYTES: usize = 32 << 10;
 const HEADER_BYTES: usize = 7;
 
-/// What is found in a log.
+/// Content of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logged<'a> {
     /// A whole record.
     Record {
-        /// Where its first piece begins.
+        /// Offset of its first piece.
         offset: u64,
         /// Its bytes.
         bytes: &'a [u8],
     },
-    /// Bytes that are no record, with records behind them: what was here is lost.
+    /// Bytes that are no record, between records: their content is lost.
     Damage {
-        /// Where they begin.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many there are, up to the next place where a record can begin.
+        /// Their number, up to the next possible beginning of a record.
         len: u64,
     },
-    /// Nothing behind this is a record, as after a crash.
+    /// End of a log without further records, as after a crash.
     TornTail {
-        /// Where it begins.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many bytes there are from there.
+        /// Number of bytes up to the end.
         len: u64,
-        /// Whether all that there is fits a record of which the end was not written.
+        /// True if all these bytes fit a record whose end was not written.
         is_cut: bool,
     },
 }
@@ -52,8 +52,8 @@ enum Piece {
 /// kind  = 1 a whole record, 2 the first of several, 3 one between, 4 the last of several
 /// ```
 ///
-/// Basho's LevelDB makes logs longer than they are and fills them with zeros: kind 0 and length 0 say
-/// that the rest of the block is empty.
+/// Basho's LevelDB allocates logs ahead and fills them with zeros: kind 0 and length 0 mark the
+/// rest of the block as empty.
 ///
 /// # Errors
 /// A disk that fails.
@@ -89,11 +89,11 @@ pub fn read_log(
 struct Joining<'a> {
     take: &'a mut dyn FnMut(Logged<'_>),
     record: Vec<u8>,
-    /// Where the record under way began.
+    /// Offset of the record under way.
     began: Option<u64>,
-    /// Where bytes that are no record began, as long as no record has followed.
+    /// Offset of bytes that are no record, as long as no record has followed.
     bad: Option<u64>,
-    /// Whether more than an end is missing there.
+    /// True if these bytes are wrong beyond a missing end.
     has_wrong_bytes: bool,
 }
 
@@ -112,7 +112,7 @@ impl Joining<'_> {
             }
             self.lose(offset);
             self.has_wrong_bytes |= !is_cut(rest);
-            // LevelDB gives the block up; here the next right piece in it is looked for.
+            // LevelDB gives the block up; here a search for the next right piece follows.
             let starts = 1..rest.len();
             let mut starts = starts.filter(|start| split_piece(&rest[*start..]).is_some());
             rest = starts.next().map_or(&[][..], |start| &rest[start..]);
@@ -141,14 +141,14 @@ impl Joining<'_> {
         }
     }
 
-    /// Gives up the record under way and whatever is here.
+    /// Gives up the record under way and the bytes from `offset` on.
     fn lose(&mut self, offset: u64) {
         self.record.clear();
         let from = self.began.take().unwrap_or(offset);
         self.bad.get_or_insert(from);
     }
 
-    /// A record begins here, so that what was lost before is no torn tail.
+    /// Reports the damage before a record that begins here: it is no torn tail.
     fn tell_damage(&mut self, until: u64) {
         if let Some(offset) = self.bad.take() {
             let len = until - offset;
@@ -170,7 +170,7 @@ impl Joining<'_> {
     }
 }
 
-/// Whether a piece begins here whose end is not there.
+/// True for the start of a piece whose end is missing.
 fn is_cut(rest: &[u8]) -> bool {
     match rest.first_chunk::<HEADER_BYTES>() {
         Some([.., l0, l1, _]) => {
@@ -180,7 +180,7 @@ fn is_cut(rest: &[u8]) -> bool {
     }
 }
 
-/// The first piece of a block's rest and what is behind it; nothing if there is no right one.
+/// First piece of a block's rest and the bytes behind it; `None` if the piece is not right.
 fn split_piece(rest: &[u8]) -> Option<(Piece, &[u8], &[u8])> {
     let (header, behind) = rest.split_first_chunk::<HEADER_BYTES>()?;
     let [s0, s1, s2, s3, l0, l1, kind] = *header;
@@ -193,7 +193,7 @@ fn split_piece(rest: &[u8]) -> Option<(Piece, &[u8], &[u8])> {
     };
     let len = usize::from(u16::from_le_bytes([l0, l1]));
     let (bytes, behind) = behind.split_at_checked(len)?;
-    // The kind stands directly before the bytes, and is covered with them.
+    // The kind precedes the bytes directly, and the checksum covers both.
     let covered = rest.get(HEADER_BYTES - 1..HEADER_BYTES + len)?;
     let sum = u32::from_le_bytes([s0, s1, s2, s3]);
     (mask_checksum(checksum(covered)) == sum).then_some((piece, bytes, behind))

@@ -1,4 +1,4 @@
-//! Manifests: which tables make up a store, and which logs are not in tables yet.
+//! Manifests: the tables of a store, and the logs whose writes are not in tables yet.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,35 @@ use crate::internal_key::InternalKey;
 /// The only order of keys that Riak uses.
 const COMPARATOR: &[u8] = b"leveldb.BytewiseComparator";
 
-/// A table, as the manifest knows it.
+/// Entry of a table in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedTable {
     /// Its length, in bytes.
     pub len: u64,
-    /// Its first key, as the user of LevelDB has it.
+    /// Its first key, in the user's form.
     pub smallest: Bytes,
     /// Its last one.
     pub largest: Bytes,
 }
 
-/// What a manifest comes to.
+/// Result of a manifest's edits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     /// Tables by level and number.
     pub tables: BTreeMap<(u32, u64), ListedTable>,
-    /// Logs of smaller numbers are in tables, but for one.
+    /// Logs of smaller numbers are in tables, except the previous log.
     pub log_number: u64,
-    /// The one; 0 for none.
+    /// Number of the previous log; 0 for none.
     pub previous_log_number: u64,
 }
 
-/// Why a record is no edit.
+/// Failure to decode an edit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// It ends within a field.
     #[error("edit is cut off at byte {offset}")]
     Cut {
-        /// Where more was expected.
+        /// Offset of the missing bytes.
         offset: usize,
     },
     /// A field that Basho's LevelDB does not have.
@@ -47,7 +47,7 @@ pub enum ManifestError {
         /// Its number.
         tag: u64,
     },
-    /// A table whose keys are none.
+    /// Table whose keys cannot be decoded.
     #[error("table {number} with keys that are none")]
     Keys {
         /// The table.
@@ -125,12 +125,12 @@ impl Manifest {
                 tag => return Err(ManifestError::Tag { tag }),
             }
         }
-        // An edit that moves a table removes and adds it, in whatever order.
+        // An edit that moves a table removes and adds it, in any order.
         self.tables.extend(added);
         Ok(())
     }
 
-    /// Whether the log of this number is needed.
+    /// True if the log of this number is needed.
     pub fn needs_log(&self, number: u64) -> bool {
         number >= self.log_number || number == self.previous_log_number
     }

@@ -1,8 +1,8 @@
 //! All sources of all stores in the order of keys: the newest record of each key in each store.
 //!
-//! Stores are sorted, so nothing has to be brought into order first, as bitcask's files have to be:
-//! one pass with a block of each table in memory does it, and where it stopped a key says.
-//! A table is opened when its first key is reached, and closed behind its last.
+//! Stores are sorted, so no sorting precedes the merge, unlike that of bitcask's files: one pass
+//! with a block of each table in memory is enough, and a key marks the place to resume at. A table
+//! is opened when its first key is reached, and closed behind its last.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -26,10 +26,10 @@ pub(crate) struct SortedFile {
     pub(crate) form: SortedForm,
 }
 
-/// What kind of file it is.
+/// Kind of a sorted file.
 #[derive(Clone, Debug)]
 pub(crate) enum SortedForm {
-    /// A table, with its first and last key where a manifest tells them.
+    /// A table, with its first and last key where a manifest has them.
     Table { bounds: Option<(Bytes, Bytes)> },
     /// A run of ours, made of this store's logs.
     Run { of: PathBuf },
@@ -43,7 +43,7 @@ pub(crate) struct KeyGroup {
     pub(crate) copies: Vec<StoreRecord>,
 }
 
-/// A record, and where it is from.
+/// A record and its file.
 #[derive(Debug)]
 pub(crate) struct StoreRecord {
     pub(crate) store: usize,
@@ -72,7 +72,7 @@ enum Cursor {
     Finished,
 }
 
-/// A source and the record it has next; without one, a source that begins at this key or behind.
+/// A source and its next record; without a record, a source that begins at this key or behind.
 struct Waiting {
     key: Bytes,
     store: usize,
@@ -81,7 +81,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Unopened sources stand before all records of their first key.
+    /// Unopened sources sort before all records of their first key.
     fn order(&self) -> (&Bytes, bool, usize, Reverse<u64>, usize) {
         let sequence = self.record.as_ref().map_or(0, |record| record.key.sequence);
         let (store, source) = (self.store, self.source);
@@ -111,7 +111,7 @@ impl Ord for Waiting {
 }
 
 impl Merge {
-    /// Merges what lies behind the key `after`, or all.
+    /// Merges the records behind the key `after`, or all.
     pub(crate) fn new(disk: &Arc<dyn Disk>, files: Vec<SortedFile>, after: Option<Bytes>) -> Self {
         let mut merge = Self {
             files: OpenFiles::new(disk.clone()),
@@ -154,7 +154,7 @@ impl Merge {
         merge
     }
 
-    /// How many bytes of the files are behind, roughly.
+    /// Number of bytes of the files before the position, roughly.
     pub(crate) fn bytes_done(&self) -> u64 {
         let behind = self.sources.iter().map(|source| match &source.cursor {
             Cursor::Table(cursor) => cursor.bytes_behind(),
@@ -164,7 +164,7 @@ impl Merge {
         self.bytes_done + behind.sum::<u64>()
     }
 
-    /// The next key. What cannot be read on the way is noted in `batch`.
+    /// Next key. Notes unreadable places before it in `batch`.
     pub(crate) fn next_key(&mut self, batch: &mut Batch) -> Result<Option<KeyGroup>, ImportError> {
         let mut group: Option<KeyGroup> = None;
         while let Some(Reverse(top)) = self.waiting.peek() {
@@ -201,7 +201,7 @@ impl Merge {
         Ok(group)
     }
 
-    /// Lets the source of this number wait with its next record.
+    /// Queues the source of this number with its next record.
     fn pull(&mut self, number: usize, batch: &mut Batch) -> Result<(), ImportError> {
         loop {
             let source = &mut self.sources[number];

@@ -1,4 +1,4 @@
-//! From records to objects ready to be put: choosing, decoding, comparing and merging.
+//! Way from records to objects ready to be put: choosing, decoding, comparing and merging.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use crate::internal_key::RecordKind;
 use crate::merge::{KeyGroup, Merge, StoreRecord};
 use crate::riak_key::{IndexKey, StoredKey, decode_key, describe};
 
-/// Keys of one batch, whatever they are of: so that progress shows where there are no objects.
+/// Keys of one batch, of any kind: without objects there is progress as well.
 const BATCH_KEYS_MAX: usize = 32 << 10;
-/// Keys that are none of Riak's are told one by one up to here, and counted beyond.
+/// Maximum number of foreign keys reported one by one; the others are counted.
 const OTHER_KEYS_TOLD: u64 = 100;
 
-/// What was read for one batch.
+/// Content read for one batch.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBatch {
     pub(crate) batch: Batch,
     /// Index entries, found and called for.
     pub(crate) checks: Vec<CheckEntry>,
-    /// The last key of the batch; none when there is nothing left.
+    /// The last key of the batch; `None` at the end.
     pub(crate) last_key: Option<Bytes>,
-    /// How many bytes of the source are behind, roughly.
+    /// Number of bytes of the source before the position, roughly.
     pub(crate) bytes_done: u64,
 }
 
-/// What counts as expired, and what is left out.
+/// Rules of expiry and of records to skip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadRules {
     /// The time, in microseconds since the Unix epoch.
     pub(crate) now_micros: u64,
-    /// How long values are kept that know when they were written.
+    /// Time to live of values with a time of writing.
     pub(crate) retention: Option<Duration>,
     pub(crate) leave_out_tombstones: bool,
 }
@@ -99,7 +99,7 @@ fn take_group(group: KeyGroup, rules: &ReadRules, read: &mut ReadBatch) {
     }
 }
 
-/// The copies that are neither deleted nor expired, and whether any is expired.
+/// Copies that are neither deleted nor expired, and true if any is expired.
 fn live(copies: Vec<StoreRecord>, rules: &ReadRules) -> (Vec<StoreRecord>, bool) {
     let mut has_expired = false;
     let live = copies.into_iter().filter(|copy| {

@@ -1,4 +1,4 @@
-//! A record of a store, wherever it comes from.
+//! A record of a store, from any kind of file.
 
 use bytes::Bytes;
 
@@ -9,6 +9,6 @@ use crate::internal_key::InternalKey;
 pub(crate) struct Record {
     pub(crate) key: InternalKey,
     pub(crate) value: Bytes,
-    /// Where in its file: the block's first byte, or the log record's.
+    /// Offset in its file: of the block, or of the log record.
     pub(crate) offset: u64,
 }

@@ -1,4 +1,4 @@
-//! Keys as Riak's LevelDB backend writes them, and what they stand for.
+//! Keys in the form of Riak's LevelDB backend, and their meaning.
 
 use bytes::Bytes;
 use kvorum_encoding::Address;
@@ -11,7 +11,7 @@ pub(crate) const OBJECT_PREFIX: [u8; 9] = [16, 0, 0, 0, 3, 12, 0xb7, 0x80, 8];
 /// The beginning of a bucket that names its type: a tuple of two.
 const TYPED_BUCKET: [u8; 5] = [16, 0, 0, 0, 2];
 
-/// What lies under a key.
+/// Meaning of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredKey {
     /// An object.
@@ -33,18 +33,18 @@ pub struct IndexKey {
     pub term: Bytes,
 }
 
-/// Why a key cannot be understood.
+/// Failure to decode a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It is no term.
+    /// No term.
     #[error(transparent)]
     Sext(#[from] SextError),
-    /// It is a term of another shape.
+    /// Term of another shape.
     #[error("a term that Riak's backend does not write")]
     Shape,
 }
 
-/// Takes a key apart:
+/// Decodes a key:
 ///
 /// ```text
 /// {o, Bucket, Key}                an object
@@ -100,7 +100,7 @@ pub(crate) fn describe(key: &[u8]) -> String {
     }
 }
 
-/// Where objects with typed buckets begin.
+/// First possible key of objects with typed buckets.
 pub(crate) fn first_typed() -> Vec<u8> {
     [&OBJECT_PREFIX[..], &TYPED_BUCKET].concat()
 }

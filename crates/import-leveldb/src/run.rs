@@ -1,8 +1,8 @@
-//! Runs: what logs hold, brought into the order of keys, in files of the import's own.
+//! Runs: the records of logs, sorted by key, in files of the import's own.
 //!
-//! Logs hold the last writes of a store, up to a hundred megabytes, in the order of writing. All of
-//! a node's at once would not fit into memory; so each becomes what LevelDB would make of it when it
-//! opens the store, and is read as a table is.
+//! Logs hold the last writes of a store, up to a hundred megabytes, in the order of writing. The
+//! logs of a whole node would not fit into memory; so each becomes the table that LevelDB would
+//! make of it when it opens the store, and is read like one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::record::Record;
 
 /// Bytes of writes that are sorted at once.
 const RUN_BYTES_WANTED: usize = 64 << 20;
-/// What a record takes in memory beside its key and value.
+/// Memory of a record beside its key and value, in bytes.
 const RECORD_OVERHEAD_BYTES: usize = 120;
 const WRITE_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 64 << 10;
@@ -57,7 +57,8 @@ impl<'a> RunWriter<'a> {
         }
     }
 
-    /// Writes what is left, and returns the runs' lengths. They are durable then, names and all.
+    /// Writes the remaining records, and returns the runs' lengths. Runs and their names are
+    /// durable then.
     pub(crate) fn finish(mut self) -> Result<Vec<u64>, ImportError> {
         self.flush()?;
         if !self.lens.is_empty() {
@@ -98,7 +99,7 @@ impl<'a> RunWriter<'a> {
     }
 }
 
-/// Where the run of this number is.
+/// Path of the run of this number.
 pub(crate) fn run_path(directory: &Path, store: usize, number: usize) -> PathBuf {
     directory.join(format!("{store:04}-{number:04}.run"))
 }

@@ -16,11 +16,11 @@
 //!               set  bytes;  or the bytes alone, as Riak before 1.3.1 wrote them
 //! ```
 //!
-//! Floats, lists, maps, pids and the like are no part of a key of Riak's and an error here.
+//! Floats, lists, maps, pids and the like are no part of Riak's keys and an error here.
 
-/// Tuples within tuples; a key of Riak's has two.
+/// Maximum depth of tuples; a key of Riak's has two.
 const DEPTH_MAX: usize = 4;
-/// Bytes of an integer's magnitude that are understood.
+/// Maximum length of an integer's magnitude, in bytes.
 const MAGNITUDE_BYTES_MAX: usize = 15;
 
 const NEGATIVE_LARGE: u8 = 8;
@@ -46,13 +46,13 @@ pub enum Sext {
     Tuple(Vec<Sext>),
 }
 
-/// Why bytes are no such term.
+/// Failure to decode a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SextError {
     /// The bytes end within the term.
     #[error("key is cut off at byte {offset}")]
     Cut {
-        /// Where more was expected.
+        /// Offset of the missing bytes.
         offset: usize,
     },
     /// A tag that no key of Riak's has, or bits that no encoder leaves.
@@ -60,13 +60,13 @@ pub enum SextError {
     Unexpected {
         /// The byte.
         found: u8,
-        /// Where it is.
+        /// Offset of the byte.
         offset: usize,
     },
     /// Bytes follow the term.
     #[error("bytes follow the key at byte {offset}")]
     Trailing {
-        /// Where they begin.
+        /// Offset of the first such byte.
         offset: usize,
     },
     /// More nesting or digits than any key has.
@@ -180,7 +180,7 @@ impl Reader<'_> {
             self.offset += 1;
             return Ok(bytes);
         }
-        // Bits not yet used stand in the low end of `held`.
+        // The low end of `held` has the unused bits.
         let (mut held, mut count) = (0u32, 0);
         loop {
             if count == 0 {
@@ -209,7 +209,7 @@ impl Reader<'_> {
         let bytes = self.bits()?;
         let digits = match bytes.split_first() {
             Some((&SIZED, rest)) => {
-                // The length says what is known already; only its end has to be found.
+                // The length is known from the bytes; only its end has to be found.
                 let groups = rest.iter().take_while(|byte| **byte & 0x80 != 0).count();
                 rest.get(groups + 1..).ok_or(SextError::Cut { offset })?
             }

@@ -1,4 +1,4 @@
-//! What there is to import: stores, and their tables and logs.
+//! Source of an import: stores, and their tables and logs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::log_file::{Logged, read_log};
 use crate::manifest::Manifest;
 use crate::merge::{SortedFile, SortedForm};
-use crate::trouble::{KeyRange, lost, noted};
+use crate::losses::{KeyRange, lost, noted};
 
 const LEVEL_PREFIX: &str = "sst_";
 const LOCK: &str = "LOCK";
@@ -22,7 +22,7 @@ const CURRENT: &str = "CURRENT";
 const CURRENT_BYTES_MAX: u64 = 4096;
 const MANIFEST_PREFIX: &str = "MANIFEST-";
 
-/// The stores of an import, as they were found: to know whether they are what they were.
+/// Stores at the start of an import, to detect changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Source {
     pub(crate) stores: Vec<Store>,
@@ -32,9 +32,9 @@ pub(crate) struct Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Store {
     pub(crate) path: PathBuf,
-    /// Where its higher levels are, if elsewhere.
+    /// Directory of its higher levels, if elsewhere.
     pub(crate) slow: Option<PathBuf>,
-    /// The manifest that counts, if any does.
+    /// The current manifest, if there is one.
     manifest: Option<NamedFile>,
     /// Every table there is, needed or not.
     tables: Vec<TableFile>,
@@ -57,7 +57,7 @@ struct NumberedFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct TableFile {
     number: u64,
-    /// The level whose directory it is in, if in any.
+    /// Level of its directory, if the directory is one of a level.
     level: Option<u32>,
     path: PathBuf,
     len: u64,
@@ -72,7 +72,8 @@ pub(crate) struct StoreFiles {
 }
 
 impl Source {
-    /// Finds the stores in and below `roots`, and what it leaves out; `slow_tiers` are empty or one for each root.
+    /// Finds the stores in and below `roots`, and the skipped directories; `slow_tiers` are empty
+    /// or one for each root.
     pub(crate) fn find(
         system: &System,
         options: &SharedOptions,
@@ -112,7 +113,7 @@ impl Source {
         Ok((Self { stores }, passed_over))
     }
 
-    /// The files of each store that count, by its manifest; what is wrong with it is noted in `batch`.
+    /// Relevant files of each store, by its manifest; notes the defects of a store in `batch`.
     pub(crate) fn files(
         &self,
         disk: &dyn Disk,
@@ -332,7 +333,7 @@ fn open_store(
         let mut names = manifests.iter();
         names.any(|(_, known)| known == name)
     });
-    // A store that lost its CURRENT has the newest manifest all the same.
+    // Without CURRENT the newest manifest is taken.
     let name = named.or_else(|| manifests.into_iter().max().map(|(_, name)| name));
     let manifest = match name {
         Some(name) => {
@@ -354,7 +355,7 @@ fn open_store(
     })
 }
 
-/// The tables of one tier: in a directory for each level, or all in one as LevelDB had it before.
+/// The tables of one tier: in a directory for each level, or all in one as in older LevelDB.
 fn collect_tables(
     disk: &dyn Disk,
     tier: &Path,
@@ -411,7 +412,7 @@ fn level_of(name: &str) -> Option<u32> {
     name.strip_prefix(LEVEL_PREFIX)?.parse().ok()
 }
 
-/// The number of a table: `.sst` of Basho's, `.ldb` of newer ones of Google's.
+/// Number of a table: `.sst` of Basho's, `.ldb` of newer ones of Google's.
 fn table_number(name: &str) -> Option<u64> {
     numbered(name, ".sst").or_else(|| numbered(name, ".ldb"))
 }

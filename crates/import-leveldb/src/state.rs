@@ -1,4 +1,4 @@
-//! The state of an import: how far it is, kept so that an interrupted one goes on from there.
+//! Position of an import, kept to resume it after an interruption.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use crate::source::Source;
 
 const FORMAT: u32 = 1;
 
-/// Where an import is.
+/// Position of an import.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct State {
     format: u32,
-    /// The files as they were found when the import began.
+    /// Files found at the beginning of the import.
     pub(crate) source: Source,
-    /// What of the options changes the result.
+    /// Options that change the result.
     pub(crate) choices: Choices<OwnChoices>,
     pub(crate) stage: Stage,
     /// Lengths of the runs made of each store's logs, in bytes.
     pub(crate) runs: BTreeMap<usize, Vec<u64>>,
-    /// Lengths of the files that hold what index entries are compared by, in bytes.
+    /// Lengths of the files of the index comparison, in bytes.
     pub(crate) check_lens: Vec<u64>,
     /// Bucket types seen, as text; the untyped space is not among them.
     pub(crate) bucket_types: Vec<String>,
@@ -30,12 +30,13 @@ pub(crate) struct State {
     pub(crate) findings_len: u64,
 }
 
-/// Options of this format that one import cannot change on its way.
+/// Options of this format fixed for the duration of one import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnChoices {
-    /// When the import began, in microseconds since the Unix epoch: what expired before is left out.
+    /// Beginning of the import, in microseconds since the Unix epoch; values expired before are
+    /// skipped.
     pub(crate) began_micros: u64,
-    /// How long values are kept that know when they were written, in seconds.
+    /// Time to live of values with a time of writing, in seconds.
     pub(crate) retention_secs: Option<u64>,
     pub(crate) ignore_manifests: bool,
 }
@@ -47,7 +48,7 @@ impl RecordChoices for OwnChoices {
     }
 }
 
-/// What is being done.
+/// Stage of an import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stage {
@@ -81,7 +82,7 @@ impl State {
         }
     }
 
-    /// Whether this version of the program wrote it.
+    /// True if this version of the program wrote it.
     pub(crate) fn is_known(&self) -> bool {
         self.format == FORMAT
     }

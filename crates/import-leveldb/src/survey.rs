@@ -1,4 +1,4 @@
-//! What has to be done before objects can be read: logs brought into order, bucket types found.
+//! Steps before the reading of objects: sorting of logs, search for bucket types.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::record::Record;
 use crate::riak_key::{StoredKey, behind_type, decode_key, first_typed};
 use crate::run::{RunWriter, run_path};
 use crate::source::StoreFiles;
-use crate::trouble::{KeyRange, lost, noted};
+use crate::losses::{KeyRange, lost, noted};
 use crate::write_batch::decode_batch;
 
-/// Types beyond this many are not named beforehand if the server misses them.
+/// Maximum number of bucket types checked beforehand on the server.
 const BUCKET_TYPES_MAX: usize = 100;
 
 /// Sorts the logs of one store, and returns the lengths of the runs.
@@ -115,7 +115,7 @@ pub(crate) fn sorted_files<'a>(
     let mut files = Vec::new();
     for ((store, tables), path) in stores.iter().enumerate().zip(paths) {
         files.extend(tables.tables.iter().cloned());
-        // A run is of one log or of several: the last one has to do.
+        // A run is of one or more logs: the last one stands for all.
         let of = tables.logs.last().map_or(path, |(path, _)| path);
         for (number, len) in runs(store).into_iter().enumerate() {
             files.push(SortedFile {
@@ -129,7 +129,7 @@ pub(crate) fn sorted_files<'a>(
     files
 }
 
-/// The bucket types of all objects. Objects are sorted by type, so that it takes one step for each.
+/// Bucket types of all objects. Objects are sorted by type, so each type takes one step.
 pub(crate) fn bucket_types(
     disk: &Arc<dyn Disk>,
     files: &[SortedFile],
@@ -137,7 +137,7 @@ pub(crate) fn bucket_types(
     let mut types = Vec::new();
     let mut after = first_typed();
     while types.len() < BUCKET_TYPES_MAX {
-        // What cannot be read is met again when it is to be put, and told then.
+        // The transfer meets unreadable places again, and reports them then.
         let mut unread = Batch::default();
         let mut merge = Merge::new(disk, files.to_vec(), Some(after.into()));
         let Some(group) = merge.next_key(&mut unread)? else {

@@ -11,12 +11,12 @@ use crate::internal_key::InternalKey;
 
 const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 const FOOTER_BYTES: usize = 48;
-/// The longest block that is looked for without an index, in bytes.
+/// Maximum length of a block in a search without an index, in bytes.
 const WALKED_BYTES_MAX: u64 = 64 << 20;
-/// How much of it is read at once.
+/// Bytes of it read at once.
 const WALK_STEP_BYTES: usize = 256 << 10;
 
-/// Where a block is, without its trailer.
+/// Place of a block, without its trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle {
     pub(crate) offset: u64,
@@ -47,7 +47,7 @@ pub(crate) struct BlockList {
 }
 
 impl BlockList {
-    /// Where the block behind `handle` is, which is the one of this number.
+    /// Place of block `number`, which begins at `offset`.
     pub(crate) fn at(&self, number: usize, offset: u64) -> Option<Handle> {
         let len = u64::from(*self.lens.get(number)?);
         Some(Handle { offset, len })
@@ -103,8 +103,8 @@ fn read_index(
     Ok(())
 }
 
-/// The blocks of a table of `len` bytes, and the number and offset of the first one that may hold keys
-/// behind `after`.
+/// The blocks of a table of `len` bytes, and the number and offset of the first one that may hold
+/// keys behind `after`.
 pub(crate) fn block_list(
     files: &mut OpenFiles,
     path: &Path,
@@ -125,7 +125,7 @@ pub(crate) fn block_list(
     Ok((list, first, offset))
 }
 
-/// The keys between which the block of this number lies, as far as the index tells.
+/// Keys before and at the end of the block of this number, as far as the index can be read.
 pub(crate) fn bounds_of(
     files: &mut OpenFiles,
     path: &Path,
@@ -133,7 +133,7 @@ pub(crate) fn bounds_of(
     number: usize,
 ) -> (Option<Bytes>, Option<Bytes>) {
     let (mut seen, mut bounds) = (0, (None, None));
-    // An index that is not what it was a moment ago tells less.
+    // An index changed since its last reading gives less.
     let _as_far_as_it_tells = read_index(files, path, len, |key, _| {
         if seen + 1 == number {
             bounds.0 = Some(key.user_key.clone());
@@ -163,7 +163,7 @@ pub(crate) fn read_block(
     inflate(&bytes).map_err(|error| error.to_string())
 }
 
-/// Finds where a block that begins at `offset` ends, by its checksum.
+/// Finds the end of a block that begins at `offset`, by its checksum.
 pub(crate) fn walk_block(
     files: &mut OpenFiles,
     path: &Path,
@@ -172,7 +172,7 @@ pub(crate) fn walk_block(
 ) -> Result<Option<Handle>, String> {
     let limit = len.saturating_sub(offset).min(WALKED_BYTES_MAX);
     let (mut sum, mut summed) = (0, 0u64);
-    // The last bytes that were read: the last four of them may be the checksum of what is before.
+    // Last bytes read: the last four of them may be the checksum of those before.
     let mut tail: Vec<u8> = Vec::new();
     let mut at = 0;
     while at < limit {

@@ -10,19 +10,19 @@ use crate::block::{BlockEntries, TRAILER_BYTES};
 use crate::internal_key::InternalKey;
 use crate::record::Record;
 use crate::table::{BlockList, Handle, block_list, bounds_of, read_block, walk_block};
-use crate::trouble::{KeyRange, lost, noted};
+use crate::losses::{KeyRange, lost, noted};
 
-/// What of a table comes next.
+/// Position in a table.
 pub(crate) struct TableCursor {
     path: PathBuf,
     len: u64,
     /// Records up to this key may be left out.
     after: Option<Bytes>,
     blocks: Blocks,
-    /// The block under way, and where it is.
+    /// The block under way, and its place.
     entries: Option<(BlockEntries, Handle)>,
     last: Option<InternalKey>,
-    /// Where the next block begins.
+    /// Offset of the next block.
     offset: u64,
 }
 
@@ -32,8 +32,8 @@ enum Blocks {
         list: BlockList,
         next: usize,
     },
-    /// Without an index each block is found behind the one before; their handles tell the index
-    /// block, should it come.
+    /// Without an index each block is found behind the one before; their handles identify the index
+    /// block.
     Walked {
         handles: Vec<Handle>,
     },
@@ -53,12 +53,12 @@ impl TableCursor {
         }
     }
 
-    /// How many bytes of the file are behind the cursor.
+    /// Number of bytes of the file before the cursor.
     pub(crate) fn bytes_behind(&self) -> u64 {
         self.offset
     }
 
-    /// The next record, with what cannot be read before it noted in `batch`.
+    /// Next record. Notes unreadable places before it in `batch`.
     pub(crate) fn advance(&mut self, files: &mut OpenFiles, batch: &mut Batch) -> Option<Record> {
         loop {
             let Some((entries, handle)) = &mut self.entries else {
@@ -149,7 +149,7 @@ impl TableCursor {
         };
     }
 
-    /// Goes on without an index. Data blocks come first; whatever does not look like one ends them.
+    /// Continues without an index. Data blocks come first, up to the first block of another form.
     fn walk(&mut self, files: &mut OpenFiles, batch: &mut Batch) -> Option<()> {
         let walked = walk_block(files, &self.path, self.len, self.offset);
         let Blocks::Walked { handles } = &mut self.blocks else {
@@ -201,7 +201,7 @@ impl TableCursor {
     }
 }
 
-/// The entries of a block that looks like one of data; `handles` are those of the blocks before it.
+/// Entries of a block in the form of data; `handles` are those of the blocks before it.
 fn data_entries(block: Bytes, handles: &[Handle]) -> Option<BlockEntries> {
     let entries = BlockEntries::new(block).ok()?;
     let mut looked = entries.clone();

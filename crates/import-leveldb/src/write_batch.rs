@@ -1,4 +1,4 @@
-//! What a record of a log holds: puts and deletes that were written together.
+//! Records of a log: puts and deletes that were written together.
 
 use kvorum_encoding::{ByteReader, Truncated};
 
@@ -11,19 +11,19 @@ pub struct Write<'a> {
     pub key: &'a [u8],
     /// The number of the write.
     pub sequence: u64,
-    /// What it is.
+    /// Kind of the write.
     pub kind: RecordKind,
     /// The value; empty for a deletion.
     pub value: &'a [u8],
 }
 
-/// Why bytes are no batch.
+/// Failure to decode a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
     /// They end within it.
     #[error("batch is cut off at byte {offset}")]
     Cut {
-        /// Where more was expected.
+        /// Offset of the missing bytes.
         offset: usize,
     },
     /// A kind of record that Basho's LevelDB does not have.
@@ -31,15 +31,15 @@ pub enum BatchError {
     Kind {
         /// The kind.
         kind: u8,
-        /// Where it is.
+        /// Offset of the byte.
         offset: usize,
     },
-    /// It holds another number of records than it says.
+    /// Wrong number of records in the header.
     #[error("batch holds {got} records instead of {expected}")]
     Count {
-        /// How many there are.
+        /// Number of records in the batch.
         got: u32,
-        /// How many it says.
+        /// Number in the header.
         expected: u32,
     },
 }
@@ -51,7 +51,7 @@ impl From<Truncated> for BatchError {
     }
 }
 
-/// Takes a batch apart:
+/// Decodes a batch:
 ///
 /// ```text
 /// batch  = u64 sequence of the first record  u32 count of records  record*      little-endian

@@ -1,12 +1,13 @@
-//! What of an import's options an interrupted one has to go on with.
+//! Options that a resumed import has to share with the interrupted one.
 
 use kvorum_import::RecordChoices;
 use serde::{Deserialize, Serialize};
 
-/// Options that one import cannot change on its way.
+/// Options fixed for the duration of one import.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Choices {
-    /// When the import began, in seconds since the Unix epoch: what expired before is left out.
+    /// Beginning of the import, in seconds since the Unix epoch; objects expired before are
+    /// skipped.
     pub(crate) began_secs: u64,
 }
 

@@ -1,16 +1,16 @@
-//! The records of one index file, reduced to what is worth reading: for each key, the newest record
-//! of each partition.
+//! Records of one index file, reduced to those worth reading: for each key, the newest record of
+//! each partition.
 
 use kvorum_import::Counts;
 
 use crate::index::{EntryKind, IndexEntry};
 
-/// A key and where its copies are, one of each partition that has the key, in order of files.
+/// A key and its copies, one of each partition that has the key, in order of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyGroup {
-    /// Objects, or what is none of Riak's.
+    /// Objects, or records that are none of Riak's.
     pub(crate) copies: Vec<IndexEntry>,
-    /// Index changes of versions that something newer replaced, which is missing.
+    /// Index changes of replaced versions whose successors are missing.
     pub(crate) replaced: Vec<IndexEntry>,
 }
 
@@ -20,11 +20,11 @@ impl KeyGroup {
     }
 }
 
-/// Reduces the entries of one index file. `store_of` gives the partition of each journal file by its
-/// number. Groups come in the order in which their first copies lie on disk.
+/// Reduces the entries of one index file. `store_of` gives the partition of each journal file by
+/// its number. Groups are ordered by the positions of their first copies on disk.
 ///
-/// Within a partition the highest sequence number wins, whichever file has it: compaction moves records
-/// from file to file, and drops objects that a higher number has replaced.
+/// Within a partition the highest sequence number wins, in any file: compaction moves records from
+/// file to file, and drops objects that a higher number has replaced.
 pub(crate) fn reduce(
     mut entries: Vec<IndexEntry>,
     store_of: &[usize],
@@ -56,7 +56,7 @@ pub(crate) fn reduce(
     groups
 }
 
-/// Takes what counts of one partition's records of a key, which come by ascending sequence number.
+/// Takes the newest of one partition's records of a key; these come by ascending sequence number.
 fn take_newest(records: &[IndexEntry], group: &mut KeyGroup) {
     let Some(last) = records.last() else {
         return;

@@ -1,4 +1,4 @@
-//! The import of leveled stores: its options, and what the records of journals are to an import.
+//! The import of leveled stores: its options, and the format of journals' records.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::survey;
 /// Bytes of a journal that a record has about.
 const BYTES_A_RECORD: u64 = 256;
 
-/// Imports, or goes on with an import that was interrupted.
+/// Imports, or resumes an interrupted import.
 ///
 /// # Errors
-/// [`ImportError`]; but for damage to its own files, the same call goes on from where it stopped.
+/// [`ImportError`]; except after damage to its own files, the same call resumes the import.
 pub async fn import(
     system: System,
     options: SharedOptions,
@@ -31,7 +31,7 @@ pub async fn import(
     import_records(system, Leveled { options }, shared, progress).await
 }
 
-/// Checks that there is something to import, and writes nothing. A caller that has to start a server
+/// Checks, without writing, that the source can be imported. A caller that has to start a server
 /// checks first.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! The index on disk: an entry for every record found, spread over files so that all of one key are
-//! looked at together.
+//! Index on disk: an entry for every record found, spread over files by key so that all entries of
+//! a key are read together.
 
 use kvorum_encoding::{checksum, mask_checksum};
 use kvorum_import::{ImportError, IndexPlace, read_spread};
@@ -9,7 +9,7 @@ pub(crate) const ENTRY_BYTES: usize = 48;
 const KIND_SHIFT: u32 = 29;
 const FILE_MASK: u32 = (1 << KIND_SHIFT) - 1;
 
-/// Where a record is, and what is known of it:
+/// Place and properties of a record:
 ///
 /// ```text
 /// offset  size  field (little-endian)
@@ -32,10 +32,10 @@ pub(crate) struct IndexEntry {
     pub(crate) total_len: u32,
 }
 
-/// What a record is to an import.
+/// Kind of a record for an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EntryKind {
-    /// Index changes of an object that was replaced; of equal sequence, the object itself is newer.
+    /// Index changes of a replaced object; of equal sequence, the object itself is newer.
     IndexChanges,
     /// An object of Riak's.
     Object,

@@ -1,10 +1,9 @@
-//! Scanning a journal file from end to end, record by record, past whatever is damaged.
+//! Scans of journal files from end to end, record by record, past damage.
 //!
-//! leveled finds the records of a completed file by hash tables behind them, which nothing checks, and
-//! cuts the active file at the first bad record. Here the tables say no more than where records end,
-//! and that only if they fit each other and the file. A bad record is followed by a search for the next
-//! offset at which a record's checksum is right, so that damage costs what it covers and nothing
-//! behind it.
+//! leveled finds the records of a completed file by hash tables behind them, which nothing checks,
+//! and cuts the active file at the first bad record. Here the tables only give the end of the
+//! records, and only if they fit each other and the file. A search for the next offset with a right
+//! record checksum follows a bad record, so damage costs the bytes it covers and none behind them.
 
 use kvorum_disk::DiskError;
 use kvorum_import::{FileWindow, Scanned, WINDOW_BYTES};
@@ -17,22 +16,22 @@ use crate::record::{CHECKSUM_BYTES, RECORD_HEADER_BYTES, RecordHeader};
 const TABLES: u64 = 256;
 /// Bytes of a table's place in front of the records, and of a slot in a table.
 const SLOT_BYTES: usize = 8;
-/// Where records begin.
+/// Offset of the first record.
 const FRONT_BYTES: usize = 2048;
 /// Slots for each record in a completed file.
 const SLOTS_A_RECORD: u64 = 2;
-/// The longest key that is believed, in bytes.
+/// Maximum length of a key, in bytes.
 const KEY_BYTES_MAX: u32 = 512 << 10;
-/// The longest payload that the search behind damage believes in, in bytes. Random bytes name lengths up
+/// Maximum length of a payload in the search behind damage, in bytes. Random bytes name lengths up
 /// to 4 GiB, and each candidate costs a checksum over its length.
 const SEARCHED_PAYLOAD_BYTES_MAX: u32 = 64 << 20;
-/// What the search may checksum in one file, in bytes, before it gives up the rest of it.
+/// Bytes that searches may checksum in one file before they give up its rest.
 const SEARCHED_BYTES_MAX: u64 = 16 << 30;
 
 /// A record that the scan has found right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScannedRecord<'a> {
-    /// Where it begins.
+    /// Offset of its first byte.
     pub offset: u64,
     /// Its lengths.
     pub header: RecordHeader,
@@ -53,7 +52,7 @@ pub struct ScannedRecord<'a> {
 /// ```
 ///
 /// # Errors
-/// The device's failure to read; everything else is something to come across.
+/// A read error of the device; all other defects are reported to `visit`.
 pub(crate) fn scan(
     window: &mut FileWindow,
     is_completed: bool,
@@ -95,8 +94,8 @@ pub(crate) fn scan(
     }
 }
 
-/// Where the tables begin that end the file; `None` unless their places follow each other from there to the
-/// end, which damage does not come to by chance.
+/// Offset of the tables at the end of the file; `None` unless their places follow each other from
+/// there to the end, a state that damage does not produce by chance.
 fn tables_start(window: &mut FileWindow) -> Result<Option<u64>, DiskError> {
     let len = window.len();
     let front = window.look(0, FRONT_BYTES)?;
@@ -124,13 +123,13 @@ fn place(bytes: &[u8; SLOT_BYTES]) -> (u64, u64) {
 
 struct Scan<'a> {
     window: &'a mut FileWindow,
-    /// Where records end: at the tables, or at the file's end if the tables are not known.
+    /// End of the records: the tables, or the file's end if the tables are not known.
     end: u64,
     has_tables: bool,
     is_completed: bool,
     /// Records found.
     records: u64,
-    /// What may still be checksummed in searches, in bytes.
+    /// Bytes that searches may still checksum.
     search_budget: u64,
 }
 
@@ -151,7 +150,7 @@ impl Scan<'_> {
         Ok(bytes.first_chunk().map(RecordHeader::decode))
     }
 
-    /// The record at `offset`, if there is a whole and right one.
+    /// Record at `offset`, if it is whole and right.
     fn check(&mut self, offset: u64) -> Result<Option<Checked>, DiskError> {
         let Some(header) = self.header_at(offset)? else {
             return Ok(None);
@@ -211,7 +210,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// The next offset at which there is a right record.
+    /// Next offset with a right record.
     fn search(&mut self, bad: u64) -> Result<Search, DiskError> {
         // Most often the lengths are right and the payload is not.
         if let Some(header) = self.header_at(bad)? {
@@ -250,7 +249,7 @@ impl Scan<'_> {
         left.is_some()
     }
 
-    /// Judges the bytes from `offset` on, behind which there is no record.
+    /// Judges the bytes from `offset` on, which hold no whole record.
     fn conclude(
         &mut self,
         offset: u64,
@@ -269,8 +268,9 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// True for tables whose places are damaged, and for a part of tables: if nearly all slots are empty or
-    /// those of records. Tables that are empty altogether have to be as long as the records call for.
+    /// True for tables whose places are damaged, and for a part of tables: nearly all slots are
+    /// empty or point to records. Tables of empty slots alone need the length that the records call
+    /// for.
     fn are_tables(&mut self, offset: u64) -> Result<bool, DiskError> {
         let (mut slots, mut right, mut used) = (0u64, 0u64, 0u64);
         let mut at = offset;
@@ -293,7 +293,7 @@ impl Scan<'_> {
         Ok((used > 0 || is_as_long) && right * 8 >= slots * 7)
     }
 
-    /// True for the beginning of a record whose end is not there, and for zeros up to the end.
+    /// True for the beginning of a record whose end is missing, and for zeros up to the end.
     fn is_cut(&mut self, offset: u64) -> Result<bool, DiskError> {
         let header = self.header_at(offset)?;
         if offset < FRONT_BYTES as u64

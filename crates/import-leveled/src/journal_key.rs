@@ -1,5 +1,5 @@
-//! The key of a journal's record: the place of a write in the order of all writes of its store, its
-//! kind, and the key of the ledger that it is of.
+//! Key of a journal's record: the position of a write in the order of all writes of its store, its
+//! kind, and its key in the ledger.
 
 use bytes::Bytes;
 use kvorum_encoding::Address;
@@ -14,28 +14,28 @@ const RIAK_TAG: &str = "o_rkv";
 /// A record's key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JournalKey {
-    /// The number of the write; no two writes of a store have the same.
+    /// Number of the write, unique in the store.
     pub sequence: u64,
-    /// What the write is.
+    /// Kind of the write.
     pub kind: RecordKind,
-    /// What it is a write to.
+    /// Target of the write.
     pub subject: Subject,
 }
 
-/// What a record holds.
+/// Content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
     /// An object and its index changes.
     Object,
     /// The deletion of a key.
     Tombstone,
-    /// The index changes of an object that was replaced: compaction has dropped the object.
+    /// Index changes of a replaced object, which compaction has dropped.
     IndexChanges,
     /// A batch of head-only entries.
     Batch,
 }
 
-/// What a write is to.
+/// Target of a write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subject {
     /// An object of Riak's.
@@ -44,19 +44,19 @@ pub enum Subject {
     Other(Term),
 }
 
-/// Why a key cannot be understood.
+/// Failure to decode a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It is no Erlang term.
+    /// No Erlang term.
     #[error("no Erlang term: {0}")]
     Term(#[from] TermError),
-    /// It is a term of another shape.
+    /// Term of another shape.
     #[error("a term that is no key of a journal")]
     Shape,
 }
 
 impl JournalKey {
-    /// Takes a key apart, an external term:
+    /// Decodes a key, an external term:
     ///
     /// ```text
     /// {Sequence, stnd | tomb | keyd | mput, LedgerKey}
@@ -100,7 +100,7 @@ fn subject(ledger_key: Term) -> Result<Subject, KeyError> {
     }
 }
 
-/// The tag of a key that is none of Riak's, for people.
+/// Tag of a key that is none of Riak's, for people.
 pub(crate) fn tag_of(ledger_key: &Term) -> String {
     let tag = match ledger_key.as_tuple() {
         Some([tag, ..]) => tag.to_text(),

@@ -1,5 +1,5 @@
-//! The value of a journal's record: an object, packed or not, and the changes of index entries that came
-//! with it.
+//! Value of a journal's record: an object, packed or not, and the changes of index entries that
+//! came with it.
 
 use std::io::Read;
 
@@ -9,8 +9,8 @@ use kvorum_import::inflate_lz4;
 
 /// Seconds from the beginning of the year 0, from which Erlang counts, to the Unix epoch.
 const UNIX_EPOCH_SECS: u64 = 62_167_219_200;
-/// The most that an object may inflate to, in bytes. Riak refuses objects above 50 MB unless told
-/// otherwise.
+/// Maximum inflated length of an object, in bytes. Riak refuses objects above 50 MB unless
+/// configured otherwise.
 const INFLATED_BYTES_MAX: u32 = 512 << 20;
 
 const FLAG_COMPRESSED: u8 = 1;
@@ -28,31 +28,31 @@ pub struct JournalValue {
     changes: Bytes,
 }
 
-/// Why a value cannot be used.
+/// Defect of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// Its lengths do not fit.
     #[error("lengths do not fit the value")]
     Lengths,
-    /// It is compressed in a way that leveled does not have.
+    /// Compression that leveled does not have.
     #[error("unknown compression, flags {flags}")]
     Compression {
-        /// The byte that says how.
+        /// Byte with the method.
         flags: u8,
     },
     /// It cannot be inflated.
     #[error("cannot be inflated")]
     Inflation,
-    /// The changes of index entries are no Erlang term.
+    /// Changes of index entries that are no Erlang term.
     #[error("index changes: {0}")]
     Term(#[from] TermError),
-    /// The changes of index entries are a term of another shape.
+    /// Changes of index entries in a term of another shape.
     #[error("index changes of an unexpected shape")]
     Shape,
 }
 
 impl JournalValue {
-    /// Takes a value apart, which is read from its end:
+    /// Splits a value, which is read from its end:
     ///
     /// ```text
     /// object  index changes  u32 length of the index changes  u8 flags            big-endian
@@ -106,8 +106,7 @@ impl JournalValue {
         }
     }
 
-    /// The time from which on the object is no more, in seconds since the Unix epoch; `None` for one that
-    /// stays.
+    /// Time of expiry, in seconds since the Unix epoch; `None` for an object without one.
     ///
     /// ```text
     /// {[{add | remove, Field, Term}], infinity | the last second in which the object is there}
@@ -127,7 +126,7 @@ impl JournalValue {
         }
     }
 
-    /// How many entries a batch of head-only ones has.
+    /// Number of entries in a batch of head-only ones.
     ///
     /// # Errors
     /// [`ValueError`].

@@ -1,17 +1,18 @@
-//! Importing the leveled stores of Riak nodes, from their journals.
+//! Import of the leveled stores of Riak nodes, from their journals.
 //!
 //! A leveled store has every object in its journal and their heads in its ledger, which can be made
-//! anew from the journal; so the journal is all that is read. The *survey* scans every journal file
-//! record by record and spreads what it finds over an index on disk. The *transfer* takes the index in
-//! pieces that fit into memory, finds the record of the highest sequence number of each key in each
-//! partition, reads it, merges replicas that differ, and puts the result `asis` into a server.
+//! anew from the journal; so the import reads the journal alone. The *survey* scans every journal
+//! file record by record and spreads the records over an index on disk. The *transfer* takes the
+//! index in pieces that fit into memory, finds the record of the highest sequence number of each
+//! key in each partition, reads it, merges replicas that differ, and puts the result `asis` into a
+//! server.
 //!
 //! - [`record`], [`journal_key`], [`journal_value`], [`journal_file`]: leveled's formats, decoded from
 //!   bytes and nothing else.
 //! - [`import()`]: the import itself, given a disk, a runtime and a server's address.
 //!
-//! Not here: objects and how they reach the server, which all importers share; ledgers and manifests;
-//! head-only entries, which Riak keeps for its anti-entropy alone.
+//! All importers share objects and their way to the server. Outside this crate: ledgers and
+//! manifests; head-only entries, which Riak keeps for its anti-entropy alone.
 
 mod choices;
 mod groups;

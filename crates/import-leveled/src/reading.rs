@@ -1,4 +1,4 @@
-//! From groups of records to objects ready to be put: reading, checking, comparing and merging.
+//! Way from groups of records to objects ready to be put: reading, checking, comparing, merging.
 
 use bytes::Bytes;
 use kvorum_encoding::Address;
@@ -11,13 +11,13 @@ use crate::journal_key::{JournalKey, RecordKind, Subject, tag_of};
 use crate::journal_value::JournalValue;
 use crate::record::Record;
 
-/// Things that are none of Riak's are told one by one up to here, and counted beyond.
+/// Maximum number of foreign keys reported one by one; the others are counted.
 const OTHER_KEYS_TOLD: u64 = 100;
 
 /// Reads records.
 pub(crate) struct ObjectReader {
     files: NumberedFiles,
-    /// What expired before is left out, in seconds since the Unix epoch.
+    /// Limit of expiry: objects expired before are skipped, seconds since the Unix epoch.
     now_secs: u64,
     leave_out_tombstones: bool,
     others_told: u64,
@@ -130,7 +130,7 @@ impl ObjectReader {
         Ok(())
     }
 
-    /// Names a version of which only the index changes are left, unless its time was over.
+    /// Reports a version with index changes alone, unless it has expired.
     fn read_replaced(
         &mut self,
         entry: &IndexEntry,
@@ -152,7 +152,7 @@ impl ObjectReader {
         Ok(())
     }
 
-    /// Counts what is none of Riak's.
+    /// Counts a record that is none of Riak's.
     fn read_other(&mut self, entry: &IndexEntry, batch: &mut Batch) -> Result<(), String> {
         let (key, value) = self.read_record(entry)?;
         let (count, what) = match (key.kind, key.subject) {

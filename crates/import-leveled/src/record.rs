@@ -1,6 +1,6 @@
-//! The record: what a journal file of leveled is a row of.
+//! Records, of which leveled's journal files are rows.
 //!
-//! Foreign format: a length is believed when the checksum over what it spans is right, and not before.
+//! Foreign format: a length is used after the check of the checksum over its span.
 
 /// The length of the two lengths in front of a record.
 pub const RECORD_HEADER_BYTES: usize = 8;
@@ -26,7 +26,7 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Takes the header apart; whether it is right, the checksum tells.
+    /// Decodes the header, without a check of the checksum.
     pub fn decode(bytes: &[u8; RECORD_HEADER_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h] = *bytes;
         Self {
@@ -50,32 +50,32 @@ pub struct Record<'a> {
     pub value: &'a [u8],
 }
 
-/// Why bytes are no record.
+/// Failure to decode a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The lengths differ from that of the bytes.
     #[error("record of {expected} bytes in {got}")]
     Length {
-        /// What the header says.
+        /// Length by the header, in bytes.
         expected: u64,
-        /// What there is.
+        /// Bytes left.
         got: u64,
     },
     /// The checksum differs.
     #[error("CRC-32 {got:08x} where the record says {expected:08x}")]
     Checksum {
-        /// What the record says.
+        /// Checksum in the record.
         expected: u32,
-        /// What the bytes give.
+        /// Checksum of the bytes.
         got: u32,
     },
 }
 
 impl<'a> Record<'a> {
-    /// Checks and takes apart a record that has nothing behind it.
+    /// Checks and decodes a record with nothing behind it.
     ///
     /// # Errors
-    /// [`RecordError`], for anything that is not one whole and right record.
+    /// [`RecordError`], for anything but one whole and right record.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, RecordError> {
         let got = bytes.len() as u64;
         let cut = |expected| RecordError::Length { expected, got };
@@ -105,8 +105,8 @@ impl<'a> Record<'a> {
 mod tests {
     use super::*;
 
-    /// A record as a node of Riak 3.2 wrote it, of which the value's middle is left out and the checksum
-    /// made for what is left.
+    /// A record as a node of Riak 3.2 wrote it, without the middle of its value and with a checksum
+    /// of the rest.
     const RECORD: &[u8] = b"\x0a\0\0\0\x08\0\0\0\x83h\x03a\x01d\0\x01xj\x3d\x4a\x21\x5ejunk";
 
     fn right() -> Vec<u8> {

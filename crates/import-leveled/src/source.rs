@@ -1,4 +1,4 @@
-//! What there is to import: stores, and the files of their journals.
+//! Source of an import: stores, and the files of their journals.
 
 use std::path::{Path, PathBuf};
 
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 const JOURNAL: &str = "journal";
 const LEDGER: &str = "ledger";
 const JOURNAL_FILES: &str = "journal_files";
-/// Below the directory of the journal's files: what compaction has written.
+/// Directory of compaction's output, below that of the journal's files.
 const COMPACTED: &str = "post_compact";
-/// The same: what compaction has replaced, kept for a while.
+/// Directory of files that compaction has replaced, kept for a while.
 const WASTE: &str = "waste";
 const COMPLETED_SUFFIX: &str = ".cdb";
 const ACTIVE_SUFFIX: &str = ".pnd";
 /// Riak's mark in a store whose compaction keeps no index changes, and no deletions for ever.
 const RECALC_MARK: &str = "recalc.lock";
 
-/// The stores of an import, as they were found: to know whether they are what they were.
+/// Stores at the start of an import, to detect changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Source {
     pub(crate) stores: Vec<Store>,
@@ -31,7 +31,7 @@ pub(crate) struct Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Store {
     pub(crate) path: PathBuf,
-    /// By name. Their order tells nothing: records have numbers.
+    /// By name, an order without meaning: records have numbers.
     files: Vec<JournalFile>,
     /// True where compaction forgets deletions.
     forgets_deletions: bool,
@@ -42,12 +42,12 @@ pub(crate) struct Store {
 pub(crate) struct JournalFile {
     pub(crate) path: PathBuf,
     pub(crate) len: u64,
-    /// False for the file that is written to, or was when its writing ended.
+    /// False for the active file, which may still be under way.
     pub(crate) is_completed: bool,
 }
 
 impl Source {
-    /// Finds the stores in and below the directories that were named.
+    /// Finds the stores in and below the named directories.
     pub(crate) fn find(
         system: &System,
         options: &SharedOptions,
@@ -161,7 +161,7 @@ fn journal_files(store: &Path) -> PathBuf {
     store.join(JOURNAL).join(JOURNAL_FILES)
 }
 
-/// The files of a store's journal, those that compaction has written among them; none for what is no store.
+/// Files of a store's journal, compaction's output included; none for a directory without a store.
 fn files_of(disk: &dyn Disk, store: &Path) -> Result<Vec<JournalFile>, ImportError> {
     let directory = journal_files(store);
     let mut files = Vec::new();

@@ -1,4 +1,4 @@
-//! The first half of an import: every record of a journal file, into the index.
+//! First half of an import: the records of a journal file into the index.
 
 use bytes::Bytes;
 use kvorum_disk::{DiskError, OpenMode};
@@ -10,7 +10,7 @@ use crate::journal_file::{self, ScannedRecord};
 use crate::journal_key::{JournalKey, RecordKind, Subject};
 use crate::source::JournalFile;
 
-/// Takes the records of the file of this number. Blocks.
+/// Takes the records of file `number`. Blocks.
 pub(crate) fn take_file(
     system: &System,
     (store, file): (usize, &JournalFile),
@@ -73,8 +73,8 @@ impl FileSurvey<'_, '_> {
         self.intake.add(key_hash, &entry.encode());
     }
 
-    /// The kind of a record's entry and the hash by which the entries of its key meet; `None` for index
-    /// changes of what is none of Riak's.
+    /// Kind of a record's entry, and the hash that joins the entries of its key; `None` for index
+    /// changes of a key that is none of Riak's.
     fn entry_of(&mut self, key: &JournalKey) -> Option<(EntryKind, u128)> {
         self.intake.counts().index_changes += u64::from(key.kind == RecordKind::IndexChanges);
         let hash = match (&key.subject, key.kind) {
@@ -84,7 +84,8 @@ impl FileSurvey<'_, '_> {
                 let place = [self.store as u64, key.sequence].map(u64::to_le_bytes);
                 xxh3_128(place.as_flattened())
             }
-            // Releases of Erlang write one atom in several ways, so the bytes would not do.
+            // Releases of Erlang write one atom in several ways, so equal keys may have other
+            // bytes.
             (Subject::Other(term), _) => xxh3_128(format!("{term:?}").as_bytes()),
         };
         let kind = match (&key.subject, key.kind) {

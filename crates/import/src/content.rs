@@ -1,8 +1,8 @@
 //! An object of Riak's as the requests that store it here.
 //!
 //! Each sibling is a put `asis` under the object's translated clock, with its metadata and its
-//! last-modified time. The server gives such a value a dot made of clock and content, so that the
-//! same put twice is one version, and siblings put under one clock stand beside each other.
+//! last-modified time. The server gives such a value a dot made of clock and content, so that a
+//! repeated put makes no second version, and siblings put under one clock stay beside each other.
 
 use bytes::Bytes;
 use kvorum_client::pb;
@@ -13,13 +13,13 @@ use crate::counts::Counts;
 use crate::riak_object::{RiakObject, RiakSibling, ValueForm};
 
 const DATA_TYPE_CONTENT: &[u8] = b"application/riak_";
-/// What HTTP clients of Riak get for a value that is an Erlang term.
+/// Content type that Riak's HTTP clients get for a value that is an Erlang term.
 const TERM_CONTENT_TYPE: &[u8] = b"application/x-erlang-binary";
 
 /// The puts of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectPuts {
-    /// The clock of every one of them, as the server reads it.
+    /// Clock of each put, in the server's form.
     pub vclock: Bytes,
     /// One content for each sibling.
     pub contents: Vec<pb::RpbContent>,
@@ -33,7 +33,7 @@ pub(crate) fn data_types(object: &RiakObject) -> impl Iterator<Item = &RiakSibli
     })
 }
 
-/// Why a data type among the siblings cannot be taken over, if one cannot.
+/// Defect of a data type among the siblings, if one cannot be taken over.
 pub(crate) fn unreadable_data_type(object: &RiakObject) -> Option<String> {
     data_types(object).find_map(|sibling| {
         let content_type = &sibling.metadata.content_type;
@@ -56,8 +56,8 @@ pub(crate) fn is_tombstone(object: &RiakObject) -> bool {
         .all(|sibling| sibling.metadata.deleted)
 }
 
-/// Turns an object, which expires at a time in microseconds since the Unix epoch or never, into puts,
-/// and counts what they cannot carry.
+/// Turns an object into puts, and counts the properties that these cannot carry. Expiry is in
+/// microseconds since the Unix epoch.
 pub(crate) fn puts_of(
     object: RiakObject,
     expires_at_usecs: Option<u64>,
@@ -134,8 +134,8 @@ fn pair((key, value): (Bytes, Bytes)) -> pb::RpbPair {
     }
 }
 
-/// Seconds and microseconds as the protocol has them; nothing for a time that Riak did not note or
-/// that its 32 bits cannot hold.
+/// Seconds and microseconds in the protocol's form; `None` for a time that Riak did not note or
+/// beyond 32 bits.
 fn split_time(micros: u64) -> (Option<u32>, Option<u32>) {
     match (micros, u32::try_from(micros / 1_000_000)) {
         (0, _) | (_, Err(_)) => (None, None),

@@ -1,4 +1,4 @@
-//! What an import has counted so far. Part of its state, so that a resumed import tells of the whole.
+//! Counts of an import. Part of its state, so that a resumed import reports the whole.
 
 use derive_more::AddAssign;
 use serde::{Deserialize, Serialize};
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 pub struct Counts {
     /// Data files whose hint file was used.
     pub hints_used: u64,
-    /// Hint files that were not believed; their data files were scanned.
+    /// Hint files found unusable; their data files were scanned.
     pub hints_doubted: u64,
     /// Records found, deletion marks among them.
     pub records: u64,
     /// Deletion marks among them.
     pub deletion_marks: u64,
-    /// Records of which the index changes alone are left.
+    /// Records reduced to their index changes.
     pub index_changes: u64,
     /// Keys with at least one copy that is neither deleted nor expired.
     pub keys: u64,
@@ -27,17 +27,17 @@ pub struct Counts {
     pub equal_copies: u64,
     /// Objects whose copies differed and were merged.
     pub merged_objects: u64,
-    /// Objects put, or that would be put by an import that is no dry run.
+    /// Objects put, or counted by a dry run.
     pub objects: u64,
     /// Siblings of these objects.
     pub siblings: u64,
     /// Objects with more than one sibling.
     pub objects_with_siblings: u64,
-    /// Those of them whose bucket keeps the newest sibling alone.
+    /// Those whose bucket keeps the newest sibling alone.
     pub objects_reduced: u64,
     /// Objects that were tombstones.
     pub tombstones: u64,
-    /// Tombstones left out because that was asked for.
+    /// Tombstones left out by request.
     pub tombstones_left_out: u64,
     /// Bytes of the values put.
     pub value_bytes: u64,
@@ -45,7 +45,7 @@ pub struct Counts {
     pub term_values: u64,
     /// Values in an encoding of Riak's, put as their bytes.
     pub encoded_values: u64,
-    /// Metadata entries that nothing here understands.
+    /// Metadata entries of unknown names.
     pub metadata_left_out: u64,
     /// Links that named a bucket type, which was dropped.
     pub link_types_left_out: u64,
@@ -67,14 +67,14 @@ pub struct Counts {
     pub index_entries_missing: u64,
     /// Index entries of the store that no object of it calls for.
     pub index_entries_stray: u64,
-    /// Objects put with the time at which they are to expire.
+    /// Objects put with a time of expiry.
     pub objects_to_expire: u64,
     /// Keys of the store that are none of Riak's.
     pub other_keys: u64,
 }
 
 impl Counts {
-    /// Whether something that was there is not imported.
+    /// True if parts of the source are not imported.
     pub fn has_losses(&self) -> bool {
         let left_out = self.data_types_left_out + self.metadata_left_out;
         self.refused + self.unreadable + self.other_keys + left_out > 0

@@ -1,4 +1,4 @@
-//! Why an import cannot start or go on, by what its reader can do about it.
+//! Errors that stop an import, by their remedies.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use kvorum_runtime::RuntimeError;
 
 use crate::passed_over::PassedOver;
 
-/// An import that stopped. What was done is kept: the same command goes on from there.
+/// An import that stopped. Finished work is kept: the same command resumes the import.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// No such directory.
     #[error("{path} is no directory")]
     NoDirectory {
-        /// The path as it was named.
+        /// The path as given.
         path: PathBuf,
     },
     /// Nothing to import.
@@ -22,11 +22,11 @@ pub enum ImportError {
         listed(passed_over)
     )]
     NothingFound {
-        /// What was searched.
+        /// The searched path.
         path: PathBuf,
-        /// What was looked for.
+        /// Kind of stores searched for.
         what: &'static str,
-        /// Directories that the search has left out.
+        /// Directories skipped by the search.
         passed_over: Vec<PassedOver>,
     },
     /// Several data roots in one node's data directory: name those that riak.conf names.
@@ -37,8 +37,8 @@ pub enum ImportError {
         /// The directories.
         roots: Vec<PathBuf>,
     },
-    /// Riak seems to run on the directory: stop it, or copy the directory, or say that the lock is
-    /// left from a crash.
+    /// Riak seems to run on the directory: stop it, or copy the directory, or ignore the lock that
+    /// a crash has left.
     #[error("{lock} is held by process {process}, which is running")]
     InUse {
         /// The lock file.
@@ -61,8 +61,8 @@ pub enum ImportError {
         /// Directories named.
         directories: usize,
     },
-    /// Every data file of every partition is marked for deletion, more likely by a copy that changed permissions than
-    /// by Riak.
+    /// Every data file of every partition is marked for deletion, more likely by a copy that
+    /// changed permissions than by Riak.
     #[error(
         "all data files of {path}, and of every other partition, are executable, which is Riak's mark \
          for files to be deleted"
@@ -76,17 +76,17 @@ pub enum ImportError {
     OtherImport {
         /// The state's directory.
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         difference: String,
     },
     /// The state cannot be used: start anew.
     #[error("the import's own {what} in {path} cannot be used: {reason}")]
     StateDamaged {
-        /// Which part of it.
+        /// The part of it.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Bucket types that the data needs and the server does not have: create and activate them.
@@ -95,16 +95,16 @@ pub enum ImportError {
         /// Their names.
         names: Vec<String>,
     },
-    /// The server cannot be reached, or goes on refusing for a reason that may pass.
+    /// Server out of reach, or that keeps refusing for a temporary reason.
     #[error("the server does not take objects: {reason}")]
     Unavailable {
         /// The last reason.
         reason: String,
     },
-    /// A disk failed: where the state is kept, or the source as a whole.
+    /// Failure of a disk: that of the state, or of the source as a whole.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The process cannot start what it needs.
+    /// Failure of the process to start a part of itself.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kvorum_disk::{DiskError, DiskFile, Reading};
 
-/// How much is read at once, in bytes; also the most that can be looked at in one piece.
+/// Bytes read at once; also the maximum of one view.
 pub const WINDOW_BYTES: usize = 1 << 20;
 
 /// A moving view of a file.
@@ -27,7 +27,7 @@ impl FileWindow {
         }
     }
 
-    /// The length of the file as it was when the view was made, in bytes.
+    /// Length of the file when the view was made, in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -37,7 +37,7 @@ impl FileWindow {
         self.len == 0
     }
 
-    /// The bytes from `offset`: `count` of them, at most [`WINDOW_BYTES`], or fewer at the end.
+    /// Bytes from `offset`: `count` of them, at most [`WINDOW_BYTES`], or fewer at the end.
     ///
     /// # Errors
     /// The device's failure to read.

@@ -1,4 +1,4 @@
-//! What could not be read or taken over, line by line, for people and programs.
+//! Findings about the source, line by line, for people and programs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::error::ImportError;
 
-/// What stands in the summary itself.
+/// Maximum number of findings in the summary.
 const FIRST_FINDINGS: usize = 20;
 
 /// One place or object that an import could not take over.
@@ -16,15 +16,15 @@ const FIRST_FINDINGS: usize = 20;
 pub struct Finding {
     /// The file.
     pub file: PathBuf,
-    /// Where in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// How many bytes from there, where that is known.
+    /// Number of bytes, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub len: Option<u64>,
-    /// The object, where it is known.
+    /// The object, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// What is wrong.
+    /// The defect.
     pub reason: String,
 }
 
@@ -37,10 +37,10 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Opens the file and forgets what stands behind `len`.
+    /// Opens the file and truncates it to `len`.
     ///
     /// # Errors
-    /// A disk that fails, or a file that is shorter than that.
+    /// A disk that fails, or a file shorter than that.
     pub fn open(disk: &dyn Disk, path: &Path, len: u64) -> Result<Self, ImportError> {
         let file = disk.open(path, OpenMode::Create)?;
         if file.len()? < len {
@@ -97,7 +97,7 @@ impl Findings {
         &self.path
     }
 
-    /// Whether nothing was found yet.
+    /// True if there are no findings yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-/// Inflates an LZ4 block behind its inflated length, 32 bits in little-endian order; `None` where that
-/// cannot be done, or would give more than `bytes_max`.
+/// Inflates an LZ4 block behind its inflated length, 32 bits in little-endian order; `None` for a
+/// defect, or for more than `bytes_max`.
 pub fn inflate_lz4(packed: &[u8], bytes_max: usize) -> Option<Bytes> {
     let (len, block) = packed.split_first_chunk::<4>()?;
     let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;

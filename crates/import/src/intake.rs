@@ -1,4 +1,4 @@
-//! The way of what a survey finds in a file of the source into the index.
+//! Way of a survey's records from a file of the source into the index.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,12 +14,12 @@ use crate::progress::Progress;
 use crate::scanned::Scanned;
 use crate::spread::SpreadWriter;
 
-/// Types beyond this many are not named beforehand if the server misses them.
+/// Maximum number of bucket types checked beforehand on the server.
 const BUCKET_TYPES_MAX: usize = 1000;
-/// Progress is told after so many records.
+/// Records between updates of the progress.
 const RECORDS_A_TICK: u64 = 4096;
 
-/// What the records of one file go through.
+/// Sink of the records of one file.
 pub struct Intake<'a> {
     pub(crate) path: &'a Path,
     pub(crate) counts: &'a mut Counts,
@@ -33,7 +33,7 @@ pub struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    /// What has been counted.
+    /// Counts so far.
     pub fn counts(&mut self) -> &mut Counts {
         self.counts
     }
@@ -48,7 +48,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Notes the bucket type of an object, and returns the hash by which all its entries meet.
+    /// Notes the bucket type of an object, and returns the hash that joins its entries.
     pub fn object(&mut self, address: &Address) -> u128 {
         if !address.bucket_type.is_default() && self.bucket_types.len() < BUCKET_TYPES_MAX {
             let name = String::from_utf8_lossy(address.bucket_type.as_bytes());
@@ -59,7 +59,7 @@ impl Intake<'_> {
         xxh3_128(StorageKey::from_address(address).as_bytes())
     }
 
-    /// Appends an entry to the index. A failure is told when the file is done.
+    /// Appends an entry to the index. A failure is reported at the end of the file.
     pub fn add(&mut self, key_hash: u128, entry: &[u8]) {
         if self.failure.is_none()
             && let Err(error) = self.writer.add(key_hash, entry)
@@ -68,7 +68,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Tells of what is no record; returns what is one.
+    /// Returns a record, and reports anything else.
     pub fn record_of<R>(&mut self, scanned: Scanned<R>) -> Option<R> {
         match scanned {
             Scanned::Record(record) => return Some(record),
@@ -89,13 +89,13 @@ impl Intake<'_> {
         None
     }
 
-    /// Notes something that cannot be read or understood.
+    /// Notes an unreadable or unknown part, a loss.
     pub fn unreadable(&mut self, offset: u64, len: Option<u64>, reason: String) {
         self.counts.unreadable += 1;
         self.note(offset, len, reason);
     }
 
-    /// Notes something that is to be told and no loss.
+    /// Notes a finding that is no loss.
     pub fn note(&mut self, offset: u64, len: Option<u64>, reason: String) {
         let finding = Finding {
             file: self.path.to_owned(),
@@ -109,7 +109,7 @@ impl Intake<'_> {
         }
     }
 
-    /// A source that fails to be read is something to report; our own files are not.
+    /// Reports a read error of the source; returns a failure of the import's own files.
     pub(crate) fn conclude(mut self, taken: Result<(), DiskError>) -> Result<(), ImportError> {
         if let Err(error) = taken {
             self.unreadable(0, None, format!("the rest of the file: {error}"));

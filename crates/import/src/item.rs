@@ -9,19 +9,19 @@ use crate::counts::Counts;
 use crate::findings::Finding;
 use crate::riak_object::RiakObject;
 
-/// Objects of one batch: what may have to be done again after an interruption.
+/// Maximum number of objects in a batch, and so of those to repeat after an interruption.
 const BATCH_OBJECTS_MAX: usize = 1024;
 /// Values of one batch, in bytes; one larger object makes a batch by itself.
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 
-/// Where something lies in the source, for reports.
+/// Place in the source, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The file.
     pub file: PathBuf,
-    /// Where in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// How many bytes from there, where that is known.
+    /// Number of bytes, if known.
     pub len: Option<u64>,
 }
 
@@ -30,9 +30,9 @@ pub struct Place {
 pub struct Item {
     /// Its name.
     pub address: Address,
-    /// What is to be put.
+    /// Puts of the object.
     pub puts: ObjectPuts,
-    /// Where the first copy is.
+    /// Place of the first copy.
     pub place: Place,
     /// Bytes of its values.
     pub value_bytes: u64,
@@ -43,9 +43,9 @@ pub struct Item {
 pub struct Batch {
     /// The objects.
     pub items: Vec<Item>,
-    /// What could not be taken over.
+    /// Findings about parts left out.
     pub findings: Vec<Finding>,
-    /// What reading has counted; what is put is counted when it is put.
+    /// Counts of the reading; puts are counted at their time.
     pub counts: Counts,
     /// Keys done with this batch.
     pub keys: usize,
@@ -53,18 +53,18 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Whether it is time to put what there is.
+    /// True if the batch is to be put.
     pub fn is_full(&self) -> bool {
         self.items.len() >= BATCH_OBJECTS_MAX || self.value_bytes >= BATCH_BYTES_MAX
     }
 
-    /// Notes something that cannot be read or understood.
+    /// Notes an unreadable or unknown part, a loss.
     pub fn unreadable(&mut self, place: Place, object: Option<String>, reason: String) {
         self.counts.unreadable += 1;
         self.note(place, object, reason);
     }
 
-    /// Notes something that is to be told and no loss.
+    /// Notes a finding that is no loss.
     pub fn note(&mut self, place: Place, object: Option<String>, reason: String) {
         self.findings.push(Finding {
             file: place.file,
@@ -75,8 +75,8 @@ impl Batch {
         });
     }
 
-    /// Adds an object, unless it is one that is not imported, and counts what it cannot carry.
-    /// `expires_at` is in microseconds since the Unix epoch.
+    /// Adds an object, unless objects of its kind are left out, and counts the properties that
+    /// cannot be carried. `expires_at` is in microseconds since the Unix epoch.
     pub fn add(
         &mut self,
         address: Address,

@@ -1,17 +1,18 @@
-//! What importers of Riak's backends have in common: everything behind the store's own format.
+//! Common parts of the importers of Riak's backends: everything behind the store's own format.
 //!
-//! An importer finds objects in a store, with one copy for each partition that has the key. Here the
-//! copies become objects ([`riak_object`], [`metadata`], [`version_vector`]),
-//! replicas that differ are merged by Riak's rules ([`reconcile()`]), and the result is put `asis`
-//! into a server ([`Target`]), with counts, findings and progress told in one way.
+//! An importer finds objects in a store, with one copy for each partition that has the key. Here
+//! the copies become objects ([`riak_object`], [`metadata`], [`version_vector`]), replicas that
+//! differ are merged by Riak's rules ([`reconcile()`]), and the result is put `asis` into a server
+//! ([`Target`]), with common counts, findings and progress.
 //!
-//! Stores whose records lie in the order of writing are imported by an index of them, all but their
-//! format: [`import_records()`] does what [`RecordFormat`] does not.
+//! Stores whose records lie in the order of writing are imported by an index of them:
+//! [`import_records()`] does everything but the format, which is a [`RecordFormat`].
 //!
-//! What is kept is what the protocol carries: values, siblings, content types, user metadata, links,
-//! index entries, last-modified times, tombstones, and the clocks' relations to each other.
+//! An import preserves everything that the protocol carries: values, siblings, content types, user
+//! metadata, links, index entries, last-modified times, tombstones, and the clocks' relations to
+//! each other.
 //!
-//! Not here: formats of stores, and in which order they are read.
+//! The formats of stores and the order of reading are outside this crate.
 
 mod content;
 mod counts;

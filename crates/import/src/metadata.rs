@@ -1,4 +1,4 @@
-//! The metadata of a Riak object: a dictionary whose known names we carry over.
+//! Metadata of a Riak object: a dictionary whose known names are carried over.
 
 use bytes::Bytes;
 use kvorum_encoding::{Address, Bucket, BucketType, Key};
@@ -6,14 +6,14 @@ use kvorum_erlang_terms::external_term::Term;
 
 use crate::version_vector::RiakDot;
 
-/// What Riak keeps beside a value.
+/// Metadata of a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RiakMetadata {
-    /// When the value was written, in microseconds since the Unix epoch; 0 when Riak did not note it.
+    /// Time of writing, in microseconds since the Unix epoch; 0 when Riak did not note it.
     pub last_modified_micros: u64,
     /// Riak's tag of the version; empty for none.
     pub vtag: Bytes,
-    /// Whether this is a tombstone.
+    /// True for a tombstone.
     pub deleted: bool,
     /// The media type; empty for none.
     pub content_type: Bytes,
@@ -29,14 +29,14 @@ pub struct RiakMetadata {
     pub indexes: Vec<(Bytes, Bytes)>,
     /// The write that made this version, where the bucket kept dots.
     pub dot: Option<RiakDot>,
-    /// Entries that nothing here understands.
+    /// Number of entries of unknown names.
     pub not_understood: u32,
 }
 
 /// A link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RiakLink {
-    /// Whether the link names a bucket type, which links of ours do not.
+    /// True if the link names a bucket type, which links of ours do not.
     pub is_typed: bool,
     /// The bucket linked to.
     pub bucket: Bytes,
@@ -110,7 +110,7 @@ impl RiakMetadata {
                 self.set_last_modified(mega, seconds, micros);
             }
             b"X-Riak-Deleted" => self.deleted = value.to_text()? != "false",
-            // How the value is read, said by the value's own form as well.
+            // Form of the value, given by the value itself as well.
             b"X-Riak-Val-Encoding" => {}
             b"dot" => self.dot = Some(RiakDot::from_term(&value)?),
             _ => return None,
@@ -175,7 +175,7 @@ fn link(term: &Term) -> Option<RiakLink> {
     })
 }
 
-/// The address of these names; nothing if one of them is empty.
+/// Address of these names; `None` if one of them is empty.
 pub fn address_of(bucket_type: Option<Bytes>, bucket: Bytes, key: Bytes) -> Option<Address> {
     let is_nameless =
         bucket.is_empty() || key.is_empty() || bucket_type.as_ref().is_some_and(Bytes::is_empty);

@@ -1,4 +1,4 @@
-//! Files of the source, of which only so many are open at once.
+//! Files of the source, of which a limited number is open at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -30,10 +30,10 @@ impl OpenFiles {
         }
     }
 
-    /// The bytes from `offset`, fewer at the file's end.
+    /// Bytes from `offset`, fewer at the file's end.
     ///
     /// # Errors
-    /// The reason why they cannot be had.
+    /// The defect, in words.
     pub fn read(&mut self, path: &Path, offset: u64, len: usize) -> Result<Bytes, String> {
         let file = self.file(path)?;
         let mut bytes = vec![0; len];
@@ -42,10 +42,10 @@ impl OpenFiles {
         Ok(bytes.into())
     }
 
-    /// The length of a file, in bytes.
+    /// Length of a file, in bytes.
     ///
     /// # Errors
-    /// The reason why it cannot be had.
+    /// The defect, in words.
     pub fn len(&mut self, path: &Path) -> Result<u64, String> {
         let file = self.file(path)?;
         file.len().map_err(|error| error.to_string())
@@ -68,10 +68,11 @@ impl OpenFiles {
     }
 }
 
-/// A longer record is not read, in bytes. Riak refuses objects above 50 MB unless told otherwise.
+/// Maximum length of a record, in bytes. Riak refuses objects above 50 MB unless configured
+/// otherwise.
 const RECORD_BYTES_MAX: u32 = 512 << 20;
 
-/// The files of a source, which an index of records knows by their numbers.
+/// Files of a source, by their numbers in an index of records.
 pub struct NumberedFiles {
     files: OpenFiles,
     paths: Vec<PathBuf>,
@@ -86,10 +87,10 @@ impl NumberedFiles {
         }
     }
 
-    /// The bytes of a record, fewer where its file ends.
+    /// Bytes of a record, fewer where its file ends.
     ///
     /// # Errors
-    /// Why it is not read, in words.
+    /// The defect, in words.
     pub fn read(&mut self, number: u32, offset: u64, len: u32) -> Result<Bytes, String> {
         if len > RECORD_BYTES_MAX {
             return Err(format!("record of {len} bytes is too long"));
@@ -98,7 +99,7 @@ impl NumberedFiles {
         self.files.read(&path, offset, len as usize)
     }
 
-    /// Where a record is, for reports.
+    /// Place of a record, for reports.
     pub fn place(&self, number: u32, offset: u64, len: u32) -> Place {
         let path = self.paths.get(number as usize);
         Place {

@@ -1,6 +1,6 @@
-//! Indexes of partitions, which are names of directories, and the ring that they belong to.
+//! Indexes of partitions, which are names of directories, and their ring.
 //!
-//! A ring of `N` partitions, a power of two, has the indexes `K * 2^160 / N`. So a directory that bears
+//! A ring of `N` partitions, a power of two, has the indexes `K * 2^160 / N`. So a directory with
 //! another number (`20240131`) is no partition of any ring.
 
 use std::path::Path;
@@ -11,9 +11,9 @@ use kvorum_erlang_terms::external_term::TermReader;
 
 /// Indexes are below 2^160.
 const INDEX_BYTES: usize = 20;
-/// Far above the largest ring that Riak bears, in powers of two.
+/// Exponent of a ring size far above the largest that Riak supports.
 const RING_POWER_MAX: u32 = 16;
-/// A ring's file has entries for all partitions and buckets.
+/// Maximum length of a ring's file, with entries for all partitions and buckets, in bytes.
 const RING_FILE_BYTES_MAX: u64 = 256 << 20;
 const RING_FILE_PREFIX: &str = "riak_core_ring.";
 
@@ -25,7 +25,7 @@ pub(crate) struct PartitionIndex {
 }
 
 impl PartitionIndex {
-    /// Reads a directory's name; `None` for what no ring has.
+    /// Reads a directory's name; `None` for a number of no ring.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         let is_plain = name == "0" || !name.starts_with('0');
         if name.is_empty() || !is_plain {
@@ -65,8 +65,8 @@ impl PartitionIndex {
     }
 }
 
-/// The number of partitions as the newest file of a ring in a node's data directory says; `None` where
-/// there is none that can be read.
+/// Number of partitions in the newest readable file of a ring in a node's data directory; `None`
+/// without such a file.
 pub(crate) fn ring_of(disk: &dyn Disk, node: &Path) -> Option<u64> {
     let directory = node.join("ring");
     let entries = disk.list(&directory).ok()?;
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// As a node of Riak 3.2 with `ring_size = 8` wrote it.
+    /// File that a node of Riak 3.2 with `ring_size = 8` wrote.
     const RING: &[u8] =
         include_bytes!("../tests/fixtures/riak-3.2/riak_core_ring.default.20261126010837");
 
@@ -137,7 +137,7 @@ mod tests {
             "+0",
             "0.old",
             "0-1382",
-            // Half of the last step, a slip in a digit, and 2^160 with what comes behind it.
+            // Half of the last step, a slip in a digit, and 2^160 with other digits behind it.
             "11150372599265311570767859136324180752990208",
             "22835963083295358096932575511191922182123945985",
             "1461501637330902918203684832716283019655932542976",

@@ -1,4 +1,4 @@
-//! How far an import is, and how long it will still take, to be looked at from another task.
+//! Progress of an import and its remaining time, readable from other tasks.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::counts::Counts;
 
-/// Shared with whoever shows it.
+/// Progress shared with its viewers.
 #[derive(Debug, Default)]
 pub struct Progress {
     now: Mutex<Inner>,
@@ -27,29 +27,29 @@ struct Inner {
 /// The two halves of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkStage {
-    /// Finding every record, or what is to be known beforehand; measured in bytes of files.
+    /// Search for records, or other work before the puts; measured in bytes of files.
     Survey,
-    /// Putting objects; measured in records, or in bytes of files.
+    /// Puts of objects; measured in records, or in bytes of files.
     Transfer,
 }
 
 /// A picture of an import's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgressView {
-    /// What is being done.
+    /// Stage under way.
     pub stage: WorkStage,
-    /// How much of the stage is done.
+    /// Finished part of the stage.
     pub done: u64,
-    /// How much there is.
+    /// Size of the stage.
     pub total: u64,
-    /// How long the rest of the stage takes at the pace so far.
+    /// Remaining time of the stage at the pace so far.
     pub left: Option<Duration>,
-    /// What has been counted.
+    /// Counts so far.
     pub counts: Counts,
 }
 
 impl Progress {
-    /// How things stand; nothing before the work begins.
+    /// Snapshot; `None` before the work begins.
     pub fn view(&self, now: Moment) -> Option<ProgressView> {
         let inner = self.now.lock();
         let stage = inner.stage?;
@@ -69,7 +69,7 @@ impl Progress {
         })
     }
 
-    /// Begins a stage of which some is done already.
+    /// Begins a stage, of which a part may be finished.
     pub fn begin(&self, stage: WorkStage, now: Moment, done: u64, total: u64) {
         let mut inner = self.now.lock();
         inner.stage = Some(stage);

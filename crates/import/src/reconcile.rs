@@ -1,13 +1,13 @@
 //! The replicas of one object become one, by Riak's own rules.
 //!
-//! A replica whose clock another one descends is that one's past. What is left is concurrent: a
+//! A replica whose clock another one descends is that one's past. The others are concurrent: a
 //! version stays when every other side has it too or has not seen the write that made it. Versions
 //! without a dot, from buckets that kept none, stay always.
 
 use crate::riak_object::{RiakObject, RiakSibling};
 
-/// Merges replicas, of which there is at least one; the result has the siblings of the first replica
-/// first. `None` without any replica.
+/// Merges replicas; the result has the siblings of the first replica first. `None` without any
+/// replica.
 pub fn reconcile(replicas: Vec<RiakObject>) -> Option<RiakObject> {
     replicas.into_iter().reduce(merge)
 }
@@ -31,7 +31,7 @@ fn merge(left: RiakObject, right: RiakObject) -> RiakObject {
         }
     }
     if siblings.is_empty() {
-        // Each side claims to have superseded the other: no sequence of writes leads there.
+        // Each side claims to have superseded the other, which no sequence of writes explains.
         siblings.clone_from(&left.siblings);
         siblings.extend(right.siblings.iter().cloned());
     }
@@ -45,7 +45,7 @@ fn has_all(object: &RiakObject, other: &RiakObject) -> bool {
     other.siblings.iter().all(has)
 }
 
-/// The siblings of `object` that `other` has as well, or has not seen.
+/// Siblings of `object` that `other` has as well, or has not seen.
 fn surviving(object: &RiakObject, other: &RiakObject) -> Vec<RiakSibling> {
     let stays = |sibling: &&RiakSibling| {
         let is_superseded = match &sibling.metadata.dot {
@@ -57,7 +57,7 @@ fn surviving(object: &RiakObject, other: &RiakObject) -> Vec<RiakSibling> {
     object.siblings.iter().filter(stays).cloned().collect()
 }
 
-/// Whether both are one write.
+/// True if both are one write.
 fn is_same(a: &RiakSibling, b: &RiakSibling) -> bool {
     match (&a.metadata.dot, &b.metadata.dot) {
         (Some(a), Some(b)) => a == b,

@@ -1,5 +1,5 @@
-//! The seam between an import by an index of records and the format of a store whose records lie in the
-//! order of writing.
+//! Interface between an import by an index of records and the format of a store whose records lie
+//! in the order of writing.
 
 use std::path::{Path, PathBuf};
 
@@ -16,9 +16,9 @@ use crate::system::System;
 
 /// A format, with the options that are its own.
 pub trait RecordFormat: Send + Sync + 'static {
-    /// The files as they were found, kept to know whether they are what they were.
+    /// Files at the beginning of the import, kept to detect changes.
     type Source: Clone + PartialEq + Serialize + DeserializeOwned + Send + 'static;
-    /// Options that one import cannot change on its way.
+    /// Options fixed for the duration of one import.
     type Choices: RecordChoices;
     /// A key and the places of its copies.
     type Group: Send + Sync + 'static;
@@ -28,25 +28,25 @@ pub trait RecordFormat: Send + Sync + 'static {
     /// The length of an entry of the index, in bytes.
     const ENTRY_BYTES: u64;
 
-    /// Finds what there is to import.
+    /// Finds the source.
     ///
     /// # Errors
-    /// [`ImportError`], for a source that is none or that cannot be imported.
+    /// [`ImportError`], for a source without stores or that cannot be imported.
     fn find(&self, system: &System) -> Result<FoundSource<Self::Source>, ImportError>;
 
-    /// The choices of an import that begins now, in seconds since the Unix epoch.
+    /// Choices of an import that begins at `now_secs`, in seconds since the Unix epoch.
     fn choices(&self, now_secs: u64) -> Self::Choices;
 
-    /// All files in order, those of one store together: the number of a file is its place here.
+    /// All files in order, those of one store together: a file's number is its position here.
     fn files(source: &Self::Source) -> Vec<RecordFile>;
 
-    /// A guess at the number of records, good enough to spread the index by.
+    /// Estimated number of records, which sizes the index.
     fn records_about(source: &Self::Source) -> u64;
 
-    /// Notes what is to be known of the source as a whole before its files are read.
+    /// Notes findings about the source as a whole before its files are read.
     fn note_source(_source: &Self::Source, _batch: &mut Batch) {}
 
-    /// Finds the records of the file of this number. Blocks.
+    /// Takes the records of file `number`. Blocks.
     ///
     /// # Errors
     /// The device's failure to read the source.
@@ -76,9 +76,9 @@ pub trait RecordFormat: Send + Sync + 'static {
     ) -> Self::Reader;
 }
 
-/// Options that one import cannot change on its way.
+/// Options fixed for the duration of one import.
 pub trait RecordChoices: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// True if an import with the others goes on with what this one began.
+    /// True if an import with the others resumes one with these.
     fn is_same(&self, other: &Self) -> bool;
 }
 
@@ -87,10 +87,10 @@ pub trait GroupReader: Send + 'static {
     /// A key and the places of its copies.
     type Group;
 
-    /// Reads what there is of a key, into a batch.
+    /// Reads the copies of a key into a batch.
     fn read_group(&mut self, group: &Self::Group, batch: &mut Batch);
 
-    /// Reads groups from the first on, until a batch is full. Blocks.
+    /// Reads groups in order until a batch is full. Blocks.
     fn read_batch(&mut self, groups: &[Self::Group]) -> Batch {
         let mut batch = Batch::default();
         for group in groups {
@@ -104,14 +104,14 @@ pub trait GroupReader: Send + 'static {
     }
 }
 
-/// A source, and what was left out on the way to it.
+/// A source, and the files and directories left out.
 #[derive(Debug)]
 pub struct FoundSource<S> {
     /// The source.
     pub source: S,
     /// Files that Riak had marked for deletion.
     pub marked_for_deletion: Vec<PathBuf>,
-    /// Directories that hold nothing that Riak would serve.
+    /// Directories without anything that Riak would serve.
     pub passed_over: Vec<PassedOver>,
 }
 
@@ -128,7 +128,7 @@ pub struct RecordFile {
 
 /// One file of the index.
 pub struct IndexPlace<'a> {
-    /// Where it is kept.
+    /// Disk of the index.
     pub disk: &'a dyn Disk,
     /// The index's directory.
     pub directory: &'a Path,
@@ -136,6 +136,6 @@ pub struct IndexPlace<'a> {
     pub number: usize,
     /// Its length, in bytes.
     pub len: u64,
-    /// The store of each file of the source, by the file's number.
+    /// Store of each file of the source, by the file's number.
     pub store_of: &'a [usize],
 }

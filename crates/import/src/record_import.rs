@@ -1,4 +1,4 @@
-//! An import by an index of records, from beginning to end: survey, transfer, and what to tell about it.
+//! An import by an index of records, from beginning to end: survey, transfer, and summary.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,13 +24,13 @@ use crate::summary::Summary;
 use crate::system::System;
 use crate::target::{Outcome, Target};
 
-/// How much may have to be put again after an interruption.
+/// Maximum time of work to repeat after an interruption.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Imports, or goes on with an import that was interrupted.
+/// Imports, or resumes an interrupted import.
 ///
 /// # Errors
-/// [`ImportError`]; but for damage to its own files, the same call goes on from where it stopped.
+/// [`ImportError`]; except after damage to its own files, the same call resumes the import.
 pub async fn import_records<F: RecordFormat>(
     system: System,
     format: F,
@@ -125,7 +125,7 @@ impl<F: RecordFormat> Run<F> {
         work.await
     }
 
-    /// Finds the records of the stores that are left. Blocks.
+    /// Surveys the remaining stores. Blocks.
     fn survey_files(&mut self, done: usize, progress: &Progress) -> Result<(), ImportError> {
         let index = self.directory.index();
         let disk = self.system.disk.clone();
@@ -194,7 +194,7 @@ impl<F: RecordFormat> Run<F> {
                 self.state.counts += reduced;
             }
             if !has_begun {
-                // What an earlier run has done is no measure of the pace of this one.
+                // Work of an earlier run is no measure of the pace of this one.
                 let done = file.records_done(keys);
                 progress.begin(WorkStage::Transfer, runtime.now(), done, total);
                 progress.set(done, self.state.counts);
@@ -215,7 +215,7 @@ impl<F: RecordFormat> Run<F> {
         Ok(self)
     }
 
-    /// Puts the objects of one index file. The next batch is read while one is being put.
+    /// Puts the objects of one index file. Reads the next batch during the put of one.
     async fn transfer_file(
         &mut self,
         file: IndexFileWork<F::Group>,
@@ -326,7 +326,7 @@ impl<F: RecordFormat> Run<F> {
     }
 }
 
-/// The keys of one index file, and where they stand among all records.
+/// Keys of one index file, and their position among all records.
 struct IndexFileWork<G> {
     groups: Arc<[G]>,
     /// Keys that an earlier run has done.
@@ -338,7 +338,7 @@ struct IndexFileWork<G> {
 }
 
 impl<G> IndexFileWork<G> {
-    /// How many records have been done when so many keys of the file have, about.
+    /// Number of records finished with so many keys of the file, roughly.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -1,5 +1,4 @@
-//! The state of an import by an index of records: how far it is, kept so that an interrupted one goes on
-//! from there.
+//! State of an import by an index of records, kept to resume it after an interruption.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +7,13 @@ use crate::record_format::RecordChoices;
 
 const FORMAT: u32 = 1;
 
-/// Where an import is.
+/// Position of an import.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct State<S, C> {
     format: u32,
-    /// The files as they were found when the import began.
+    /// Files at the beginning of the import.
     pub(crate) source: S,
-    /// What of the options changes the result.
+    /// Options that change the result.
     pub(crate) choices: Choices<C>,
     pub(crate) stage: Stage,
     /// Lengths of the index files, in bytes.
@@ -26,10 +25,10 @@ pub(crate) struct State<S, C> {
     pub(crate) findings_len: u64,
 }
 
-/// Options that one import cannot change on its way.
+/// Options fixed for the duration of one import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choices<C> {
-    /// Where to, as text; none for a dry run.
+    /// The target, as text; none for a dry run.
     pub target: Option<String>,
     /// Tombstones are not imported.
     pub leave_out_tombstones: bool,
@@ -38,7 +37,7 @@ pub struct Choices<C> {
     pub of_format: C,
 }
 
-/// What is being done.
+/// Stage of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stage {
@@ -73,15 +72,15 @@ impl<S: PartialEq, C: RecordChoices> State<S, C> {
         }
     }
 
-    /// Whether this version of the program wrote it.
+    /// True if this version of the program wrote it.
     pub(crate) fn is_known(&self) -> bool {
         self.format == FORMAT
     }
 }
 
 impl<C: RecordChoices> Choices<C> {
-    /// Says in what an import with these choices differs from one that would begin now; nothing if it
-    /// goes on.
+    /// Difference that keeps an import with these choices from resuming with the others, in words;
+    /// `None` if it resumes.
     pub(crate) fn difference(&self, other: &Self, is_same_source: bool) -> Option<String> {
         if self.target != other.target {
             let name = |target: &Option<String>| {

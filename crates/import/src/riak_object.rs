@@ -1,4 +1,4 @@
-//! Riak's objects as they lie in a store: versions 0 and 1 of their binary form.
+//! Riak's objects in the form of the stores: versions 0 and 1 of their binary form.
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ const NO_VTAG: &[u8] = b"e";
 /// An object: a clock and its siblings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RiakObject {
-    /// What its writers had seen.
+    /// Clock of the object.
     pub clock: VersionVector,
     /// At least one.
     pub siblings: Vec<RiakSibling>,
@@ -25,26 +25,26 @@ pub struct RiakObject {
 /// One version of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RiakSibling {
-    /// What is said about the value.
+    /// Metadata of the value.
     pub metadata: RiakMetadata,
     /// The value.
     pub value: Bytes,
-    /// How the value is to be read.
+    /// Form of the value.
     pub form: ValueForm,
 }
 
-/// How a value was stored.
+/// Form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueForm {
-    /// As the bytes that a client wrote.
+    /// Bytes that a client wrote.
     Raw,
-    /// As an Erlang term: the value is its external form, format byte included.
+    /// Erlang term: the value is its external form, format byte included.
     Term,
-    /// As bytes in an encoding that Riak gives a number.
+    /// Bytes in an encoding with a number of Riak's.
     Encoded(u8),
 }
 
-/// Why bytes are no object.
+/// Failure to decode an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
     /// The first bytes are of no known version.
@@ -53,33 +53,33 @@ pub enum ObjectError {
     /// The bytes end within the object.
     #[error("object is cut off at byte {offset}")]
     Cut {
-        /// Where more was expected.
+        /// Offset of the missing bytes.
         offset: usize,
     },
     /// Bytes follow the object.
     #[error("bytes follow the object at byte {offset}")]
     Trailing {
-        /// Where they begin.
+        /// Offset of the first such byte.
         offset: usize,
     },
-    /// A part that is a term cannot be read.
+    /// Part that is an undecodable term.
     #[error("{part}: {source}")]
     Term {
-        /// Which part.
+        /// The part.
         part: &'static str,
-        /// What is wrong with it.
+        /// The defect.
         source: TermError,
     },
     /// A term has another shape than Riak gives it.
     #[error("{part} has an unexpected shape")]
     Shape {
-        /// Which part.
+        /// The part.
         part: &'static str,
     },
     /// There is no sibling.
     #[error("object without a value")]
     Empty,
-    /// The object is a head whose value is elsewhere.
+    /// Head of an object without its value.
     #[error("a head without its value")]
     HeadOnly,
 }
@@ -136,7 +136,7 @@ fn decode_version_0(bytes: &Bytes) -> Result<RiakObject, ObjectError> {
         }
         let metadata = RiakMetadata::from_dictionary(metadata).ok_or(shape("metadata"))?;
         let Term::Binary(value) = value else {
-            // Its own external form would have to be written anew.
+            // Its external form would have to be encoded anew.
             return Err(shape("value"));
         };
         let form = ValueForm::Raw;

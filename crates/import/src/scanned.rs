@@ -1,29 +1,29 @@
-//! What a scan of a file of records comes across, whatever their format.
+//! Results of a scan of a file of records, in any format.
 
-/// What a scan comes across.
+/// Result of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned<R> {
     /// A right record.
     Record(R),
     /// Bytes that are no record.
     Damage {
-        /// Where they begin.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many they are.
+        /// Their number.
         len: u64,
     },
-    /// An end that is no whole record: what was being written when the machine or Riak died.
+    /// End without a whole record: a write during a crash of the machine or of Riak.
     TornTail {
-        /// Where it begins.
+        /// Offset of the first byte.
         offset: u64,
-        /// How long it is.
+        /// Its length, in bytes.
         len: u64,
     },
-    /// The search for the next record took too long; the rest of the file is not looked at.
+    /// Search for the next record ended by its budget; the rest of the file is skipped.
     GivenUp {
-        /// Where the search began.
+        /// Beginning of the search.
         offset: u64,
-        /// What is left from there.
+        /// Bytes from there to the end.
         len: u64,
     },
 }

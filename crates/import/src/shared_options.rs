@@ -1,4 +1,4 @@
-//! What every import is told, whatever it reads.
+//! Options common to all importers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use crate::error::ImportError;
 use crate::state_directory::StateDirectory;
 use crate::target::{ImportTarget, Target};
 
-/// From where to where an import goes, and how.
+/// Source, target and options of an import.
 #[derive(Clone, Debug)]
 pub struct SharedOptions {
-    /// Directories with stores, or with directories that have them.
+    /// Directories with stores, in themselves or further below.
     pub directories: Vec<PathBuf>,
-    /// Where the import's state is kept.
+    /// Directory of the import's state.
     pub state_directory: PathBuf,
-    /// The server, and the name by which a later run knows it as the same; none for a dry run.
+    /// The server, and its name for comparison with later runs; none for a dry run.
     pub target: Option<ImportTarget>,
-    /// Import though a running process seems to use a store.
+    /// Import despite a running process that seems to use a store.
     pub ignore_locks: bool,
-    /// Do not import tombstones. Sound where all replicas of all objects are imported at once.
+    /// Skip tombstones. Sound where all replicas of all objects are imported at once.
     pub leave_out_tombstones: bool,
     /// Connections, each with one put at a time.
     pub connections: usize,
-    /// How long the server may be away or refuse.
+    /// Maximum time for which the server may be away or refuse.
     pub patience: Duration,
     /// Forget the state of an earlier import.
     pub restart: bool,
 }
 
 impl SharedOptions {
-    /// The server's name, as the import's state has it.
+    /// The server's name in the import's state.
     pub fn target_name(&self) -> Option<String> {
         self.target.as_ref().map(|target| target.name.clone())
     }
@@ -56,10 +56,10 @@ impl SharedOptions {
         Ok((directory, lock))
     }
 
-    /// The server, which has all of these bucket types; none for a dry run.
+    /// Connects to the server and checks that it has these bucket types; `None` for a dry run.
     ///
     /// # Errors
-    /// [`ImportError::MissingTypes`], and [`ImportError::Unavailable`] after the patience is over.
+    /// [`ImportError::MissingTypes`], and [`ImportError::Unavailable`] when the patience is over.
     pub async fn reach_target(
         &self,
         runtime: &Runtime,

@@ -1,9 +1,9 @@
-//! Entries spread by key over files that fit into memory, one at a time.
+//! Entries spread by key over files that fit into memory one at a time.
 //!
-//! What belongs to one key may be found at any time and in any file of the source. To know it all at
-//! once, a table of all keys would have to be kept, for tens of millions of them. Instead an entry for
-//! each is appended to one of up to a thousand files, chosen by the key's hash; all entries of a key
-//! meet in one file, and one file at a time is sorted in memory.
+//! The records of one key may be anywhere in the source. A table of all keys, tens of millions of
+//! them, would be needed to join them at once. Instead an entry for each is appended to one of up
+//! to a thousand files, chosen by the key's hash; all entries of a key meet in one file, and one
+//! file at a time is sorted in memory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use kvorum_disk::{Disk, DiskFile, ErrorKind, OpenMode, Reading};
 
 use crate::error::ImportError;
 
-/// Entries a file is meant to get; one file of so many is what an import keeps in memory.
+/// Target number of entries in a file, as many as an import keeps in memory.
 const ENTRIES_WANTED: u64 = 1 << 20;
-/// More files than this, and their write buffers would be the memory.
+/// Maximum number of files; the write buffers of more would fill the memory.
 const FILES_MAX: u64 = 1024;
 const WRITE_BYTES: usize = 32 << 10;
 /// Entries read from disk at once.
 const READ_ENTRIES: usize = 4096;
 
-/// How many files about so many entries are spread over.
+/// Number of files for about so many entries.
 pub fn file_count(records: u64) -> usize {
     let wanted = (records / ENTRIES_WANTED + 1).next_power_of_two();
     usize::try_from(wanted.min(FILES_MAX)).unwrap_or(1)
@@ -40,7 +40,7 @@ struct SpreadFile {
 }
 
 impl SpreadWriter {
-    /// Goes on with files that had these lengths, in bytes; what they hold beyond is forgotten.
+    /// Continues files of these lengths, in bytes; longer ones are truncated.
     pub fn resume(disk: Arc<dyn Disk>, directory: &Path, lens: &[u64]) -> Self {
         let files = lens.iter().map(|written| SpreadFile {
             file: None,
@@ -113,7 +113,7 @@ impl SpreadWriter {
 /// Reads the entries of one file, of `N` bytes each.
 ///
 /// # Errors
-/// A disk that fails, a file that is not as long as it was, an entry that `decode` refuses.
+/// A disk that fails, a file of another length, an entry that `decode` refuses.
 pub fn read_spread<T, const N: usize>(
     disk: &dyn Disk,
     directory: &Path,
@@ -163,7 +163,7 @@ fn path_of(directory: &Path, number: usize) -> PathBuf {
     directory.join(format!("{number:04}.index"))
 }
 
-/// The file of a key: by the highest bits of its hash, of which any are as good.
+/// File of a key: by the highest bits of its hash, of which any are as good.
 fn file_of(key_hash: u128, files: usize) -> usize {
     let top = u64::try_from(key_hash >> 64).unwrap_or(0);
     let place = (u128::from(top) * files as u128) >> 64;

@@ -1,4 +1,4 @@
-//! The directory in which an import keeps how far it is, so that an interrupted one goes on.
+//! Directory of an import's state, which allows to resume the import.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ impl StateDirectory {
         Ok((Self { path }, lock))
     }
 
-    /// The place of a dry run's state within that of the import that may follow. Neither finds the
+    /// Place of a dry run's state within that of the import that may follow. Neither finds the
     /// other's.
     pub fn of_dry_run(path: &Path) -> PathBuf {
         path.join("dry-run")
@@ -62,7 +62,7 @@ impl StateDirectory {
         self.path.join("findings.jsonl")
     }
 
-    /// Forgets an earlier import.
+    /// Removes the state of an earlier import.
     ///
     /// # Errors
     /// A disk that fails.
@@ -95,7 +95,7 @@ impl StateDirectory {
     /// Reads the state, if there is one.
     ///
     /// # Errors
-    /// A disk that fails, or a state that cannot be believed.
+    /// A disk that fails, or a damaged state.
     pub fn load<S: DeserializeOwned>(&self, disk: &dyn Disk) -> Result<Option<S>, ImportError> {
         let path = self.state_file();
         if disk.info(&path)?.is_none() {
@@ -115,12 +115,12 @@ impl StateDirectory {
         })
     }
 
-    /// The state of an earlier import that goes on with these choices. One of a dry run that would go
-    /// on otherwise is forgotten. `look` says of a state whether this version knows it, what its choices
-    /// are, and whether its source is what it was.
+    /// State of an earlier import to resume with these choices. A dry run's state with other
+    /// choices is removed. `look` gives, for a state, whether this version knows it, its choices,
+    /// and whether its source is unchanged.
     ///
     /// # Errors
-    /// [`ImportError::OtherImport`], and [`ImportError::StateDamaged`] for what cannot be used.
+    /// [`ImportError::OtherImport`], and [`ImportError::StateDamaged`] for an unusable state.
     pub fn earlier<S: DeserializeOwned, C: RecordChoices>(
         &self,
         disk: &dyn Disk,

@@ -1,12 +1,13 @@
-//! The search for stores below a directory: the stores that Riak would open, and the name of everything else.
+//! The search for stores below a directory: the stores that Riak would open, and the name of
+//! everything else.
 //!
-//! A vnode of Riak opens one directory, `DATA_ROOT/PARTITION`, and nothing beside it. Real data roots
-//! hold more: dropped partitions in `auto_cleanup`, older copies in `manual_cleanup` or under
-//! `PARTITION-TIME`, and what operators renamed. A node's data directory holds LevelDB stores of hash
-//! trees and queues as well. Objects of such directories were deleted or replaced long ago, and an
-//! import would bring them back. So a store is taken when it bears the number of a partition of the ring,
-//! whose size the file of the ring says where there is one, and the report names each directory that is
-//! passed over.
+//! A vnode of Riak opens one directory, `DATA_ROOT/PARTITION`, and nothing beside it. Real data
+//! roots hold more: dropped partitions in `auto_cleanup`, older copies in `manual_cleanup` or under
+//! `PARTITION-TIME`, and directories that operators renamed. A node's data directory holds LevelDB
+//! stores of hash trees and queues as well. Objects of such directories were deleted or replaced
+//! long ago, and an import would bring them back. So a store is taken when it bears the number of a
+//! partition of the ring. The size of the ring is read from the ring's file where there is one. The
+//! report names the skipped directories.
 
 use std::path::{Path, PathBuf};
 
@@ -50,12 +51,12 @@ const BACKUP_PREFIX: &str = "backup";
 /// Directories that only a node's data directory has.
 const NODE_MARKS: [&str; 3] = ["ring", "cluster_meta", "kv_vnode"];
 
-/// One kind of store: its name in messages, its usual data root, and how it is recognised.
+/// One kind of store: its name in messages, its usual data root, and its marks.
 pub trait StoreKind {
     /// Completes "holds no ...".
     fn what(&self) -> &'static str;
 
-    /// The last part of the data root's path unless riak.conf says otherwise.
+    /// Last part of the data root's path by default.
     fn usual_root(&self) -> &'static str;
 
     /// Judges a directory by its entries.
@@ -88,19 +89,20 @@ pub struct FoundStores {
     has_bare: bool,
 }
 
-/// A store, and where it is.
+/// A store and its paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundStore {
     /// The directory.
     pub path: PathBuf,
-    /// The same below the directory that was searched; empty for that directory itself.
+    /// Path below the searched directory; empty for that directory itself.
     pub below_root: PathBuf,
 }
 
-/// Searches one directory that the user has named.
+/// Searches one directory of the user's choice.
 ///
 /// # Errors
-/// [`ImportError::NothingFound`], [`ImportError::SeveralRoots`], or the error of [`StoreKind::judge`].
+/// [`ImportError::NothingFound`], [`ImportError::SeveralRoots`], or the error of
+/// [`StoreKind::judge`].
 pub fn find_stores(
     disk: &dyn Disk,
     root: &Path,
@@ -144,7 +146,7 @@ struct Search<'a> {
 enum Visited {
     /// Directories of partitions are its children.
     DataRoot,
-    /// A data root is further down, or something that was named.
+    /// Data root further down, or a directory named by the user.
     Above,
     /// Neither.
     Nothing,
@@ -244,8 +246,8 @@ impl Search<'_> {
         })
     }
 
-    /// A node serves the data roots that its riak.conf names, which lies elsewhere. Some of several in
-    /// one data directory may be left over from a move, so the user has to choose.
+    /// A node serves the data roots in its riak.conf, which is elsewhere. Some of several in one
+    /// data directory may be left over from a move, so the user has to choose.
     fn refuse_several(
         &self,
         directory: &Path,
@@ -329,7 +331,7 @@ mod tests {
     const RING: &[u8] =
         include_bytes!("../tests/fixtures/riak-3.2/riak_core_ring.default.20261126010837");
 
-    /// A kind whose stores have a file `data`, and without data a file `lock`.
+    /// A kind of store with a file `data`, or a file `lock` for a store without data.
     struct Plain;
 
     impl StoreKind for Plain {

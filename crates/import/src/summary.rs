@@ -9,10 +9,10 @@ use crate::counts::Counts;
 use crate::findings::Finding;
 use crate::passed_over::PassedOver;
 
-/// What came of an import.
+/// Result of an import.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// Whether nothing was put because nothing was to be put.
+    /// True for a dry run.
     pub is_dry_run: bool,
     /// Partitions imported.
     pub partitions: usize,
@@ -20,13 +20,13 @@ pub struct Summary {
     pub files: usize,
     /// Their bytes.
     pub data_bytes: u64,
-    /// What was counted, over all runs.
+    /// Counts over all runs.
     pub counts: Counts,
-    /// Bucket types of the objects, the untyped space aside; the server has to have them.
+    /// Bucket types of the objects, except the default type; the server has to have them.
     pub bucket_types: Vec<String>,
-    /// Files that Riak had marked for deletion, which are left out.
+    /// Files marked for deletion by Riak and skipped.
     pub marked_for_deletion: Vec<PathBuf>,
-    /// Directories that hold nothing that Riak would serve, which are left out.
+    /// Skipped directories without anything that Riak would serve.
     pub passed_over: Vec<PassedOver>,
     /// The file with one line for each finding.
     pub findings_file: PathBuf,
@@ -35,7 +35,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Whether everything that was there has been taken over.
+    /// True if everything in the source has been taken over.
     pub fn is_whole(&self) -> bool {
         !self.counts.has_losses()
     }

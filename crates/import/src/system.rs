@@ -1,4 +1,4 @@
-//! What the import is given of the machine: nothing here opens files or looks at processes itself.
+//! Interface to the machine: the import itself opens no files and looks at no processes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use kvorum_runtime::Runtime;
 /// The machine.
 #[derive(Clone)]
 pub struct System {
-    /// Where the source and the import's state are.
+    /// Disk of the source and of the import's state.
     pub disk: Arc<dyn Disk>,
     /// Time, tasks and sockets.
     pub runtime: Runtime,
     /// A file's permission bits, if they can be had. Riak marks files for deletion by them.
     pub file_mode: fn(&Path) -> Option<u32>,
-    /// Whether a process of this number runs on this machine.
+    /// True if a process of this number runs on this machine.
     pub is_running: fn(u32) -> bool,
     /// The process that holds a record lock on this file, which is how LevelDB guards a store.
     pub lock_holder: fn(&Path) -> Option<u32>,

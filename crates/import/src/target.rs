@@ -1,4 +1,4 @@
-//! The server: connections that put objects, patiently where waiting may help.
+//! The server: connections that put objects, with retries for temporary failures.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,10 +23,10 @@ const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// The head of a frame: length and code.
 const FRAME_HEAD_BYTES: usize = 5;
-/// Buckets whose properties are remembered.
+/// Maximum number of buckets with cached properties.
 const BUCKETS_MAX: usize = 10_000;
-/// Parts of answers that are about the object, not about the server's state. Everything else may
-/// pass, or has to stop the import before it calls every object refused.
+/// Parts of error replies that are about the object, not about the server's state. Other errors may
+/// pass, or have to stop the import before every object counts as refused.
 const REFUSALS: [&str; 6] = [
     "too_large",
     "too_many_siblings",
@@ -41,7 +41,7 @@ const REFUSALS: [&str; 6] = [
 pub struct ImportTarget {
     /// Its protocol-buffer interface.
     pub address: SocketAddr,
-    /// What is the same in the next run: of a server started for the import, its data directory.
+    /// Identity across runs: of a server started for the import, its data directory.
     pub name: String,
 }
 
@@ -57,30 +57,30 @@ struct Shared {
     patience: Duration,
     settings: ClientSettings,
     options: PutOptions,
-    /// Whether buckets keep siblings, by type and bucket.
+    /// True for buckets that keep siblings, by type and bucket.
     keeps_siblings: Mutex<BTreeMap<(Bytes, Bytes), bool>>,
 }
 
-/// What became of a batch.
+/// Result of a batch.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What was counted.
+    /// Counts of the batch.
     pub counts: Counts,
-    /// What was refused.
+    /// Refused objects.
     pub findings: Vec<Finding>,
 }
 
-/// What became of one attempt.
+/// Result of one attempt.
 enum Attempt {
     Done,
     Refused(String),
-    /// It may work later, over this connection or another.
+    /// Temporary failure, which another attempt may pass.
     Later(String),
 }
 
 impl Target {
-    /// A server that may be away or refuse for as long as `patience`; connections are made when they
-    /// are needed.
+    /// Target with a patience: the maximum time for which the server may be away or refuse.
+    /// Connections are made on demand.
     pub(crate) fn new(
         runtime: Runtime,
         address: SocketAddr,
@@ -104,7 +104,7 @@ impl Target {
         }
     }
 
-    /// Which of the bucket types the server does not have.
+    /// Bucket types that the server does not have.
     ///
     /// # Errors
     /// [`ImportError::Unavailable`].
@@ -125,7 +125,7 @@ impl Target {
         Ok(missing)
     }
 
-    /// Puts all objects of a batch. When it returns, the server has acknowledged or refused each.
+    /// Puts all objects of a batch. On return the server has acknowledged or refused each.
     ///
     /// # Errors
     /// [`ImportError::Unavailable`].
@@ -220,7 +220,7 @@ impl Shared {
         }
     }
 
-    /// Waits before another attempt, unless patience is at an end.
+    /// Waits before another attempt, until patience is over.
     async fn wait(
         &self,
         started: Moment,
@@ -315,7 +315,7 @@ impl Lane {
             let code = MessageCode::RPB_PUT_REQ;
             frames.push(Frame { code, payload });
         }
-        // All at once, so that hardly anybody reads one sibling without the others.
+        // One pipeline, so that reads rarely see one sibling without the others.
         for answer in client.send_pipelined(&frames).await? {
             if answer.code == MessageCode::RPB_ERROR_RESP {
                 let error: pb::RpbErrorResp = answer.decode()?;

@@ -1,10 +1,9 @@
-//! Riak's version vectors, and what becomes of them.
+//! Riak's version vectors, and their translation.
 //!
 //! Riak's actors are byte strings and count the writes of one key. Each is hashed to one of our
-//! actors, with its count kept, so that what a Riak clock has seen of another one is what the two
-//! translated clocks have seen of each other, in this import and in every later one. Actors of our
-//! own vnodes are random 64-bit numbers and so are hashes; a clash is as unlikely as between any two
-//! vnodes.
+//! actors, with its count kept, so that translated clocks have the relations of Riak's, in this
+//! import and in every later one. Actors of our own vnodes are random 64-bit numbers and so are
+//! hashes; a clash is as unlikely as between any two vnodes.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ use kvorum_erlang_terms::external_term::Term;
 use kvorum_object::{ActorId, Clock, Dot, Timestamp};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Keeps hashes of Riak's actors apart from other uses of the hash.
+/// Separates hashes of Riak's actors from other uses of the hash.
 const ACTOR_SEED: u64 = 0x7269_616b_2061_6374;
 
 /// The name of one write in Riak: the actor's count when it wrote.
@@ -41,7 +40,7 @@ impl VersionVector {
         Some(clock)
     }
 
-    /// Adds one write, and what its actor wrote before.
+    /// Adds one write and the earlier ones of its actor.
     pub fn observe(&mut self, dot: &RiakDot) {
         let counter = self.entries.entry(dot.actor.clone()).or_default();
         *counter = dot.counter.max(*counter);
@@ -62,13 +61,13 @@ impl VersionVector {
             .is_some_and(|seen| dot.counter <= *seen)
     }
 
-    /// True when everything that `other` has seen has been seen here too.
+    /// True when this clock has seen everything that `other` has.
     pub fn descends(&self, other: &Self) -> bool {
         let mut entries = other.entries.iter();
         entries.all(|(actor, counter)| self.entries.get(actor).copied().unwrap_or(0) >= *counter)
     }
 
-    /// The same as a clock of ours, which knows `newest` as its newest time.
+    /// Translation into a clock of ours, with `newest` as its newest time.
     pub fn translate(&self, newest: Timestamp) -> Clock {
         let mut clock = Clock::new();
         for (actor, counter) in &self.entries {

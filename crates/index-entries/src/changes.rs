@@ -1,4 +1,4 @@
-//! What a batch changes in a tree, index entries included.
+//! The changes of a batch in a tree, index entries included.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use crate::stored::{Stored, read_stored};
 pub(crate) struct Changes<Op> {
     /// In the order of the batch.
     pub(crate) ops: Vec<Op>,
-    /// What is counted once they are written.
+    /// The counts once they are written.
     pub(crate) counts: IndexCounts,
-    /// Objects whose former index entries are not known.
+    /// Objects with unknown former index entries.
     pub(crate) unknown: Vec<KeyRange>,
 }
 
@@ -30,7 +30,7 @@ struct Before {
 
 /// Computes what a batch changes.
 ///
-/// `rewrites_all` says that index entries are gone by their own age, so that those which stay have to
+/// `rewrites_all` means that index entries expire by their own age, so that unchanged ones have to
 /// be written again.
 pub(crate) fn changes_of<T: OrderedTree>(
     tree: &T,
@@ -55,7 +55,7 @@ pub(crate) fn changes_of<T: OrderedTree>(
     Ok(changes)
 }
 
-/// What a batch counts besides its index entries.
+/// The counts of a batch besides its index entries.
 pub(crate) fn plain_counts(batch: &Batch) -> IndexCounts {
     let is_put = |write: &&Write| matches!(write, Write::Put { .. });
     let puts = batch.writes.iter().filter(is_put).count();
@@ -67,7 +67,7 @@ pub(crate) fn plain_counts(batch: &Batch) -> IndexCounts {
 }
 
 impl<Op> Changes<Op> {
-    /// Adds those of a write; the object's index entries after it.
+    /// Adds the changes of a write; returns the object's new index entries.
     fn add<T: OrderedTree<Op = Op>>(
         &mut self,
         tree: &T,
@@ -119,8 +119,8 @@ fn read_before<T: OrderedTree>(
             fields: Some(fields),
         }),
         Stored::Absent if !is_lost() => Ok(Before::default()),
-        // It may have been there, and damage took it: a write over it repairs that. Its index entries are
-        // found later, by reading them all.
+        // The object may have been lost by damage: a write over it repairs that. Its index entries
+        // are found later, by reading them all.
         Stored::Absent | Stored::Damaged => {
             unknown.push(object_range_of(key));
             Ok(Before::default())
@@ -128,7 +128,7 @@ fn read_before<T: OrderedTree>(
     }
 }
 
-/// Changes an object as the write says; `listed` is the list of its index entries.
+/// The change of an object by the write; `listed` is the list of its index entries.
 pub(crate) fn object_op<T: OrderedTree>(tree: &T, write: &Write, listed: Bytes) -> T::Op {
     let at = object_key(write.key().as_bytes());
     match write {

@@ -1,4 +1,4 @@
-//! Counts of what was done to the indexes of an open store.
+//! Counts of changes to the indexes of an open store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! The indexes of an open tree: writes keep them, folds read them, upkeep mends them.
+//! The indexes of an open tree: writes keep them, folds read them, upkeep repairs them.
 
 use std::ops::Bound;
 
@@ -25,7 +25,8 @@ pub struct Indexes {
 }
 
 impl Indexes {
-    /// `expires_by_age` says that entries of the tree expire by their age, and index entries with them.
+    /// `expires_by_age` means that entries of the tree expire by their age, and index entries with
+    /// them.
     pub fn new(expires_by_age: bool) -> Self {
         Self {
             expires_by_age,
@@ -55,7 +56,7 @@ impl Indexes {
         Ok(receipt)
     }
 
-    /// With indexes a put depends on what is there: if that changes meanwhile, it is read again.
+    /// With indexes a put depends on the old entry: if that changes meanwhile, it is read again.
     fn put_indexed<T: OrderedTree>(
         &self,
         tree: &T,
@@ -69,7 +70,7 @@ impl Indexes {
             doubt();
             let put = tree.put_if_unchanged(&changes.ops, durability, guard)?;
             if let Some(receipt) = put {
-                // Once more: who settles doubts may have looked before there was the new object.
+                // Once more: the settling of doubts may have looked before the new object existed.
                 doubt();
                 self.counts.add(&changes.counts);
                 return Ok(receipt);
@@ -91,7 +92,7 @@ impl Indexes {
     ) -> Result<FoldEnd> {
         let keys = IndexKeys::of(range);
         let (from, to) = index_range(range);
-        // Before the view is taken and once it was walked: what was made again in between is not in it.
+        // Before the view is taken and after the walk: entries rebuilt in between are not in it.
         let opened = tree.doubts().opened();
         check_undoubted(tree, &from, &to)?;
         let view = tree.view(lease);
@@ -121,7 +122,7 @@ impl Indexes {
         })
     }
 
-    /// What was done to index entries since the tree was opened.
+    /// Changes of index entries since the tree was opened.
     pub fn counts(&self) -> IndexCounts {
         self.counts.read()
     }

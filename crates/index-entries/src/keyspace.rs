@@ -1,4 +1,4 @@
-//! How objects and index entries share the tree's key space.
+//! The key space of the tree, shared by objects and index entries.
 //!
 //! ```text
 //! object       'o' storage key
@@ -6,7 +6,7 @@
 //! part(x)      x with each 0x00 written as 0x00 0xFF, then 0x00 0x01
 //! ```
 //!
-//! The bucket prefix ends where it says, so the entries of one index of one bucket are one range, in
+//! The bucket prefix marks its own end, so the entries of one index of one bucket are one range, in
 //! order of term and then of key.
 
 use std::ops::Bound;
@@ -39,7 +39,7 @@ pub fn storage_key(object_key: &[u8]) -> StorageKey {
     StorageKey::from_encoded(Bytes::copy_from_slice(key))
 }
 
-/// A key of the tree for people: an object's type, bucket and key, or an index entry's bytes.
+/// A key of the tree for display: an object's type, bucket and key, or an index entry's bytes.
 pub fn key_shown(key: &[u8]) -> String {
     let object = key.split_first().filter(|(kind, _)| **kind == OBJECT);
     let address = object.and_then(|_| storage_key(key).decode().ok());
@@ -106,7 +106,7 @@ pub fn index_range(range: &IndexRange) -> (Bound<Bytes>, Bound<Bytes>) {
     (Bound::Included(from.into()), Bound::Excluded(to.into()))
 }
 
-/// Taking apart the tree's keys of the entries of one index.
+/// Decodes the tree's keys of the entries of one index.
 pub struct IndexKeys {
     prefix: Vec<u8>,
 }
@@ -119,7 +119,8 @@ impl IndexKeys {
         }
     }
 
-    /// The term and the storage key in the tree's key of an entry; `None` where it is of another index.
+    /// The term and the storage key in the tree's key of an entry; `None` if it is of another
+    /// index.
     pub fn term_and_key(&self, index_key: &[u8]) -> Option<(Bytes, StorageKey)> {
         let rest = index_key.strip_prefix(&self.prefix[..])?;
         let (term, key) = take_part(rest)?;
@@ -151,8 +152,8 @@ pub fn object_range_of(key: &StorageKey) -> KeyRange {
     KeyRange { from, to }
 }
 
-/// The objects that may have entries in a range of the tree: those of its buckets. The ends of the range
-/// may stand anywhere, also within a bucket's prefix.
+/// The objects that may have entries in a range of the tree: those of its buckets. The ends of the
+/// range may be anywhere, also within a bucket's prefix.
 pub fn objects_of_entries(entries: &KeyRange) -> KeyRange {
     let mut objects = objects();
     if entries.from.first() == Some(&INDEX) {
@@ -180,7 +181,7 @@ pub fn entry_and_key(index_key: &[u8]) -> Option<(IndexEntry, StorageKey)> {
     Some((entry, key))
 }
 
-/// The bucket's prefix at the beginning of bytes, where all of it is there.
+/// The bucket's prefix at the beginning of bytes, if all of it is there.
 fn bucket_of(bytes: &[u8]) -> Option<&[u8]> {
     let key = StorageKey::from_encoded(Bytes::copy_from_slice(bytes));
     let len = key.bucket_prefix_len().ok()?;
@@ -194,7 +195,7 @@ fn index_prefix(bucket_prefix: &[u8], field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Behind all keys that start with this, which ends with a part's end.
+/// The first key behind all that start with this, which ends with a part's end.
 fn behind(mut prefix: Vec<u8>) -> Vec<u8> {
     if let Some(last) = prefix.last_mut() {
         *last += 1;
@@ -212,7 +213,7 @@ fn put_part(out: &mut Vec<u8>, part: &[u8]) {
     out.extend_from_slice(&PART_END);
 }
 
-/// The part at the beginning, and what stands behind it.
+/// The part at the beginning, and the bytes behind it.
 fn take_part(bytes: &[u8]) -> Option<(Bytes, &[u8])> {
     let zero_at = bytes.iter().position(|it| *it == 0)?;
     let (plain, rest) = bytes.split_at(zero_at);
@@ -222,7 +223,7 @@ fn take_part(bytes: &[u8]) -> Option<(Bytes, &[u8])> {
     }
 }
 
-/// A part with zeros, up to the first of which it was taken.
+/// A part with zeros, of which the bytes up to the first were taken.
 fn take_escaped_part(mut part: Vec<u8>, mut rest: &[u8]) -> Option<(Bytes, &[u8])> {
     loop {
         match rest {

@@ -10,13 +10,13 @@ use kvorum_ordered_tree::{ScanEnd, ScanRange, ScanStep, TreeEntry, TreeView};
 
 use crate::keyspace::{all_objects, object_key, object_range, storage_key};
 
-/// The objects of a tree, as a view of it has them.
+/// The objects of a tree, in a view of it.
 pub struct ObjectsView<V> {
     view: V,
 }
 
 impl<V: TreeView> ObjectsView<V> {
-    /// Of this view.
+    /// The objects of this view.
     pub fn of(view: V) -> Self {
         Self { view }
     }
@@ -33,7 +33,7 @@ impl<V: TreeView> ObjectsView<V> {
         Ok(end == ScanEnd::Complete)
     }
 
-    /// Visits a range; `behind` says where to go on after a key.
+    /// Visits a range; `behind` returns the key to continue from after a key.
     fn walk(
         &self,
         detail: FoldDetail,
@@ -51,7 +51,7 @@ impl<V: TreeView> ObjectsView<V> {
                 let key = storage_key(shown.key());
                 let body = match body_of(shown, detail) {
                     Ok(Some(body)) => body,
-                    // Damaged: told in the status, and no reason to stop.
+                    // Damage is reported in the status, and does not stop the walk.
                     Ok(None) => return ScanStep::Next,
                     Err(error) => {
                         failure = Some(error);

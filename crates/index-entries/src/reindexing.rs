@@ -1,16 +1,16 @@
-//! Index entries made again from their objects, and entries removed that no object has: what is done about
-//! the doubts of the tree.
+//! Rebuilding of index entries from their objects, and removal of entries without an object: the
+//! settling of the tree's doubts.
 //!
-//! A round looks at all doubts that there are when it begins. Those about index entries need their objects
-//! read: each lists its entries, and the ones that are not there are put. Those about objects need the
-//! index read: an entry whose object does not list it is removed, since a put over an object that could not
-//! be read did not know its entries. What is decided is put below everything that is in memory, so that it
-//! undoes no put; see [`OrderedTree::put_below`].
+//! A round handles all doubts at its beginning. Doubts about index entries require reading their
+//! objects: each lists its entries, and the missing ones are put. Doubts about objects require
+//! reading the index: an entry whose object does not list it is removed, since a put over an
+//! unreadable object had no list of its entries. The decisions are put below everything in memory,
+//! so that they undo no put; see [`OrderedTree::put_below`].
 //!
-//! What cannot be known yet stays in doubt: the entries of an object that is damaged itself. The next round
-//! is when it has been put again, or when nothing in question is unreadable any more. An object that damage
-//! took for good keeps its entries, since replicas have it, and stays in doubt by itself until it is put
-//! or removed.
+//! Entries of an object that is damaged itself stay in doubt. The next round comes when the object
+//! has been put again, or when nothing in question is unreadable any more. An object that damage
+//! took for good keeps its entries, since replicas have it, and stays in doubt by itself until it
+//! is put or removed.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -33,12 +33,12 @@ use crate::keyspace::{
 use crate::listing::decode;
 use crate::stored::{OF_ANY_AGE, Stored, read_stored};
 
-/// What looking for one entry costs at most, as a rule: a block.
+/// The usual maximum cost of looking up one entry: a block.
 const LOOKUP_BYTES: u64 = 4096;
-/// Objects that are told apart when they cannot be read.
+/// The most unreadable objects that are listed one by one.
 const UNREAD_MAX: usize = 1_000;
-/// Objects that are gone of which it is remembered that they have entries. Entries of others may stay when
-/// they are put again.
+/// The most lost objects with entries that are remembered. Entries of others may stay when they are
+/// put again.
 const GONE_MAX: usize = 500;
 
 /// The rounds of a tree.
@@ -53,7 +53,7 @@ struct State {
     waiting: Option<Waiting>,
 }
 
-/// What the last round could not settle.
+/// The rest of the last round.
 struct Waiting {
     /// Doubts that had been opened when it began.
     opened: u64,
@@ -70,13 +70,13 @@ struct Round {
     lacks_objects: bool,
     /// Objects in doubt that have entries and cannot be read.
     unread: Vec<KeyRange>,
-    /// Objects that are gone and have entries.
+    /// Lost objects with entries.
     gone: BTreeSet<StorageKey>,
 }
 
 enum Stage {
-    /// What a log brought back in parts stands in memory, up to this batch, and nothing can be put below it
-    /// to any effect.
+    /// Batches that a log replayed in parts are in memory, up to this one, and putting below them
+    /// would have no effect.
     Flushing {
         up_to: Sequence,
     },
@@ -101,9 +101,9 @@ struct Part {
 }
 
 impl Reindexing {
-    /// What is due, where there are doubts to settle.
+    /// The due task, if there are doubts to settle.
     pub fn due<T: OrderedTree>(&self, tree: &T) -> Option<Task> {
-        // While somebody is at a step, it is due again when that is over.
+        // During a step of another thread, it is due again when that is over.
         let state = self.state.try_lock()?;
         (tree.is_writable() && state.is_due(tree)).then(|| Task {
             kind: TaskKind::Reindex,
@@ -240,7 +240,7 @@ impl Round {
         }
     }
 
-    /// Entries in doubt that objects list and that are not there.
+    /// Listed entries of objects in doubt that are missing.
     fn missing_entries<T: OrderedTree>(
         &self,
         tree: &T,
@@ -301,7 +301,7 @@ impl Round {
             match read_stored(tree, &key, OF_ANY_AGE.reading)? {
                 Stored::Found(_, listed) => {
                     let lists_it = |entries: BTreeSet<_>| entries.contains(&entry);
-                    // A list that does not decode says nothing.
+                    // A list that does not decode is no evidence.
                     if !decode(&listed).map_or(true, lists_it) {
                         ops.push(tree.remove_op(at));
                     }
@@ -324,7 +324,7 @@ impl Round {
         replaced.any(|it| it.range.contains(&object))
     }
 
-    /// Closes what is settled, and says what has to wait.
+    /// Closes the settled doubts, and returns the waiting ones.
     fn finish<T: OrderedTree>(self, tree: &T) -> Result<Option<Waiting>> {
         let mut unread = self.unread.clone();
         let questioned = self.objects_in_question().filter(|_| self.lacks_objects);
@@ -346,7 +346,8 @@ impl Round {
     }
 }
 
-/// Shows a part of a range, of entries of any age. What is shown it tells how many lookups follow from it.
+/// Visits a part of a range, with entries of any age. The visitor returns the number of lookups for
+/// an entry.
 fn read_part<T: OrderedTree>(
     tree: &T,
     from: Bytes,

@@ -1,4 +1,4 @@
-//! Reading what an object says of its index entries.
+//! Reading an object's list of its index entries.
 
 use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Fields, Lookup, ReadAt, Reading, Result, Timestamp};
@@ -15,7 +15,7 @@ pub(crate) const OF_ANY_AGE: ReadAt = ReadAt {
 
 /// An object as the tree has it.
 pub(crate) enum Stored {
-    /// It is there: its fields, and the list of its index entries.
+    /// Its fields, and the list of its index entries.
     Found(Fields, Bytes),
     Absent,
     Damaged,

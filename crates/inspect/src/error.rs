@@ -1,4 +1,4 @@
-//! Why a file or a directory cannot be looked into; damage in it is no reason.
+//! Reasons why a file or a directory cannot be inspected; damage in it is none.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use kvorum_segment::SegmentError;
 /// The result of looking into something.
 pub type Result<T> = std::result::Result<T, InspectError>;
 
-/// Why it failed.
+/// Failure of an inspection.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// The disk failed, or somebody holds the lock.
+    /// The disk failed, or another process holds the lock.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// A segment cannot be read.
@@ -21,16 +21,16 @@ pub enum InspectError {
     /// A store cannot be read.
     #[error(transparent)]
     Store(#[from] BackendError),
-    /// Neither the first bytes nor the name are those of a file of ours.
+    /// Neither the first bytes nor the name are those of a known file.
     #[error("{} is no file of Kvorum's, by its first bytes or by its name", path.display())]
     Unknown {
         /// The file.
         path: PathBuf,
     },
-    /// There is nothing of this name.
+    /// Missing file or directory.
     #[error("{} does not exist", path.display())]
     Missing {
-        /// What was to be looked into.
+        /// The inspected path.
         path: PathBuf,
     },
     /// A directory without any file of a node: a mistyped path, or another program's data.
@@ -61,7 +61,7 @@ pub enum InspectError {
         /// The store's own.
         fast: PathBuf,
     },
-    /// What was found cannot be printed.
+    /// The output cannot be printed.
     #[error("cannot print")]
     Print(#[from] std::io::Error),
 }

@@ -1,4 +1,4 @@
-//! Which of our files a file is: by its first bytes, or by its name where these are damaged.
+//! The kind of a file: by its first bytes, or by its name if these are damaged.
 
 use std::path::Path;
 
@@ -28,10 +28,10 @@ const BEGIN_BYTES: usize = 64;
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 const REPAIR_PROGRESS_BYTES_MAX: u64 = 1 << 30;
 
-/// What `kvorum repair` leaves in the directory of a store while it is not finished.
+/// The file of an unfinished `kvorum repair` in the directory of a store.
 pub(crate) const REPAIR_PROGRESS: &str = "repair.progress";
 
-/// What a file is.
+/// Kinds of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A segment of a store or of a log.
@@ -44,7 +44,7 @@ pub enum Kind {
     Lsm(LsmFile),
     /// A file of a store of the innostore engine.
     PageTree(PageTreeFile),
-    /// The list of what such a store lost.
+    /// The list of such a store's losses.
     LostPages,
     /// A small file of the value log.
     ValueLog(ValueLogFile),
@@ -58,21 +58,21 @@ pub enum Kind {
     AgreedLog,
     /// The mark of its durable end.
     AgreedEnd,
-    /// A snapshot of what they agreed on.
+    /// A snapshot of the agreed state.
     AgreedSnapshot,
     /// The version of a data directory's layout.
     Format,
-    /// Whose stores are in a data directory.
+    /// The engine of the stores in a data directory.
     Engine,
-    /// How far a repair of a leveldb store has come.
+    /// The progress of a repair of a leveldb store.
     RepairProgress,
     /// A file of a store of several backends.
     Multi(MultiFile),
-    /// A lock or a mark: what it says is for people.
+    /// A lock or a mark: its text is for people.
     Text,
 }
 
-/// Finds out what a file is.
+/// Finds the kind of a file.
 pub fn recognise(disk: &dyn Disk, path: &Path) -> Result<Kind> {
     let missing = || InspectError::Missing {
         path: path.to_owned(),
@@ -234,7 +234,7 @@ pub fn open_pieces(disk: &dyn Disk, path: &Path, kind: Kind, from: u64) -> Resul
     })
 }
 
-/// Fronts belong to whoever writes the log, which the file's header tells.
+/// Fronts belong to the log's writer, which the file's header names.
 fn dissect(front: &RecordFront<'_>) -> Option<Vec<Field>> {
     match front.file_kind {
         kind if SEGMENT_KINDS.contains(&kind) => dissect_front(front),
@@ -244,13 +244,13 @@ fn dissect(front: &RecordFront<'_>) -> Option<Vec<Field>> {
     }
 }
 
-/// What an engine put in front of a record of the value log. They tell by the record's kind whose it is.
+/// The front of an engine's record in the value log. The record's kind names the engine.
 fn dissect_engines_front(front: &RecordFront<'_>) -> Option<Vec<Field>> {
     dissect_logged_front(front, key_shown).or_else(|| dissect_front(front))
 }
 
-/// Where a segment's own header is damaged: its number is in its name, and the log is that of its
-/// neighbours or, with none of them, of the store in its directory.
+/// The identity for a segment with a damaged header: its number is in its name, and the log is that
+/// of its neighbours or, with none of them, of the store in its directory.
 pub(crate) fn fallback_id(disk: &dyn Disk, path: &Path) -> Result<Option<SegmentId>> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().and_then(|name| name.to_str());
@@ -274,8 +274,8 @@ pub(crate) fn fallback_id(disk: &dyn Disk, path: &Path) -> Result<Option<Segment
     }))
 }
 
-/// Where a table's own header is damaged: its number is in its name, and its store's identity in the
-/// manifest beside it.
+/// The identity for a table with a damaged header: its number is in its name, and its store's
+/// identity in the manifest beside it.
 pub(crate) fn fallback_table(disk: &dyn Disk, path: &Path) -> Result<Option<TableId>> {
     let name = path.file_name().and_then(|name| name.to_str());
     let digits = name.and_then(|name| name.split_once('.')).map(|it| it.0);
@@ -292,12 +292,12 @@ fn text_piece(bytes: &[u8]) -> Piece {
         .trim_end()
         .escape_debug()
         .to_string();
-    let name = "text for people, believed by nobody";
+    let name = "text for people only";
     fields.field(name, bytes.len(), text, Check::Covered);
     fields.finish("text")
 }
 
-/// It is believed up to its first record that is not whole, so that nothing in it is damage.
+/// It is used up to its first record that is not whole, so nothing in it counts as damage.
 fn progress_piece(disk: &dyn Disk, path: &Path) -> Result<Piece> {
     let bytes = read_file(disk, path, REPAIR_PROGRESS_BYTES_MAX)?;
     let mut fields = Dissection::new(&bytes, 0);
@@ -310,7 +310,7 @@ const UNCHECKED_FORMATS: [&str; 3] = ["1", "2", "3"];
 /// Engines that were written without a checksum.
 const UNCHECKED_ENGINES: [&str; 3] = ["bitcask", "leveldb", "memory"];
 
-/// What a file without a checksum can be checked for.
+/// The check of a file without a checksum.
 fn check_form(text: &str, is_right: bool, expected: &str) -> Check {
     if is_right {
         return Check::Covered;

@@ -1,10 +1,11 @@
-//! Looking into Kvorum's files: one file as annotated bytes, and whole directories checked.
+//! Inspection of Kvorum's files: one file as annotated bytes, and whole directories checked.
 //!
-//! What the bytes mean is said by the crates that write them; here is found out which of them wrote a
-//! file, how it is shown, and in which order a directory is checked. Nothing is written and no thread
-//! is started: [`Plan`] cuts the work of a check into units that a caller may run side by side.
+//! The crates that write the bytes define their meaning. This crate finds the one that wrote a
+//! file, its form of display, and the order in which a directory is checked. Nothing is written and
+//! no thread is started: [`Plan`] cuts the work of a check into units that a caller may run side by
+//! side.
 //!
-//! What this crate must not know: byte layouts.
+//! This crate has no byte layouts of its own.
 
 mod error;
 mod kind;

@@ -1,5 +1,5 @@
-//! A store of the innostore engine checked from end to end without being opened: every page to which its root
-//! leads is read, both copies of branches included.
+//! A store of the innostore engine checked from end to end without being opened: every page of its
+//! tree is read, both copies of branches included.
 
 use std::path::Path;
 

@@ -13,7 +13,7 @@ use kvorum_value_log::anatomy::{KnownSegments, in_words};
 use crate::Result;
 use crate::kind::fallback_id;
 
-/// Checks all segments, and that none is missing; with `is_live`, the sealed ones.
+/// Checks all segments, and that none is missing; with `is_live`, only the sealed ones.
 pub(crate) fn check(
     disk: &dyn Disk,
     directory: &Path,
@@ -30,7 +30,7 @@ pub(crate) fn check(
     let told = missing.told.into_iter().map(in_words);
     found
         .notes
-        .extend(told.map(|what| format!("{what}, as an opening has told")));
+        .extend(told.map(|what| format!("{what}, reported at an opening")));
     for number in numbers.into_iter().rev() {
         let name = file_name(number);
         let path = directory.join(&name);

@@ -8,7 +8,7 @@ use kvorum_disk::{Disk, EntryKind};
 
 use crate::{InspectError, Result, open_pieces, recognise};
 
-/// What is printed of a file.
+/// The part of a file that is printed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShowOptions {
     /// Begin with the piece that holds this byte.
@@ -17,11 +17,11 @@ pub struct ShowOptions {
     pub limit: Option<u64>,
     /// One JSON object a piece and line.
     pub is_json: bool,
-    /// Leave out what is whole.
+    /// Leave out whole pieces.
     pub only_damaged: bool,
 }
 
-/// What was printed.
+/// The result of printing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// Pieces that were printed.

@@ -1,8 +1,8 @@
 //! A store of the engines over merge trees checked from end to end without being opened: nothing is written,
 //! repaired or set aside.
 //!
-//! Every checksum of every file is computed; then every table is walked, and what it holds is compared
-//! with what the manifest says of it, and with the blob files and the segments of the value log that its
+//! Every checksum of every file is computed; then every table is walked, and its contents are
+//! compared with the manifest, and with the blob files and the segments of the value log that its
 //! entries name.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,8 +25,8 @@ use crate::kind::{Kind, REPAIR_PROGRESS, open_pieces, recognise};
 use crate::value_logs::Found;
 use crate::{InspectError, Result, segment_directory, value_logs};
 
-/// Checks a store but for its tables and blob files; with `is_live`, what is finished of it. One of the
-/// value logs may be the one that has bodies of it.
+/// Checks a store except for its tables and blob files; with `is_live`, only its finished files.
+/// One of the value logs may be the one with its bodies.
 pub(crate) fn check(
     node_disk: &dyn Disk,
     directory: &Path,
@@ -82,7 +82,7 @@ pub(crate) fn check_file(
 /// Bytes that entries use, by blob file; segments of the value log count as such.
 type Used = BTreeMap<u64, u64>;
 
-/// As the manifest says of all tables.
+/// The use of all tables by the manifest.
 fn used_by_entries(contents: &Contents) -> Used {
     let files = contents.files.iter();
     let mut used = Used::new();
@@ -100,7 +100,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// The copies of the manifest, and whatever else is no table and no log.
+    /// The copies of the manifest, and all other files that are no table and no log.
     fn small_files(&mut self, contents: &Contents) -> Result<()> {
         for entry in self.disk.list(self.directory)? {
             let path = self.directory.join(&entry.name);
@@ -171,7 +171,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Tables that no manifest lists go at the next opening.
+    /// Tables that no manifest lists are removed by the next opening.
     fn is_each_listed_once(&mut self, contents: &Contents, is_live: bool) -> Result<()> {
         let mut listed = BTreeSet::new();
         for file in &contents.files {
@@ -245,7 +245,7 @@ impl Check<'_> {
         self.found.findings.push(finding);
     }
 
-    /// Walks a table, and compares it with what the manifest says.
+    /// Walks a table, and compares it with the manifest.
     fn walk_entries(&mut self, file: &ListedFile, table: Arc<Table>) -> Result<()> {
         let properties = &file.known.properties;
         let (mut entries, mut own) = (0, Used::new());
@@ -327,7 +327,7 @@ impl Check<'_> {
         }
     }
 
-    /// Says which keys damaged blocks cost. Their checksums are findings already.
+    /// Adds the keys of damaged blocks. Their checksums are findings already.
     fn name_gaps(&mut self, file: &ListedFile, gaps: Vec<Gap>) {
         for gap in gaps {
             let keys = match file.kind {
@@ -363,7 +363,7 @@ impl Check<'_> {
         }
     }
 
-    /// What entries use of the value log, compared with the log.
+    /// Compares the entries' use of the value log with the log.
     fn segments_are_there(
         &mut self,
         contents: &Contents,
@@ -373,7 +373,7 @@ impl Check<'_> {
     ) -> Result<()> {
         let segments = used.iter();
         let segments = segments.filter_map(|(file, bytes)| Some((segment_of(*file)?, *bytes)));
-        // What the log has let go of is in files of the journal.
+        // Records of dropped segments are in files of the journal.
         let segments = segments.filter(|(it, _)| !contents.journal_segments.contains(it));
         let segments: BTreeMap<u32, u64> = segments.collect();
         let log_id = contents.value_log;

@@ -1,4 +1,4 @@
-//! The value log among the directories that are checked, for the stores that speak of it.
+//! The value log among the checked directories, for the stores that refer to it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,21 +11,21 @@ use kvorum_value_log::anatomy::{KnownSegments, VALUE_LOG_KIND};
 
 use crate::{InspectError, Result};
 
-/// What is known of the log of an id.
+/// The result of looking for the log of an id.
 pub(crate) enum Found {
     /// It is in this directory.
     Here(PathBuf, KnownSegments),
-    /// What is checked has another one.
+    /// The checked directories have another one.
     Another,
-    /// What is checked has none.
+    /// The checked directories have none.
     NotChecked,
 }
 
-/// In place of the log's id in a manifest that a repair made anew: which log its tables speak of is found
-/// out by the next opening.
+/// The log's id in a manifest that a repair rebuilt: the next opening finds the log of its tables.
 const UNKNOWN: u64 = 0;
 
-/// Finds the log of an id. Where it is in use, what a store says of its segments has to be read before.
+/// Finds the log of an id. If it is in use, the store's references to segments have to be read
+/// before.
 pub(crate) fn find(disk: &dyn Disk, directories: &BTreeSet<PathBuf>, log_id: u64) -> Result<Found> {
     for directory in directories {
         let there = list_segments(disk, directory)?;
@@ -40,7 +40,7 @@ pub(crate) fn find(disk: &dyn Disk, directories: &BTreeSet<PathBuf>, log_id: u64
     })
 }
 
-/// A log as a store of the bitcask engine is checked against it.
+/// A log, for the check of a store of the bitcask engine.
 struct LogFiles<'a> {
     disk: &'a dyn Disk,
     directory: PathBuf,

@@ -17,17 +17,17 @@ use crate::{InspectError, Result, page_store, segment_directory, table_store, va
 const NODE_LOCK_NAME: &str = "LOCK";
 /// Files of which a data directory has at least one, even after damage.
 const NODE_FILES: [&str; 4] = ["format", "engine", "place", "value_log"];
-/// Where damaged files of a log are set aside; they are known to be what they are.
+/// The directory of a log's damaged files, which are known to be damaged.
 const LOST_NAME: &str = "lost";
-/// What was found unreadable before, files that were never finished, and what is no file.
+/// Files that were found unreadable before, unfinished files, and sockets.
 const SET_ASIDE: [&str; 4] = [".unreadable", ".damaged", ".tmp", ".socket"];
-/// Directories in directories, from the data directory to a store, are far fewer.
+/// The depth limit of directories, far more than from the data directory to a store.
 const DEPTH_MAX: usize = 8;
 
-/// How a directory is checked.
+/// Options of a directory's check.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VerifyOptions {
-    /// The directory is in use: no lock is taken, and only what is finished is looked at.
+    /// The directory is in use: no lock is taken, and only finished files are read.
     pub is_live: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct VerifyOptions {
 pub enum Unit {
     /// A store of the bitcask engine.
     Store(PathBuf),
-    /// A store of the leveldb engine, but for its tables.
+    /// A store of the leveldb engine, except for its tables.
     TableStore(PathBuf),
     /// A store of the innostore engine.
     PageStore(PathBuf),
@@ -48,19 +48,19 @@ pub enum Unit {
     File(PathBuf, Kind),
 }
 
-/// What has to be done to check a directory.
+/// The work of a directory's check.
 pub struct Plan {
     directory: PathBuf,
     options: VerifyOptions,
     /// The work, the largest parts being stores.
     pub units: Vec<Unit>,
-    /// What is there to be read, about. Bytes.
+    /// Bytes to be read, about.
     pub bytes: u64,
-    /// Files that are not ours, or of an engine that is not known here.
+    /// Files of other programs, or of an unknown engine.
     pub unknown: Vec<PathBuf>,
-    /// Where value logs are.
+    /// The directories of value logs.
     value_logs: BTreeSet<PathBuf>,
-    /// A slow directory of a store that was passed by, and the store's own.
+    /// A slow directory of a store that was skipped, and the store's own.
     slow: Option<(PathBuf, PathBuf)>,
     locks: Vec<Box<dyn DiskLock>>,
 }
@@ -162,7 +162,7 @@ impl Plan {
                     if matches!(kind, Kind::ValueLog(_)) {
                         self.value_logs.insert(directory.to_owned());
                     }
-                    // It says which segments there should be.
+                    // It lists the segments that there should be.
                     has_segments |= kind == Kind::ValueLog(ValueLogFile::Dropped);
                     self.units.push(Unit::File(path.clone(), kind));
                 }
@@ -191,7 +191,7 @@ impl Plan {
     fn visit_tables(&mut self, disk: &dyn Disk, directory: &Path) -> Result<()> {
         let path = directory.to_owned();
         self.units.push(Unit::TableStore(path.clone()));
-        // Without its slow directory nothing of a store can be told; why, its unit says.
+        // Without its slow directory a store cannot be checked; its unit reports the reason.
         let Ok(disk) = whole_disk(disk, directory) else {
             return Ok(());
         };
@@ -205,8 +205,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Does one unit. `progress` is told how many bytes were read. What cannot be read at all is a
-    /// finding like any other; in a directory in use it may just have been removed, and is a note.
+    /// Does one unit. `progress` gets the number of bytes read. An unreadable file is a finding
+    /// like any other; in a directory in use it may just have been removed, and is a note.
     pub fn run(&self, disk: &dyn Disk, unit: &Unit, progress: &dyn Fn(u64)) -> Checked {
         self.run_readable(disk, unit, progress)
             .unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! The library's detector and what it wants done. No clock, no socket.
+//! The library's detector and its requests. No clock, no socket.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use crate::hearing::Hearing;
 use crate::settings::LivenessSettings;
 
-/// Larger than what fits into a datagram: it travels over a stream.
+/// Larger than a datagram: it travels over a stream.
 const PACKET_BYTES_MAX: usize = 16 * 1024;
 
-/// A generation is raised by one when others take the node to be down, then by 16, by 256 and so on: of a
-/// run whose generation was not kept, before a clock was set back, they remember one that may be minutes
-/// ahead, and do not say which.
+/// A generation is raised by one when others take the node to be down, then by 16, by 256 and so on. If
+/// a run's generation was not kept before a clock was set back, the others remember one that may be
+/// minutes ahead, and do not send it.
 const RENEWAL_BITS: u32 = 4;
 const RENEWAL_BITS_MAX: u32 = 40;
 
@@ -27,7 +27,7 @@ const RENEWAL_BITS_MAX: u32 = 40;
 pub(crate) struct Presence {
     node: [u8; 16],
     generation: u64,
-    /// How often it was raised. Nobody else is told.
+    /// Number of times that it was raised. It stays on this node.
     #[serde(skip)]
     renewals: u32,
 }
@@ -75,12 +75,12 @@ impl Identity for Presence {
     }
 }
 
-/// What the detector wants done.
+/// The requests of the detector.
 #[derive(Default)]
 pub(crate) struct Wanted {
     pub(crate) messages: Vec<(NodeId, Bytes)>,
     pub(crate) timers: Vec<(Timer<Presence>, Duration)>,
-    /// Whom to ask whether it answers.
+    /// The nodes to ask for an answer.
     pub(crate) questions: Vec<NodeId>,
     changed: bool,
 }
@@ -100,7 +100,7 @@ impl foca::Runtime<Presence> for &mut Wanted {
     }
 }
 
-/// What happens to the detector.
+/// An event for the detector.
 pub(crate) enum Event {
     /// A message came.
     Heard(Bytes),
@@ -110,7 +110,7 @@ pub(crate) enum Event {
     Members(BTreeSet<NodeId>),
     /// Time to say hello to members that seem to be down.
     Announce,
-    /// Time to ask the members whether they answer.
+    /// Time to ask the members for an answer.
     Ask,
     /// A member answered.
     Answered(NodeId),
@@ -143,8 +143,8 @@ impl Detector {
         }
     }
 
-    /// Takes an event in. What the library refuses (a message of a stranger, a timer of before) is
-    /// refused for good reason and changes nothing.
+    /// Takes an event in. An event that the library refuses (a message of a stranger, an outdated
+    /// timer) changes nothing.
     pub(crate) fn take(&mut self, event: Event) -> Wanted {
         let mut wanted = Wanted::default();
         let taken = match event {
@@ -173,8 +173,8 @@ impl Detector {
         wanted
     }
 
-    /// The library stops probing when it takes a new identity, until somebody sends it something. Cut off
-    /// from everybody at that moment, it would take all for up for ever: an update about nobody has it see
+    /// The library stops probing when it takes a new identity, until it receives a message. A node that
+    /// is cut off at that moment would take all members to be up for ever. An empty update makes it see
     /// that there are members to probe.
     fn stay_connected(&mut self, wanted: &mut Wanted) -> Result<(), foca::Error> {
         self.foca
@@ -192,8 +192,8 @@ impl Detector {
         Ok(())
     }
 
-    /// The members that are up, this node included: those that somebody hears of and that do not leave
-    /// this node without an answer.
+    /// The members that are up, this node included: those that some node hears and that are not silent
+    /// to this node.
     pub(crate) fn up(&self) -> BTreeSet<NodeId> {
         let mut up = self.known();
         up.retain(|node| !self.hearing.is_silent(*node));
@@ -352,7 +352,7 @@ mod tests {
             detector.take(Event::Answered(node(3)));
         }
         assert_eq!(detector.up(), BTreeSet::from([node(1), node(3)]));
-        // No greeting is needed: the library has heard of it all the time.
+        // No greeting is needed: the library has had it all the time.
         assert!(detector.take(Event::Announce).messages.is_empty());
         detector.take(Event::Answered(node(2)));
         assert_eq!(detector.up().len(), 3);

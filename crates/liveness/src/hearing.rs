@@ -1,16 +1,16 @@
-//! Whom this node itself gets answers from: every member is asked again and again, and who leaves
-//! several questions in a row unanswered is silent. No clock, no socket.
+//! Members that answer this node: every member is asked again and again, and one that leaves several
+//! questions in a row unanswered is silent. No clock, no socket.
 //!
-//! The detector alone is slow to see that the network fell in two: it probes one member at a time,
-//! and gives each one time to be heard of through others. A request has no such time, and no such
-//! detour: what counts for it is whether this node gets an answer. Questions are counted rather than
-//! time, so that a node which itself stood still for a while does not take all others to be silent.
+//! The detector alone is slow to see that the network is split: it probes one member at a time, and
+//! gives each one time to be heard of through others. A request has neither that time nor that detour:
+//! it depends on an answer to this node. Questions are counted rather than time: otherwise a node that
+//! was suspended for a while would take all others to be silent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kvorum_ring::NodeId;
 
-/// How many questions in a row each member has not answered.
+/// Number of questions in a row that each member has not answered.
 pub(crate) struct Hearing {
     this_node: NodeId,
     unanswered: BTreeMap<NodeId, u32>,
@@ -26,7 +26,7 @@ impl Hearing {
         }
     }
 
-    /// These are the members. Who is new has not been asked yet.
+    /// Takes over the members. A new one has not been asked yet.
     pub(crate) fn follow_members(&mut self, members: &BTreeSet<NodeId>) {
         self.unanswered.retain(|node, _| members.contains(node));
         for node in members.iter().filter(|node| **node != self.this_node) {
@@ -34,7 +34,7 @@ impl Hearing {
         }
     }
 
-    /// Whom to ask now; each of them counts as one that has not answered yet.
+    /// The members to ask now; each of them counts as one that has not answered yet.
     pub(crate) fn ask(&mut self) -> Vec<NodeId> {
         for unanswered in self.unanswered.values_mut() {
             *unanswered = unanswered.saturating_add(1);

@@ -17,13 +17,13 @@ use crate::settings::LivenessSettings;
 /// The first byte of every message of this service.
 const SERVICE: u8 = b'L';
 
-/// A message of this service that says nothing: whether it is answered is all.
+/// A message of this service without content: only the answer to it counts.
 const QUESTION: &[u8] = &[SERVICE];
 
-/// Events that wait for the detector. More come only if it is stuck, and then they are old news.
+/// Events that wait for the detector. More come only if it is stuck, and then they are outdated.
 const EVENTS_MAX: usize = 10_000;
 
-/// Which nodes are up, as far as this one knows. Cheap to clone.
+/// The nodes that are up, as far as this one has found. Cheap to clone.
 #[derive(Clone)]
 pub struct Liveness {
     events: mpsc::Sender<Event>,
@@ -32,8 +32,8 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// Starts the detector. `generation` has to be higher than in any earlier run of this node; the
-    /// time in microseconds is, unless clocks jump, and a node that is taken for its own past finds out
+    /// Starts the detector. `generation` has to be higher than in any earlier run of this node. The
+    /// time in microseconds is, unless clocks jump; a node that is then taken for its own past notices,
     /// and takes a higher one.
     pub fn start(
         runtime: &Runtime,
@@ -70,7 +70,7 @@ impl Liveness {
         self.up.load_full()
     }
 
-    /// Tells the detector who the members are.
+    /// Gives the detector the members.
     pub fn follow_members(&self, members: BTreeSet<NodeId>) {
         self.tell(Event::Members(members));
     }
@@ -80,15 +80,14 @@ impl Liveness {
         message.head.first() == Some(&SERVICE)
     }
 
-    /// Takes in what another node sent. It wants no answer but an empty one, and a question no more than
-    /// that.
+    /// Takes in another node's message. Its answer is empty, as is the answer to a question.
     pub fn hear(&self, message: &Message) {
         if Self::serves(message) && message.head.len() > QUESTION.len() {
             self.tell(Event::Heard(message.head.slice(1..)));
         }
     }
 
-    /// Tells the others that this node goes, so that nobody has to find out.
+    /// Announces that this node leaves, so that the others need not find out.
     pub fn leave(&self) {
         self.tell(Event::Leave);
     }
@@ -161,7 +160,8 @@ impl Driver {
         }
     }
 
-    /// An answer that is later than the questions after it says that the node can be reached all the same.
+    /// Asks a node for an answer. An answer that comes after the next questions still shows that the
+    /// node can be reached.
     fn ask(&self, node: NodeId) {
         let (peers, events) = (self.peers.clone(), self.events.clone());
         let patience = self.settings.question_period * self.settings.unanswered_max;
@@ -176,7 +176,8 @@ impl Driver {
         });
     }
 
-    /// What does not get there within a probe's period is late: the detector assumes loss anyway.
+    /// Sends a message. One that does not arrive within a probe's period is late: the detector assumes
+    /// loss anyway.
     fn send(&self, node: NodeId, data: &Bytes) {
         let mut head = BytesMut::with_capacity(1 + data.len());
         head.put_u8(SERVICE);

@@ -1,8 +1,8 @@
-//! How patient the detector is.
+//! Patience of the failure detector.
 
 use std::time::Duration;
 
-/// How quickly a node is taken to be down.
+/// Limits after which a node is taken to be down.
 #[derive(Clone, Copy, Debug)]
 pub struct LivenessSettings {
     /// One member is probed this often.
@@ -11,7 +11,7 @@ pub struct LivenessSettings {
     pub suspicion: Duration,
     /// Members that seem to be down are greeted this often.
     pub greeting_period: Duration,
-    /// Every member is asked this often whether it answers.
+    /// Every member is asked for an answer this often.
     pub question_period: Duration,
     /// A member that leaves this many questions in a row without an answer is down for this node.
     pub unanswered_max: u32,

@@ -27,16 +27,16 @@ impl LsmEngine {
     /// Opens a store, creating it if it is missing. `shared` is the node's block cache and its budget
     /// for memtables; `draw` gives random numbers for identities.
     ///
-    /// With a log, large bodies stay there: puts go there, whatever their durability. [`Tenant`] says what
-    /// is to be done before it is used. A store with files of its own goes on from there; there is no way
-    /// back.
+    /// With a log, large bodies stay there: all puts go there, of any durability. [`Tenant`]
+    /// describes the steps before its use. A store with files of its own continues from them and
+    /// cannot return.
     ///
     /// # Errors
     /// [`kvorum_backend::ErrorKind::Locked`] when another process has it open,
     /// [`kvorum_backend::ErrorKind::NewerFormat`] when a newer version wrote it,
-    /// [`kvorum_backend::ErrorKind::Corrupt`] when no copy of its manifest is whole and belongs to it,
-    /// [`kvorum_backend::ErrorKind::Denied`] when its slow directory is not where it was. Damage to
-    /// anything else is listed in [`Status::lost`] and no reason not to open.
+    /// [`kvorum_backend::ErrorKind::Corrupt`] when no copy of its manifest is whole and belongs to
+    /// it, [`kvorum_backend::ErrorKind::Denied`] when its slow directory has moved. Other damage is
+    /// listed in [`Status::lost`] and does not fail the opening.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -58,12 +58,12 @@ impl LsmEngine {
         self
     }
 
-    /// The store as the value log knows it, if it was opened over one.
+    /// The store as a tenant of the value log, if it was opened over one.
     pub fn tenant(&self) -> Arc<dyn Tenant> {
         self.lsm.clone()
     }
 
-    /// How hard writers should feel that merging is behind, in thousandths.
+    /// The pressure of merging's backlog on writers, in thousandths.
     pub fn pressure_permille(&self) -> u64 {
         self.lsm.pressure_permille()
     }

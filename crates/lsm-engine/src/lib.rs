@@ -1,7 +1,8 @@
 //! The engine over an LSM tree, with secondary indexes, behind the backend trait.
 //!
-//! The tree is `kvorum-lsm`, and its indexes are `kvorum-index-entries`; here is what makes them an engine.
-//! Which one it is, settings say: crates such as `backend-leveldb` have their names and defaults.
+//! The tree is `kvorum-lsm`, and its indexes are `kvorum-index-entries`; this crate makes an engine
+//! of them. Settings select which one: crates such as `backend-leveldb` have their names and
+//! defaults.
 
 mod engine;
 

@@ -1,7 +1,7 @@
-//! Which blob file is which, where no manifest says it.
+//! Matching of blob files with the numbers in entries, without a manifest.
 //!
-//! A file that was collected has another number than entries say. Its bodies stand there under their
-//! old ones and with their keys, so a few entries are enough to find it.
+//! A file that was collected has another number than the one in entries. Its bodies are there under
+//! their old numbers and with their keys, so a few entries are enough to find it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub(crate) fn name_blobs(
     let files_used = uses.map(|it| it.file);
     // Segments of the value log are no files of the store.
     let used: BTreeSet<u64> = files_used.filter(|it| segment_of(*it).is_none()).collect();
-    // Of a table whose properties are damaged nobody knows which it uses.
+    // The blob files of a table with damaged properties are unknown.
     let is_unknown = tables.iter().any(|it| !it.is_whole);
     let (mut named, spare): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|it| used.contains(&it.file));
@@ -89,7 +89,7 @@ fn samples(
     Ok(samples)
 }
 
-/// True when one of the bodies is there, with the key and the length that its entry has.
+/// True when one of the bodies is there, with the key and the length of its entry.
 fn has_bodies(
     ground: &Ground<'_>,
     record: &BlobRecord,

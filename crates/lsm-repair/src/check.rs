@@ -1,4 +1,4 @@
-//! What a store is made of, for whoever checks it without opening it.
+//! The parts of a store, for a check without opening it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,12 +13,12 @@ use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::KnownTable;
 use kvorum_tiers::is_table_name;
 
-/// What a listed file is.
+/// Kinds of listed files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedKind {
     /// A table.
     Table,
-    /// A blob file, with what entries call it.
+    /// A blob file, with its number in entries.
     Blob(u64),
     /// A file of the journal.
     Journal,
@@ -29,13 +29,13 @@ pub enum ListedKind {
 pub struct ListedFile {
     /// Its name in the store's directory.
     pub name: String,
-    /// What it is.
+    /// The file's kind.
     pub kind: ListedKind,
-    /// What is known of it; of tables alone their properties.
+    /// Its known facts; the properties are for tables alone.
     pub known: KnownTable,
 }
 
-/// What a store is made of.
+/// The parts of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
     /// Names of damaged copies of the manifest.
@@ -54,19 +54,19 @@ pub struct Contents {
     pub files: Vec<ListedFile>,
     /// The value log in which entries have bodies; 0 for none.
     pub value_log: u64,
-    /// Segments of the value log of which files of the journal have records.
+    /// Segments of the value log with records in files of the journal.
     pub journal_segments: BTreeSet<u32>,
-    /// What was lost before, as `lost/BLOCKS.bad` lists it.
+    /// Earlier losses, as listed in `lost/BLOCKS.bad`.
     pub lost: Vec<LostRange>,
 }
 
-/// What an entry says, as far as a check can hold it against other files.
+/// The contents of an entry that a check can compare with other files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntrySummary {
     /// Its batch.
     pub sequence: u64,
-    /// The blob file with its body, and the bytes that the body takes there. A segment of the value log
-    /// counts as one, under a number that [`kvorum_lsm::segment_of`] knows.
+    /// The blob file with its body, and the bytes that the body takes there. A segment of the value
+    /// log counts as one, under a number for [`kvorum_lsm::segment_of`].
     pub blob: Option<(u64, u64)>,
 }
 
@@ -99,7 +99,7 @@ pub fn has_store_files(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result
     Ok(false)
 }
 
-/// Reads the manifest and the list of what was lost. Nothing is written.
+/// Reads the manifest and the list of losses. Nothing is written.
 ///
 /// # Errors
 /// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
@@ -158,7 +158,7 @@ pub fn is_journal_record(name: &[u8], value: &bytes::Bytes) -> bool {
     place_named(name).is_some() && JournalRecord::decode(value).is_ok()
 }
 
-/// What an entry of a table says; `None` for bytes that are none.
+/// The summary of a table's entry; `None` for bytes that are none.
 pub fn entry_summary(value: &bytes::Bytes) -> Option<EntrySummary> {
     let facts = Entry::facts_of(value).ok()?;
     Some(EntrySummary {

@@ -1,4 +1,4 @@
-//! What has to be done: a function of what is listed and of what was found, and of nothing else.
+//! The work of a repair: a function of the listing and of the findings, and of nothing else.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use crate::examine::{Examined, Verdict};
 use crate::listing::{FileKind, Listing};
 use crate::work::{SourceTable, Unit};
 
-/// What is wrong with a file.
+/// A problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Its name.
     pub file: String,
-    /// What is wrong.
+    /// The problem in words.
     pub what: String,
 }
 
-/// What has to be done.
+/// The work to be done.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) problems: Vec<Problem>,
-    /// For the list of what was lost.
+    /// For the list of losses.
     pub(crate) lost: Vec<LostRange>,
-    /// Why all tables are merged anew; `None` where each stays on its level.
+    /// The reason to merge all tables anew; `None` if each stays on its level.
     pub(crate) rebuild: Option<String>,
     /// Tables that stay listed, and are made again from the journal when the store is opened.
     pub(crate) given_up: Vec<u64>,
@@ -123,7 +123,7 @@ impl Decision {
         }
     }
 
-    /// What nobody can say of a damaged table, where no manifest says it.
+    /// Notes the unknown range of a damaged table, without a manifest.
     fn unknown_of_table(&mut self, name: &str, found: Option<&Examined>) {
         let Some(found) = found.filter(|it| it.verdict != Verdict::Foreign) else {
             return;
@@ -218,7 +218,7 @@ pub(crate) fn sources(listing: &Listing, examined: &AllExamined) -> Vec<SourceTa
     let tables = listing.of_kind(FileKind::Table);
     let tables = tables.filter_map(|file| {
         let it = found(file.number)?;
-        // Of entries that cannot be read the properties still tell.
+        // Properties count entries that cannot be read.
         let entries = it.entries.max(it.properties.entries);
         let is_empty = entries == 0 && it.properties.marks.is_empty() && !is_unbounded(it);
         (it.verdict != Verdict::Foreign && !is_empty).then(|| SourceTable {
@@ -235,12 +235,13 @@ pub(crate) fn sources(listing: &Listing, examined: &AllExamined) -> Vec<SourceTa
     tables.collect()
 }
 
-/// Its properties are lost, and with them what a block that is lost as well may have had.
+/// True if its properties are lost, and with them the range of a lost block.
 fn is_unbounded(found: &Examined) -> bool {
     found.verdict == Verdict::Damaged && !found.has_properties
 }
 
-/// Of what was seen in a table, what may have been: anything newer, and keys before the first.
+/// The possible contents of a table with such readable ones: any newer entry, and keys before the
+/// first.
 fn unbounded(seen: &Properties) -> Properties {
     Properties {
         smallest: Bytes::new(),

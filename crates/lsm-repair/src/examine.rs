@@ -1,4 +1,4 @@
-//! One file of a store read from end to end, and what is known of it then.
+//! One file of a store read from end to end, and its resulting state.
 
 use std::path::Path;
 
@@ -11,16 +11,16 @@ use kvorum_storage_errors::{IntoBackend, from_sst};
 
 use crate::listing::FileKind;
 
-/// What a file came out as.
+/// Results of examining a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Every byte of it is what it was.
+    /// Every byte is right.
     Whole,
-    /// Some of it is damaged, and its writer had come to its end.
+    /// Some of it is damaged, and its writer had finished.
     Damaged,
     /// It has no end: it was cut short, or never finished.
     Unfinished,
-    /// It is of another store, or has another number.
+    /// File of another store, or with another number.
     Foreign,
 }
 
@@ -32,15 +32,15 @@ impl Verdict {
     }
 }
 
-/// What is known of a file that was read.
+/// The result for a file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Examined {
     pub(crate) verdict: Verdict,
     pub(crate) file_len: u64,
-    /// Bytes of good data blocks.
+    /// Bytes of whole data blocks.
     pub(crate) data_bytes: u64,
     pub(crate) entries: u64,
-    /// The properties are the file's own, and not only what its good blocks show.
+    /// The properties are the file's own, and not only derived from its whole blocks.
     pub(crate) has_properties: bool,
     pub(crate) properties: Properties,
     pub(crate) bad: Vec<BadRange>,

@@ -1,7 +1,8 @@
-//! The end of a repair: what was written takes the place of what was there, which moves to `lost/`.
+//! The end of a repair: new files replace old ones, which move to `lost/`.
 //!
-//! Files get their second name in `lost/` first, then the manifest is written, and then the old names
-//! go. So at every moment the store is either as it was or as it will be, and nothing is gone.
+//! Files get their second name in `lost/` first, then the manifest is written, and then the old
+//! names are removed. So at every moment the store is in either the old or the new state, and
+//! nothing is lost.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ use kvorum_storage_errors::IntoBackend;
 use crate::decision::Decision;
 use crate::journal::{self, Journal};
 
-/// Writes down what was lost, and gives replaced files their names in `lost/`.
+/// Writes the list of losses, and gives replaced files their names in `lost/`.
 pub(crate) fn set_aside(
     disk: &dyn Disk,
     directory: &Path,

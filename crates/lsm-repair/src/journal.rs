@@ -1,8 +1,8 @@
-//! How far a repair has come: a small file in the store's directory, so that one that was killed goes
-//! on where it was.
+//! The progress of a repair: a small file in the store's directory, so that a killed repair
+//! continues where it stopped.
 //!
-//! It only grows, a record at each piece of work that is done and durable. What it says is believed as
-//! long as the directory is as it was when the repair began.
+//! It only grows, by a record for each piece of work that is done and durable. It is valid as long
+//! as the directory is the same as at the beginning of the repair.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ const EXAMINED: u8 = 2;
 const DONE: u8 = 3;
 const INSTALLING: u8 = 4;
 
-/// What a journal says.
+/// Contents of a journal.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     pub(crate) listing: Option<Listing>,
@@ -92,7 +92,7 @@ fn record_checksum(at: u64, payload: &[u8]) -> u32 {
 }
 
 impl Journal {
-    /// Begins a new one, in the place of whatever is there.
+    /// Begins a new one, replacing an existing file.
     pub(crate) fn create(disk: &dyn Disk, directory: &Path, told: &Told) -> Result<Self> {
         let path = path(directory);
         remove_if_there(disk, &path).into_backend()?;

@@ -1,4 +1,5 @@
-//! Journal files listed again, where no manifest says it: each tells by its records what a manifest has of it.
+//! Journal files listed anew without a manifest: a manifest's facts of each follow from its
+//! records.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,8 @@ use crate::listing::{FileKind, Listing, PresentFile};
 use crate::salvage::{blob_source, context, scan_of};
 use crate::work::Ground;
 
-/// Those that can be opened, in the order of their numbers. Of damaged ones, records that can be read count.
+/// The files that can be opened, in the order of their numbers. The readable records of damaged
+/// ones count.
 pub(crate) fn journal_files(
     ground: &Ground<'_>,
     listing: &Listing,
@@ -26,7 +28,7 @@ fn journal_file(ground: &Ground<'_>, file: &PresentFile) -> Result<Option<Journa
     let path = journal_path(ground.directory, file.number);
     let table = match ground.open(&path, &blob_source(file.number, file.len)) {
         Err(error @ SstError::Disk(_)) => return Err(from_sst(&error)),
-        // It is of another store, or was never finished.
+        // File of another store, or never finished.
         Err(_) => return Ok(None),
         Ok(table) => table,
     };
@@ -49,7 +51,7 @@ fn journal_file(ground: &Ground<'_>, file: &PresentFile) -> Result<Option<Journa
         number: file.number,
         file_len: file.len,
         logged_bytes,
-        // Nobody knows, and this is never wrong.
+        // The value is unknown, and zero is always right.
         clean_to: 0,
         segments: segments.into_iter().collect(),
     }))

@@ -1,36 +1,37 @@
-//! Making a damaged store whole again from what its directory holds, without opening it.
+//! Repairing a damaged store from the files of its directory, without opening it.
 //!
-//! A store whose manifest can be read keeps its shape: damaged tables and blob files are written anew
-//! without what is damaged, missing ones are given up, and everything stays on its level. Without a
-//! manifest, or where tables overlap that must not, all tables and logs are merged to one level by the
-//! sequences of their entries.
+//! A store with a readable manifest keeps its shape: damaged tables and blob files are rewritten
+//! without their damaged parts, missing ones are given up, and everything stays on its level.
+//! Without a manifest, or if tables of a level overlap, all tables and logs are merged to one level
+//! by the sequences of their entries.
 //!
-//! # What may come back
+//! # Entries that may come back
 //!
-//! A table that is lost may have held removals, and newer values. What older tables have of its keys is
-//! therefore in doubt. By default it is not served: marks over the lost ranges hide it, as they do in a
-//! store that is open, and a get says that the key is lost. Filters of the table tell most keys that
-//! were not in a lost block. With [`RepairOptions::keeps_doubtful`] older entries are served, which may
-//! bring back what was removed or overwritten. Either way the ranges are told.
+//! A lost table may have held removals, and newer values. Older entries of its keys are therefore
+//! in doubt. By default they are not served: marks over the lost ranges hide them, as in an open
+//! store, and a get reports that the key is lost. Filters of the table exclude most keys that were
+//! not in a lost block. With [`RepairOptions::keeps_doubtful`] older entries are served, which may
+//! bring back removed or overwritten ones. Either way the ranges are reported.
 //!
-//! Where manifest and the end of a table are both lost, nobody knows what keys the table had there; that
-//! is told, and nothing is hidden.
+//! If the manifest and the end of a table are both lost, the table's keys there are unknown; that
+//! is reported, and nothing is hidden.
 //!
 //! # Journals
 //!
-//! A store that keeps a journal has everything there that its tables say of objects. A damaged or missing table
-//! is therefore not mended: it is set aside and stays listed, and the store makes it again when it is opened.
-//! Without a manifest a table of all keys is listed that is not there, to the same end. Journal files are left
-//! as they are.
+//! The journal of a store has all of its tables' entries of objects. A damaged or missing table is
+//! therefore not repaired: it is set aside and stays listed, and the next opening rebuilds it.
+//! Without a manifest a missing table of all keys is listed, to the same end. Journal files are not
+//! changed.
 //!
-//! # How it is done
+//! # Stages
 //!
-//! In stages of units that are independent of each other, so that a caller may run as many at once as
-//! it has cores: [`Repair::units`], [`Repair::run`], [`Repair::next_stage`]. Files are read once, in
-//! order and in large pieces; only damaged ones are read again. A journal says what is done, and a
-//! repair that was killed goes on there. Nothing is deleted: what is replaced moves to `lost/`.
+//! A repair works in stages of units that are independent of each other, so that a caller may run
+//! as many at once as it has cores: [`Repair::units`], [`Repair::run`], [`Repair::next_stage`].
+//! Files are read once, in order and in large pieces; only damaged ones are read again. A journal
+//! records finished work, and a killed repair continues from it. Nothing is deleted: replaced files
+//! move to `lost/`.
 //!
-//! [`check`] says what a store is made of, for whoever reads its files and mends nothing.
+//! [`check`] lists the parts of a store, for programs that read its files and repair nothing.
 
 mod blobs;
 pub mod check;

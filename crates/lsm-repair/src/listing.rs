@@ -1,4 +1,4 @@
-//! What a repair begins with: the files of a store, as its directory and its manifest have them.
+//! The start of a repair: the files of a store by its directory and its manifest.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use kvorum_lsm::manifest::{self, Manifest};
 use kvorum_segment::SegmentAnatomy;
 use kvorum_storage_errors::IntoBackend;
 
-/// What a numbered file of a store is.
+/// Kinds of a store's numbered files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FileKind {
     Table,
     Blob,
     Log,
-    /// Of the store's journal.
+    /// A file of the store's journal.
     Journal,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct PresentFile {
     pub(crate) len: u64,
 }
 
-/// What was there when the repair began.
+/// The files at the beginning of the repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listing {
     pub(crate) identity: u64,
@@ -138,7 +138,7 @@ impl Listing {
         self.files.iter().filter(move |it| it.kind == kind)
     }
 
-    /// True for a store that keeps a journal, as far as anything tells.
+    /// True for a store that is known to keep a journal.
     pub(crate) fn has_journal(&self) -> bool {
         let listed = self.manifest.as_ref().is_some_and(|it| it.has_journal);
         listed || self.of_kind(FileKind::Journal).next().is_some()
@@ -149,7 +149,7 @@ impl Listing {
     }
 
     /// Appends the listing: 8 bytes identity, varint base, a byte of bits for damaged manifests, a
-    /// byte 1 where the copies are uneven, varint number of files with a byte for the kind, varints
+    /// byte 1 if the copies are uneven, varint number of files with a byte for the kind, varints
     /// number and length each, varint length of the manifest and the manifest, nothing for none.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.identity.to_le_bytes());
@@ -197,8 +197,8 @@ impl Listing {
     }
 }
 
-/// Without a manifest: whose the file with the highest number is. After an erasure files of the
-/// identity before may still be there, and numbers go on counting.
+/// The store of the file with the highest number, without a manifest. After an erasure files of the
+/// previous identity may still exist, and numbers continue.
 fn identity_of_files(disk: &dyn Disk, directory: &Path, files: &[PresentFile]) -> Result<u64> {
     let mut newest_first: Vec<&PresentFile> = files.iter().collect();
     newest_first.sort_by_key(|it| std::cmp::Reverse(it.number));

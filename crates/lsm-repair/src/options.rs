@@ -1,17 +1,17 @@
-//! How a store is repaired.
+//! Options of a repair.
 
 use kvorum_lsm::LsmSettings;
 
 /// Settings of a repair.
 #[derive(Clone, Debug)]
 pub struct RepairOptions {
-    /// Say what would be done and write nothing.
+    /// Report the work and write nothing.
     pub is_dry_run: bool,
     /// Serve older entries where a newer one or a removal may have been lost.
     pub keeps_doubtful: bool,
-    /// Pieces of work of about this many bytes, where tables are merged anew.
+    /// The size of a piece of work, about, when tables are merged anew.
     pub unit_bytes: u64,
-    /// How tables are written.
+    /// The form of new tables.
     pub settings: LsmSettings,
 }
 

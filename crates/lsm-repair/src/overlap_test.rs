@@ -1,5 +1,5 @@
-//! A level below 0 whose tables overlap: what no running store writes, and what a wrong manifest with a
-//! good checksum could say. It is not opened, and repaired by the sequences of the entries.
+//! A level below 0 with overlapping tables, which no store writes, and which a wrong manifest with
+//! a right checksum could list. It is not opened, and repaired by the sequences of the entries.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -100,7 +100,7 @@ fn everything(store: &Lsm) -> Map {
     seen
 }
 
-/// A store with tables on several levels, whose manifest then says that all are on one.
+/// A store with tables on several levels, and a manifest with all of them on one.
 fn overlapping(level: u64) -> (MemoryDisk, Map) {
     let disk = MemoryDisk::new();
     let store = open(&disk).unwrap();
@@ -175,7 +175,7 @@ fn overlapping_tables_are_not_opened_and_repaired_to_what_they_hold() {
     }
 }
 
-/// What a damaged block held may have been the newest: of its keys nothing older is served.
+/// A damaged block may have held the newest entries: no older ones of its keys are served.
 #[test]
 fn of_overlapping_tables_with_damage_nothing_older_is_served() {
     let (whole, expected) = overlapping(1);

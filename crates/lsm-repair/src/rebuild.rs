@@ -1,11 +1,10 @@
-//! All tables of a store merged to one level, by the sequences of their entries: what is done where
-//! nothing says any more on which level a table was.
+//! All tables of a store merged to one level, by the sequences of their entries: the repair without
+//! a record of the tables' levels.
 //!
-//! Sequences decide and not the order of layers. So everything that is there takes part, whatever is
-//! left over of earlier merges included, and removals have done their work when all is merged, but where a
-//! journal may have older records of their keys.
-//! Tables that share no keys with others are kept as they are. The others are cut into ranges of keys,
-//! each of which is a piece of work by itself.
+//! Sequences decide and not the order of layers. So all files take part, leftovers of earlier
+//! merges included. Removals have done their work when all is merged, unless a journal may have
+//! older records of their keys. Tables that share no keys with others are kept. The others are cut
+//! into ranges of keys, each of which is a piece of work by itself.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -25,7 +24,7 @@ use crate::work::{Done, Ground, SourceTable, end_of, lost_mark};
 
 /// Places for cuts that are looked at, of all tables together.
 const CUTS_MAX: usize = 100_000;
-/// Progress is told each time so many keys were merged.
+/// Progress is reported each time so many keys were merged.
 const PROGRESS_KEYS: u64 = 4_096;
 
 /// A range of keys that becomes tables.
@@ -37,7 +36,7 @@ pub(crate) struct RangePlan {
     pub(crate) sources: Vec<usize>,
 }
 
-/// Tables, and what becomes of them.
+/// Tables, and the work on them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RebuildPlan {
     pub(crate) sources: Vec<SourceTable>,
@@ -107,7 +106,7 @@ impl RebuildPlan {
     }
 }
 
-/// A table that lost its properties and its last block goes as far as its index says.
+/// Extends a table without properties and last block to the end of its index.
 fn reach_to_the_end(ground: &Ground<'_>, source: &mut SourceTable) -> Result<()> {
     if source.is_whole || !source.is_present {
         return Ok(());
@@ -154,7 +153,7 @@ fn separators(ground: &Ground<'_>, source: &SourceTable, most: usize) -> Result<
 struct Stream<'a> {
     source: &'a SourceTable,
     scan: Option<TableScan>,
-    /// Of the entry that it stands on, until that was looked at.
+    /// The facts of the current entry, once they were decoded.
     facts: Option<Facts>,
     /// Ranges that it lost, as far as it has come.
     gaps: VecDeque<Mark>,
@@ -169,7 +168,7 @@ impl Stream<'_> {
         self.scan.as_ref().map_or(&[], TableScan::value)
     }
 
-    /// Goes on to the next entry before `to`; false at the end. Gaps are told to `found`.
+    /// Moves to the next entry before `to`; false at the end. Gaps are added to `found`.
     fn advance(&mut self, to: Option<&Bytes>, found: &mut Vec<Mark>) -> Result<bool> {
         loop {
             let Some(scan) = &mut self.scan else {
@@ -198,7 +197,7 @@ impl Stream<'_> {
                     return Ok(false);
                 }
             };
-            // Where an index was made again, its last range has no end of its own.
+            // The last range of a rebuilt index has no end of its own.
             let end = end_of(&self.source.properties);
             if let Some(gap) = gap.clipped(None, Some(&end)) {
                 found.push(gap.clone());
@@ -221,11 +220,11 @@ pub(crate) struct RangeMerge<'a> {
     ground: Ground<'a>,
     plan: &'a RangePlan,
     streams: Vec<Stream<'a>>,
-    /// Streams that stand on an entry, by key.
+    /// Streams with a current entry, by key.
     order: Vec<usize>,
     /// Ranges that were removed.
     removed: Marks,
-    /// What was found lost, for marks and for the report.
+    /// Lost ranges, for marks and for the report.
     gaps: Vec<Mark>,
     writer: Option<TableWriter>,
     range_from: Option<Bytes>,
@@ -270,7 +269,7 @@ impl<'a> RangeMerge<'a> {
             facts: None,
             gaps: VecDeque::new(),
         };
-        // What it lost before.
+        // Its earlier losses.
         let marks = source.properties.marks.iter();
         for mark in marks.filter(|it| it.kind == MarkKind::Lost) {
             self.note_gap(source.number, mark);
@@ -357,7 +356,7 @@ impl<'a> RangeMerge<'a> {
         Ok(())
     }
 
-    /// The facts of a key's entry with the highest sequence, and where it is from.
+    /// The facts of a key's entry with the highest sequence, and the entry's stream.
     fn newest(&mut self, key: &[u8]) -> Option<(usize, Facts)> {
         let mut newest: Option<(usize, Facts)> = None;
         for at in self.order.iter().copied() {
@@ -367,8 +366,7 @@ impl<'a> RangeMerge<'a> {
             let Some(facts) = self.streams[at].facts.take() else {
                 continue;
             };
-            // A copy out of the value log has the sequence of what it was made of, of which the body may
-            // be gone.
+            // A copy out of the value log has the sequence of its original, whose body may be gone.
             let is_better = |(_, known): &(usize, Facts)| {
                 (known.sequence, !is_logged(known)) < (facts.sequence, !is_logged(&facts))
             };
@@ -391,7 +389,7 @@ impl<'a> RangeMerge<'a> {
         !self.ground.keeps_doubtful && others.any(|it| it.may_have_had_newer(key, facts.sequence))
     }
 
-    /// Writes the entry that a stream stands on, its bytes as they are.
+    /// Writes a stream's current entry, its bytes unchanged.
     fn put(&mut self, key: &[u8], from: usize, facts: &Facts) -> Result<()> {
         let settings = self.ground.settings;
         let len_max = settings.policy.table_bytes_max;
@@ -409,9 +407,8 @@ impl<'a> RangeMerge<'a> {
             .into_backend()
     }
 
-    /// Finishes the present table, with marks over what was lost up to the next one's first key. There
-    /// is nothing below that they could hide: they say that the keys are lost, and not that they never
-    /// were.
+    /// Finishes the present table, with marks over losses up to the next one's first key. Nothing
+    /// is below that they could hide: they report the keys as lost rather than absent.
     fn end_output(&mut self, next: Option<Bytes>) -> Result<()> {
         let gaps = self.gaps.iter();
         let marks = gaps.filter_map(|it| it.clipped(self.range_from.as_ref(), next.as_ref()));

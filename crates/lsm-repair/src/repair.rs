@@ -1,4 +1,5 @@
-//! A repair that is going on: its stages, the units of each, and what is installed in the end.
+//! A repair in progress: its stages, the units of each, and the files that are installed in the
+//! end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ enum Stage {
     Examine,
     Mend,
     Rebuild,
-    /// What rebuilt tables name is looked for.
+    /// Bodies named by rebuilt tables are looked up.
     Bodies,
     /// The manifest is written.
     CleanUp,
@@ -69,16 +70,16 @@ struct State {
     told: Told,
     decision: Arc<Decision>,
     rebuild: Arc<RebuildPlan>,
-    /// Blob files of which bodies may be lost, where no manifest says which there were.
+    /// Blob files that may have lost bodies, without a manifest that lists them.
     bodies: Vec<u64>,
 }
 
 impl Repair {
-    /// Locks a store and looks at what is there. A repair that was killed goes on.
+    /// Locks a store and lists its files. A killed repair continues.
     ///
     /// # Errors
-    /// [`ErrorKind::Locked`] when somebody has it open, [`ErrorKind::Corrupt`] when no file says which
-    /// store it is of, [`ErrorKind::Denied`] when its slow directory is not where it was.
+    /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::Corrupt`] when no file
+    /// names its store, [`ErrorKind::Denied`] when its slow directory has moved.
     pub fn begin(disk: Arc<dyn Disk>, directory: &Path, options: RepairOptions) -> Result<Self> {
         let tiered = whole_disk(disk, directory)?;
         let slow = tiered.has_slow().then(|| tiered.creating_slow());
@@ -124,12 +125,12 @@ impl Repair {
         Ok(repair)
     }
 
-    /// Where the store is.
+    /// The store's directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// What the present stage has to read, about. Bytes.
+    /// Bytes that the present stage has to read, about.
     pub fn stage_bytes(&self) -> u64 {
         let len_of = |kind, number| {
             let files = self.listing.files.iter();
@@ -181,7 +182,7 @@ impl Repair {
         steps.into_iter().map(RepairUnit).collect()
     }
 
-    /// Does a unit; several may run at once. `progress` is told of bytes that were read.
+    /// Does a unit; several may run at once. `progress` gets the number of bytes read.
     ///
     /// # Errors
     /// Those of the disk. The unit may be run again after a restart.
@@ -190,7 +191,7 @@ impl Repair {
             Step::Examine(kind, number) => self.examine(kind, number, progress),
             Step::Write(unit) => {
                 let done = self.write(unit, progress)?;
-                // What the journal says is there, has to be.
+                // Files named in the journal have to be durable.
                 sync_directory(&*self.disk, &self.directory)?;
                 if let Some(journal) = &self.journal {
                     journal.done(unit, &done)?;
@@ -225,7 +226,7 @@ impl Repair {
         Ok(next != Stage::Ended)
     }
 
-    /// What was found and done; whole when the repair is at its end.
+    /// Findings and work; complete at the end of the repair.
     pub fn report(&self) -> RepairReport {
         let state = self.state.lock();
         RepairReport::new(&self.options, &self.listing, &state.told, &state.decision)
@@ -243,16 +244,16 @@ impl Repair {
         }
     }
 
-    /// A store without a manifest and without a journal file is what the caller takes it for.
+    /// The caller's settings decide for a store without a manifest and without a journal file.
     fn has_journal(&self) -> bool {
         let is_unknown = self.listing.manifest.is_none();
         self.listing.has_journal() || (is_unknown && self.options.settings.journaled.is_some())
     }
 
-    /// With a manifest, what it does not list goes at the next opening.
+    /// With a manifest, files that it does not list are removed by the next opening.
     fn is_wanted(&self, kind: FileKind, number: u64) -> bool {
         match (&self.listing.manifest, kind) {
-            // A journal is left as it is.
+            // A journal is not changed.
             (_, FileKind::Log | FileKind::Journal) => false,
             (None, _) => true,
             (Some(it), FileKind::Table) => it.tables.iter().any(|it| it.number == number),
@@ -283,7 +284,7 @@ impl Repair {
         Ok(())
     }
 
-    /// What a killed run left unfinished.
+    /// Removes unfinished files of a killed run.
     fn remove_unfinished(&self) -> Result<()> {
         let state = self.state.lock();
         let outputs = state.told.done.values().flat_map(|it| &it.outputs);
@@ -392,7 +393,7 @@ impl Repair {
         let is_present = found.is_some_and(|it| it.verdict != examine::Verdict::Foreign);
         let mut users = sources(&self.listing, examined);
         let uses = |it: &SourceTable| it.properties.blobs.iter().any(|it| it.file == record.file);
-        // Where tables are merged anew, that is looked for afterwards.
+        // If tables are merged anew, bodies are looked up afterwards.
         users.retain(|it| self.listing.manifest.is_some() && uses(it));
         let ground = self.ground();
         salvage::salvage_blob(&ground, &record, is_present, &users, number, progress)
@@ -463,7 +464,7 @@ impl Repair {
         (state.told.clone(), decision, rebuild)
     }
 
-    /// An earlier run has written the manifest: what is left is to take old names away.
+    /// Finishes an earlier run that has written the manifest: the old names are left to be removed.
     fn go_on_after_install(&self) -> Result<()> {
         let found = kvorum_lsm::manifest::read_in(&*self.disk, &self.directory)?;
         if let Some(manifest) = found.content.filter(|_| found.is_uneven)
@@ -510,7 +511,7 @@ impl Repair {
             FileKind::Log => !keeps_logs,
             FileKind::Journal => manifest.journal.iter().all(|to| to.number != it.number),
         });
-        // What the journal has is not read from what is left of a table.
+        // Entries in the journal are not read from damaged tables.
         let given_up = decision.given_up.iter().map(|it| FileKind::Table.name(*it));
         files
             .filter(|it| takes_all || self.is_wanted(it.kind, it.number))
@@ -527,7 +528,7 @@ impl Repair {
     ) -> Result<Manifest> {
         let mut manifest = self.listing.manifest.clone().unwrap_or(Manifest {
             identity: self.listing.identity,
-            // Nobody knows, and true is never wrong.
+            // The value is unknown, and true is always right.
             has_extras: true,
             has_journal: self.has_journal(),
             layout: self.options.settings.compaction.layout(),
@@ -563,7 +564,7 @@ impl Repair {
             .flat_map(|it| &it.outputs)
             .map(|it| it.number + 1);
         manifest.next_number = numbers.fold(self.listing.base, u64::max);
-        // Keys may be missing, and others be back: who derives keys from others has to look at all.
+        // Keys may be missing, and others be back: the owner of derived keys has to check all.
         let takes_keys = |unit: &Unit| !matches!(unit, Unit::Blob(_));
         let has_lost = decision.rebuild.is_some() || !decision.given_up.is_empty();
         if has_lost || decision.mend.iter().any(takes_keys) {
@@ -572,8 +573,8 @@ impl Repair {
         Ok(manifest)
     }
 
-    /// A table with every key that is not there: nobody knows which were, and the next opening makes the ledger
-    /// again from the journal.
+    /// A missing table with every key: the lost ones are unknown, and the next opening rebuilds the
+    /// ledger from the journal.
     fn lost_ledger(&self, number: u64) -> TableRecord {
         TableRecord {
             level: self.ground().rebuilt_level() as u64 + 1,
@@ -676,7 +677,7 @@ fn begin_or_resume(
             let is_usable = is_same_wish && has_outputs(disk, directory, &told)?;
             return Ok(match is_usable {
                 true => (begun, told, Some(end)),
-                // What it has written is known to be its own, and goes.
+                // Its output is known to be its own, and is removed.
                 false => (begun.clone(), fresh(begun, options), None),
             });
         }
@@ -694,7 +695,7 @@ fn fresh(listing: Listing, options: &RepairOptions) -> Told {
     }
 }
 
-/// True when all that is done is there. An opening in between removes it.
+/// True when all finished files exist. An opening in between removes them.
 fn has_outputs(disk: &dyn Disk, directory: &Path, told: &Told) -> Result<bool> {
     for (unit, done) in &told.done {
         let kind = match unit {

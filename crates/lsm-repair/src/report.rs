@@ -1,4 +1,4 @@
-//! What a repair found and did.
+//! The report of a repair.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use crate::listing::Listing;
 use crate::options::RepairOptions;
 use crate::work::{Doubt, Unit};
 
-/// How a repair ended.
+/// Results of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairVerdict {
     /// There was nothing to do, and nothing was done.
@@ -19,14 +19,14 @@ pub enum RepairVerdict {
     WouldRepair,
 }
 
-/// What a repair found and did.
+/// The report of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairReport {
-    /// How it ended.
+    /// The result.
     pub verdict: RepairVerdict,
-    /// What was wrong.
+    /// The problems found.
     pub problems: Vec<Problem>,
-    /// Why all tables were merged anew, if they were.
+    /// The reason for merging all tables anew, if they were.
     pub rebuilt: Option<String>,
     /// Files that were read.
     pub files: u64,
@@ -38,9 +38,9 @@ pub struct RepairReport {
     pub written_bytes: u64,
     /// Entries and bodies that were saved in them.
     pub saved: u64,
-    /// Entries that were left out, since what was lost may have been newer.
+    /// Entries that were left out, since lost ones may have been newer.
     pub hidden: u64,
-    /// Keys of which nobody can say what they hold.
+    /// Keys with unknown contents.
     pub doubts: Vec<Doubt>,
     /// Keys whose bodies are lost; their heads are there.
     pub lost_bodies: u64,
@@ -57,7 +57,7 @@ impl RepairReport {
     ) -> Self {
         let done = || told.done.values();
         let outputs = || done().flat_map(|it| &it.outputs);
-        // Of the logs a table is made that may be merged with others afterwards.
+        // The table made from the logs may be merged with others afterwards.
         let saved = told.done.iter().filter(|(unit, _)| match unit {
             Unit::Logs => decision.rebuild.is_none(),
             _ => true,

@@ -1,4 +1,4 @@
-//! What is left of one damaged file, written anew: of a table, of a blob file, of the logs.
+//! The readable rest of one damaged file, rewritten: of a table, of a blob file, of the logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,8 +42,8 @@ pub(crate) fn scan_of(table: Table) -> TableScan {
     TableScan::new(Arc::new(table), options)
 }
 
-/// Writes what is left of a table, with marks over what is not. Of a missing one there are marks only:
-/// what older tables have of its keys may be out of date, or removed.
+/// Writes the rest of a table, with marks over the lost ranges. A missing one leaves marks alone:
+/// older entries of its keys may be out of date, or removed.
 pub(crate) fn salvage_table(
     ground: &Ground<'_>,
     source: &SourceTable,
@@ -166,8 +166,8 @@ pub(crate) fn salvage_blob(
     Ok(done)
 }
 
-/// Looks for keys whose bodies were in a blob file that was lost, or in a part of it that was; `left`
-/// is what is left of it.
+/// Looks for keys with bodies in a lost blob file, or in the lost part of one; `left` is the rest
+/// of it.
 pub(crate) fn bodiless_of(
     ground: &Ground<'_>,
     file: u64,
@@ -284,8 +284,7 @@ fn copy_bodies(
     Ok(())
 }
 
-/// Writes what the logs hold above `sequence` to a table: what no manifest says any more is then said
-/// by a table like any other.
+/// Writes the contents of the logs above `sequence` to a table, so that they need no manifest.
 pub(crate) fn salvage_logs(
     ground: &Ground<'_>,
     numbers: &[u64],

@@ -1,4 +1,4 @@
-//! The pieces of a repair's work and what each of them comes to.
+//! The pieces of a repair's work and their results.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use kvorum_tiers::TieredDisk;
 pub(crate) enum Unit {
     /// The store's logs become a table.
     Logs,
-    /// What is left of a blob file is written anew.
+    /// The rest of a blob file is rewritten.
     Blob(u64),
-    /// What is left of a table is written anew, on its level.
+    /// The rest of a table is rewritten, on its level.
     Table(u64),
     /// A range of keys of all tables becomes tables of one level.
     Range(u64),
@@ -55,30 +55,30 @@ impl Unit {
 pub(crate) struct Output {
     pub(crate) number: u64,
     pub(crate) file_len: u64,
-    /// Of a blob file.
+    /// For a blob file.
     pub(crate) block_bytes: u64,
-    /// Of a table.
+    /// For a table.
     pub(crate) properties: Properties,
 }
 
-/// Keys of which nobody can say what they hold: from the first up to but without the second.
+/// Keys with unknown contents: from the first up to but without the second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// The first key.
     pub from: Bytes,
     /// The first key behind.
     pub to: Bytes,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// What a unit came to.
+/// The result of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) outputs: Vec<Output>,
     /// Entries that were written.
     pub(crate) entries: u64,
-    /// Entries that were left out, since what was lost may have been newer.
+    /// Entries that were left out, since lost ones may have been newer.
     pub(crate) hidden: u64,
     pub(crate) lost_bodies: u64,
     pub(crate) doubts: Vec<Doubt>,
@@ -98,7 +98,7 @@ pub(crate) struct SourceTable {
 }
 
 impl SourceTable {
-    /// A table that is there and whole.
+    /// A table that is whole.
     pub(crate) fn whole(number: u64, file_len: u64, properties: Properties) -> Self {
         Self {
             number,
@@ -110,7 +110,7 @@ impl SourceTable {
     }
 }
 
-/// What all units work with.
+/// The common data of all units.
 #[derive(Clone, Copy)]
 pub(crate) struct Ground<'a> {
     pub(crate) disk: &'a dyn Disk,
@@ -119,14 +119,14 @@ pub(crate) struct Ground<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) identity: u64,
     pub(crate) settings: &'a LsmSettings,
-    /// Older entries below what was lost are kept.
+    /// Older entries below lost ones are kept.
     pub(crate) keeps_doubtful: bool,
     /// The store keeps a journal, which may have older records of keys that were removed.
     pub(crate) has_journal: bool,
 }
 
 impl<'a> Ground<'a> {
-    /// Where what is left of a file is written: on the side where it is.
+    /// The disk for the rewritten rest of a file: the one of the file.
     pub(crate) fn disk_beside(&self, path: &Path) -> Result<&'a dyn Disk> {
         match self.slow {
             Some(slow) if slow.is_slow(path).into_backend()? => Ok(slow),
@@ -134,13 +134,13 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// Where all of a store goes that has forgotten its levels: most of it was old.
+    /// The disk for all of a store without known levels: most of it was old.
     pub(crate) fn disk_of_old(&self) -> &'a dyn Disk {
         self.slow.map_or(self.disk, |slow| slow)
     }
 
-    /// Where tables go that are merged anew: the last level, or above a table that stands for what a ledger
-    /// may have lost.
+    /// The level of tables that are merged anew: the last one, or above a table that stands for a
+    /// lost ledger.
     pub(crate) fn rebuilt_level(&self) -> usize {
         let last = self.settings.policy.levels.saturating_sub(1);
         last.saturating_sub(usize::from(self.has_journal))

@@ -203,7 +203,7 @@ fn amplification(store: &Lsm) {
     );
 }
 
-/// Processor time tells more than the clock on a machine that does other work too.
+/// Processor time is a better measure than the clock on a machine that does other work too.
 fn per_call(what: &str, count: u64, work: impl FnOnce()) {
     let (started, before) = (Instant::now(), processor_micros());
     work();

@@ -1,5 +1,5 @@
-//! Measures repairs on the real disk beside a plain reading of the same files: of a sound store, which is
-//! read and left alone, and of one that lost its manifest, whose tables are merged anew.
+//! Measures repairs on the real disk beside a plain reading of the same files: of a sound store,
+//! which is only read, and of one without its manifest, whose tables are merged anew.
 //!
 //! Run with `cargo run --release -p kvorum-lsm --example lsm_repair [DIRECTORY] [KEYS] [BYTES]
 //! [THRESHOLD] [THREADS]`, bodies of THRESHOLD bytes or more going to blob files. The directory is
@@ -161,7 +161,7 @@ fn measured(what: &str, work: impl FnOnce() -> u64) {
     );
 }
 
-/// Of this process, in user and system mode; in hundredths.
+/// CPU time of this process, in user and system mode; in hundredths.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap()..].split(' ').collect();

@@ -1,4 +1,4 @@
-//! The files of a store taken apart for people: the manifest, the list of what was lost, and fronts of
+//! The files of a store taken apart for display: the manifest, the list of losses, and fronts of
 //! the log's records. Tables and blob files are `kvorum_sst::anatomy`'s.
 //!
 //! Every layout is the one drawn above its encoder; checksums are those of the decoders.
@@ -19,19 +19,19 @@ use crate::{Entry, log, lost, manifest};
 /// The kind in the headers of a store's log segments.
 pub const LOG_KIND: u8 = log::KIND_LOG;
 
-/// What one of a store's files is, tables and logs apart.
+/// Kinds of a store's files, tables and logs apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LsmFile {
     /// One of two copies of the manifest.
     Manifest,
-    /// The list of what was lost.
+    /// The list of losses.
     LostIndex,
-    /// What says where the other directory of a store is.
+    /// The path of the store's other directory.
     TierCard,
 }
 
 impl LsmFile {
-    /// What the first 8 bytes of a file say that it is.
+    /// The kind of a file by its first 8 bytes.
     pub fn of_magic(magic: &[u8]) -> Option<Self> {
         match magic {
             _ if magic == manifest::MAGIC => Some(Self::Manifest),
@@ -41,7 +41,7 @@ impl LsmFile {
         }
     }
 
-    /// What a file of this name is in a store's directory.
+    /// The kind of a file by its name in a store's directory.
     pub fn of_name(name: &str) -> Option<Self> {
         match name {
             lost::INDEX => Some(Self::LostIndex),
@@ -132,7 +132,7 @@ pub fn dissect_log_front(front: &RecordFront<'_>, show_key: ShowKey) -> Option<V
 
 fn manifest_piece(bytes: &[u8], show_key: ShowKey) -> Piece {
     let mut fields = kvorum_backend::dissect_copy(bytes, &manifest::MAGIC);
-    // Where it does not go on, the rest stands below.
+    // A list that ends early is followed by its unread bytes.
     let _whole_or_cut = manifest_lists(&mut fields, bytes, show_key);
     let rest = fields.remaining();
     if rest > 0 {

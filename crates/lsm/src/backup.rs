@@ -1,8 +1,8 @@
 //! A copy of a store while it serves: hard links to files that never change, and a manifest.
 //!
-//! The copy of a store over two directories is in one, and whole: what lies on another filesystem than
-//! the copy has to be copied. Rejected: a copy over two directories as well, of which half is forgotten
-//! when it is put away.
+//! The copy of a store over two directories is in one, and whole: files on another filesystem than
+//! the copy's are copied. Rejected: a copy over two directories too, since half of it may be
+//! forgotten when it is stored.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::store::Store;
 use crate::tenant::hold_log;
 
 impl Lsm {
-    /// Makes a copy in a directory that does not exist, sharing files by hard links. It has everything that
-    /// was put before the call, and opens like a store that was closed. What bodies it has in the value log,
-    /// and batches that came meanwhile, are for the caller to link.
+    /// Makes a copy in a directory that does not exist, sharing files by hard links. It has all
+    /// puts from before the call, and opens like a store that was closed. The caller links its
+    /// bodies in the value log, and the batches put meanwhile.
     pub fn backup(&self, directory: &Path) -> Result<StoreBackup> {
         let store = &*self.store;
         let sequence = self.upkeep.flush_all()?;
-        // No file goes while upkeep waits.
+        // No file is removed while upkeep waits.
         let _jobs = self.upkeep.jobs.lock();
         // A flush that failed since may have its table in the manifest and not in the version.
         store.intake.check_not_failed()?;

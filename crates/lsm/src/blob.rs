@@ -1,11 +1,11 @@
 //! Blob files: bodies apart from their keys.
 //!
-//! A blob file is a sorted table whose keys are numbers counting up, one body to a block. An entry
-//! says which file, which number, and where the block stood when the file was written; as long as the
-//! file was not rewritten, a body is one read. Collecting garbage writes the bodies that are still
-//! used to a new file under the same numbers, so no entry has to change: it is then found by number.
-//! That, and not a log with positions, is why a table serves: it has an index already, is checked and
-//! salvaged block by block, and goes through the same cache.
+//! A blob file is a sorted table with ascending numbers as keys, one body to a block. An entry has
+//! the file, the number, and the block's place when the file was written; until the file is
+//! rewritten, a body is one read. A collection writes the live bodies to a new file under the same
+//! numbers, so no entry has to change: the body is then found by number. A table serves better than
+//! a log with positions for that reason: it has an index, is checked and salvaged block by block,
+//! and goes through the same cache.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::BlobPlace;
 
 /// A blob file that entries refer to.
 pub(crate) struct BlobFile {
-    /// What entries call it.
+    /// The file's number in entries.
     pub(crate) file: u64,
     /// The number of the file that holds it now; the same until garbage was collected.
     pub(crate) number: u64,
-    /// Bytes of bodies with their frames when it was first written: what uses are measured against.
+    /// Bytes of bodies with their frames when it was first written: the base for its use.
     pub(crate) file_len: u64,
     /// Bytes of blocks that are still in it.
     pub(crate) block_bytes: u64,
@@ -36,7 +36,7 @@ pub(crate) struct BlobFile {
 }
 
 impl BlobFile {
-    /// What walking over it takes, in the bytes that steps count: those of bodies, unpacked.
+    /// The cost of walking over it, in the bytes that steps count: those of bodies, unpacked.
     pub(crate) fn worked_bytes(&self) -> u64 {
         let raw_bytes = self.table.as_ref().map(|it| it.properties().raw_bytes);
         raw_bytes.unwrap_or(0).max(self.block_bytes)
@@ -93,8 +93,8 @@ impl BlobWriter {
 
     /// Adds the body of a key.
     ///
-    /// The block holds: varint length of the key, the key, the body. The key is there for collecting
-    /// garbage and for saying what a damaged block held.
+    /// The block holds: varint length of the key, the key, the body. The key is for collections and
+    /// for reports of a damaged block.
     pub(crate) fn add(&mut self, key: &[u8], body: &[u8]) -> Result<BlobPlace> {
         let ordinal = self.next;
         let block = self.add_as(ordinal, key, body)?;
@@ -136,12 +136,13 @@ impl BlobWriter {
     }
 }
 
-/// What a walk in key order has read ahead of the blob files that it is in. A flush writes bodies in the
-/// order of their keys, so that the next body of a file mostly stands behind the last.
+/// The blocks that a walk in key order has read ahead of the blob files that it is in. A flush
+/// writes bodies in the order of their keys, so the next body of a file mostly follows the last.
 ///
-/// In the value log they stand in the order of the puts of all stores, and nothing can be read ahead.
-/// There the first bodies of a walk may be kept in the cache, as the first blocks of tables are: short
-/// walks come again, and the rest of a long one would push out what is read more often.
+/// In the value log they are in the order of the puts of all stores, and nothing can be read ahead.
+/// There the first bodies of a walk may be kept in the cache, as the first blocks of tables are:
+/// short walks are repeated, and the rest of a long one would evict bodies that are read more
+/// often.
 #[derive(Default)]
 pub(crate) struct BlobsAhead {
     /// The file that was read last comes last.
@@ -151,7 +152,7 @@ pub(crate) struct BlobsAhead {
 }
 
 impl BlobsAhead {
-    /// As many files as there are layers, more or less: a walk is in one of each.
+    /// About as many files as layers: a walk is in one of each.
     const FILES_MAX: usize = 8;
     const BYTES_MAX: usize = 256 << 10;
     const KEPT_BYTES_MAX: u64 = 128 << 10;
@@ -183,14 +184,14 @@ pub fn split_blob(value: &Bytes) -> Option<(Bytes, Bytes)> {
     Some((value.slice(end - key..end), value.slice(end..)))
 }
 
-/// The number that a blob block's key says.
+/// The number in a blob block's key.
 pub fn ordinal_of(key: &[u8]) -> Option<u64> {
     key.try_into().ok().map(u64::from_be_bytes)
 }
 
 impl BlobFile {
-    /// Reads a body; `Ok(None)` when the read would have had to wait. Whoever reads the bodies of many
-    /// keys in order gives what was read ahead of this file.
+    /// Reads a body; `Ok(None)` when the read would have had to wait. A reader of many bodies in
+    /// key order passes the blocks read ahead of this file.
     pub(crate) fn read(
         &self,
         place: &BlobPlace,
@@ -215,7 +216,7 @@ impl BlobFile {
             Err(error) if error.would_block() => return Ok(None),
             Err(error) => {
                 if is_original && error.is_damage() {
-                    // Found by number, the damage is told with what it cost.
+                    // Finding it by number reports the damage with the key.
                     let _told = table.get(&key, hash, context);
                 }
                 return Err(from_sst(&error));

@@ -1,10 +1,10 @@
 //! One cache for all stores of a node: blocks of tables and blob files, and bodies that stay in the
 //! value log.
 //!
-//! The replacement policy is S3-FIFO's: a block enters a short queue first and moves to the main one
-//! when it is asked for again, so that what is read once does not push out what is read often. Folds
-//! offer it little more than where they begin. A body comes in when it is read from the log a second time:
-//! it is of one key alone, where a block of several may be asked for again by its neighbours.
+//! The replacement policy is S3-FIFO's: a block enters a short queue first and moves to the main
+//! one when it is read again, so that a single read evicts no block that is read often. Folds offer
+//! it little more than their first blocks. A body enters when it is read from the log a second
+//! time: it has one key alone, while a block of several may be read again for its neighbours.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const BLOCK_BYTES_EXPECTED: u64 = 4096;
 const BODY_BYTES_EXPECTED: u64 = 2048;
 /// A larger body is not kept, in bytes: to copy it from the page cache costs more than to ask for it.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// What a body takes beside its bytes: itself, the cache's tables, and the count of its holders.
+/// The memory of a body beside its bytes: the value, the cache's tables, and the reference count.
 const BODY_OVERHEAD_BYTES: usize = 256;
 
 type Inner = Cache<CacheKey, Held, HeldWeight, foldhash::fast::FixedState>;
@@ -56,7 +56,7 @@ impl Weighter<CacheKey, Held> for HeldWeight {
     }
 }
 
-/// Names a body: the store that reads it stands in for the table, by the number that it has in the cache.
+/// Names a body: the reading store's number in the cache takes the place of the table.
 fn body_key(store: u64, at: &LogPlace) -> CacheKey {
     // In units of eight bytes an offset takes less than 32 bits.
     CacheKey {
@@ -66,15 +66,15 @@ fn body_key(store: u64, at: &LogPlace) -> CacheKey {
 }
 
 impl SharedCache {
-    /// A cache for at most so many bytes; what tells second readings takes eight bytes beside it for each
-    /// 2 KB of them, and 8 MB at most.
+    /// A cache for at most so many bytes. The record of first reads takes eight bytes beside it for
+    /// each 2 KB of them, and 8 MB at most.
     pub fn new(bytes_max: u64) -> Self {
         let expected = |each| usize::try_from(bytes_max / each).unwrap_or(usize::MAX);
         let held = Cache::with(
             expected(BLOCK_BYTES_EXPECTED).max(16),
             bytes_max,
             HeldWeight,
-            // Fixed, so that what is evicted is the same in each run of a simulation.
+            // Fixed, so that evictions are the same in each run of a simulation.
             foldhash::fast::FixedState::default(),
             DefaultLifecycle::default(),
         );
@@ -113,8 +113,8 @@ impl SharedCache {
         }
     }
 
-    /// Takes a copy of a body that was read, if it was read before lately: what was read may be a part of
-    /// something larger, which would be kept with it.
+    /// Keeps a copy of a body that was read, if it was read before lately. The body itself may be a
+    /// part of something larger, which would be kept with it.
     pub(crate) fn keep_body(&self, store: u64, at: &LogPlace, sequence: u64, body: &[u8]) {
         if body.len() > BODY_BYTES_MAX {
             return;

@@ -1,8 +1,8 @@
 //! Collecting the garbage of a blob file: bodies that are still used are written to a new file under
 //! their old numbers, and no key is rewritten.
 //!
-//! Whether a body is used is looked up in the tables alone. What memory has is newer and may be lost
-//! in a crash, and the body would then be wanted again.
+//! The tables alone decide which bodies are live. Entries in memory are newer and may be lost in a
+//! crash, and the body would then be needed again.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -22,12 +22,12 @@ use crate::store::Store;
 use crate::version::{LevelTable, Version};
 use crate::written_blob::{self, WrittenBlob};
 
-/// The collection that is going on, and what is not to be collected.
+/// The collection in progress, and the files that are not to be collected.
 #[derive(Default)]
 pub(crate) struct Collecting {
     job: Option<CollectJob>,
-    /// Blob files of which a collection could free next to nothing, since what refers to their bodies
-    /// cannot be read, or that cannot be read themselves. Not tried again before the next opening.
+    /// Unreadable blob files, and those whose collection could free next to nothing because of
+    /// unreadable entries. Not tried again before the next opening.
     uncollectable: BTreeSet<u64>,
     /// Blob files whose collections failed.
     unreadable: Unreadable,
@@ -133,8 +133,8 @@ impl Collecting {
         })
     }
 
-    /// The rewritten file takes the old one's place. Where no body is used any more there is none:
-    /// entries that still name the file are hidden by newer ones, and nobody reads them.
+    /// Replaces the old file by the rewritten one. There is none if no body is live: entries that
+    /// still name the file are hidden by newer ones, and are not read.
     fn install(&mut self, store: &Store, mut job: CollectJob) -> Result<()> {
         let file = job.file;
         let Some(old) = store.version.load().blobs.get(&file).cloned() else {
@@ -172,7 +172,7 @@ impl Collecting {
         Ok(())
     }
 
-    /// Gives up what was begun; its file goes with it.
+    /// Abandons the collection; its file is removed.
     pub(crate) fn abandon(&mut self, store: &Store) {
         if let Some(job) = self.job.take() {
             store.remove_files(job.output_paths(store));
@@ -217,11 +217,11 @@ impl CollectJob {
                 ..store.read_side.for_folds()
             };
             match self.scan.advance(&context).into_backend()? {
-                // What the block held is lost, and told.
+                // The block's contents are lost, and were reported.
                 ScanItem::Gap(_) => {}
                 ScanItem::Entry => cost += self.take(store)?,
                 ScanItem::End => {
-                    // Where nothing is used there is none.
+                    // There is no file if no body is live.
                     let writer = self.writer.take();
                     let written = writer.map(|it| WrittenBlob::finish(store, it));
                     self.written = written.transpose()?;
@@ -232,7 +232,7 @@ impl CollectJob {
         Ok((cost, false))
     }
 
-    /// Keeps the body that the scan stands on if it is used, and returns what that cost.
+    /// Keeps the body at the scan's position if it is live, and returns the cost.
     fn take(&mut self, store: &Store) -> Result<u64> {
         let value = self.scan.value_bytes();
         let bytes = value.len() as u64;
@@ -244,7 +244,7 @@ impl CollectJob {
         let context = store.read_side.at(kvorum_disk::Reading::MayBlock);
         let newest = match newest_in_tables(&version, &key, &context) {
             Ok(newest) => newest,
-            // Where nobody can tell, the body stays.
+            // The body stays if its use is unknown.
             Err(error) if error.kind() == kvorum_backend::ErrorKind::Corrupt => {
                 self.keep(store, ordinal, &key, &body)?;
                 return Ok(2 * bytes);

@@ -15,22 +15,22 @@ use crate::blob::{BlobWriter, blob_path};
 use crate::files::table_path;
 use crate::journal_parts::JournalParts;
 use crate::merge::{MergeWalk, Merged};
-use crate::moved::Moved;
+use crate::merge_entry::MergeEntry;
 use crate::store::Store;
 use crate::version::{Outline, Version};
 use crate::written_blob::{self, WrittenBlob};
 use crate::{Body, Entry, Older};
 
-/// What becomes of a merge's tables.
+/// Destinations of a merge's tables.
 pub(crate) struct Job {
     walk: MergeWalk,
-    /// What was there when it began: what is below the output stays below it.
+    /// The tables when it began: those below the output stay below it.
     outline: Outline,
     output_level: usize,
     /// Tables of the input, newest first and those of the output level last.
     pub(crate) inputs: Vec<u64>,
     writer: Option<TableWriter>,
-    /// Where the present output's range begins: behind the last one's.
+    /// The start of the present output's range: behind the last one's.
     range_from: Option<Bytes>,
     blobs: Option<BlobWriter>,
     pub(crate) written: Vec<KnownTable>,
@@ -40,12 +40,13 @@ pub(crate) struct Job {
     bytes_out: u64,
     /// Bytes of the outputs that are finished.
     finished_bytes: u64,
-    /// The ranges of the output level's tables that take part, in key order; `None` for what is not done in
-    /// parts.
+    /// The ranges of the output level's tables that take part, in key order; `None` for a job that
+    /// is not done in parts.
     ranges_below: Option<Vec<(Bytes, Bytes)>>,
-    /// It goes on without the blocks that the device cannot read.
+    /// The job goes on without the blocks that the device cannot read.
     pub(crate) gives_up: bool,
-    /// Of a store with a journal, what may still be in it, and the entry whose older ones are being passed.
+    /// The contents of the journal, in a store with one, and the entry whose older ones are being
+    /// passed.
     journal: Option<JournalParts>,
     pending: Option<Pending>,
     /// For encoding.
@@ -55,11 +56,11 @@ pub(crate) struct Job {
 /// The newest entry of a key, and where older ones are that were passed since.
 struct Pending {
     key: Bytes,
-    entry: Moved,
+    entry: MergeEntry,
     older: Older,
 }
 
-/// How far a step came.
+/// Progress of a step.
 pub(crate) enum Reached {
     /// The end of its budget.
     Budget,
@@ -99,8 +100,8 @@ impl Job {
         }
     }
 
-    /// The same for a store with a journal: an entry says where older ones of its key may be, and a removal
-    /// stays while they are.
+    /// As before, for a store with a journal: an entry names the segments that may hold older ones
+    /// of its key, and a removal stays while they exist.
     pub(crate) fn over_journal(mut self, journal: Option<JournalParts>) -> Self {
         if let Some(journal) = &journal {
             self.walk = self.walk.with_trails(journal.forgotten());
@@ -109,7 +110,7 @@ impl Job {
         self
     }
 
-    /// The same for what is done in parts where space is scarce, from a key on.
+    /// As before, for a job done in parts where space is scarce, from a key on.
     pub(crate) fn in_parts(
         mut self,
         ranges_below: Vec<(Bytes, Bytes)>,
@@ -120,9 +121,9 @@ impl Job {
         self
     }
 
-    /// Merges until so many bytes were read and written, or until a part is to be installed. Returns how many,
-    /// and never none, since the end of a part is no step that did nothing: other merges would begin in the
-    /// middle of this one.
+    /// Merges until so many bytes were read and written, or until a part is to be installed.
+    /// Returns the bytes, and never zero: the end of a part must not count as a step that did
+    /// nothing, after which other merges would begin in the middle of this one.
     pub(crate) fn step(
         &mut self,
         store: &Store,
@@ -195,7 +196,7 @@ impl Job {
     fn take(
         &mut self,
         store: &Store,
-        entry: Moved,
+        entry: MergeEntry,
         now: Timestamp,
         table_bytes_max: u64,
     ) -> Result<()> {
@@ -220,7 +221,7 @@ impl Job {
         }
     }
 
-    /// Puts the entry that was waited with, and says in it where older ones of its key may still be.
+    /// Puts the pending entry, with the segments that may still hold older ones of its key.
     fn put_pending(&mut self, store: &Store, now: Timestamp, table_bytes_max: u64) -> Result<()> {
         let (Some(pending), Some(journal)) = (self.pending.take(), &self.journal) else {
             return Ok(());
@@ -243,8 +244,8 @@ impl Job {
         }
     }
 
-    /// What is left of an entry: nothing where nothing below, and nothing in the journal, could come up again.
-    fn kept(&self, store: &Store, key: &[u8], entry: Moved, now: Timestamp) -> Option<Moved> {
+    /// The rest of an entry: none if nothing below, and nothing in the journal, could reappear.
+    fn kept(&self, store: &Store, key: &[u8], entry: MergeEntry, now: Timestamp) -> Option<MergeEntry> {
         let facts = entry.facts();
         if !facts.is_removal && !store.expiry.is_over_by(&facts, now) {
             return Some(entry);
@@ -254,7 +255,7 @@ impl Job {
         let is_needed = is_in_journal || self.is_needed_above(key, key);
         is_needed.then(|| {
             let removed_at = self.journal.as_ref().and_then(|_| entry.logged_at());
-            Moved::Entry(Entry {
+            MergeEntry::Entry(Entry {
                 removed_at: removed_at.map(Box::new),
                 older,
                 ..Entry::removal(facts.sequence)
@@ -271,17 +272,17 @@ impl Job {
         is_in_zero || self.outline.is_below(self.output_level, from, to)
     }
 
-    /// Without a key, the entry is of the one that the walk stands on.
+    /// Adds an entry; without a key, one of the key at the walk's position.
     fn put(
         &mut self,
         store: &Store,
         key: Option<&Bytes>,
-        mut entry: Moved,
+        mut entry: MergeEntry,
         table_bytes_max: u64,
     ) -> Result<()> {
         if self.is_flush {
             entry = entry.opened_from(store.settings.blob_threshold_bytes);
-            if let Moved::Entry(entry) = &mut entry {
+            if let MergeEntry::Entry(entry) = &mut entry {
                 self.move_body(store, entry)?;
             }
         }
@@ -365,7 +366,7 @@ impl Job {
         let sources = self.walk.sources().iter();
         let all = sources.flat_map(|it| it.marks().iter().chain(it.gaps()));
         let clipped = all.filter_map(|mark| mark.clipped(self.range_from.as_ref(), next));
-        // What a journal has of lost keys is read before that is forgotten.
+        // Lost keys are read from a journal before their loss is forgotten.
         let is_in_journal = |mark: &Mark| self.journal.is_some() && mark.kind == MarkKind::Lost;
         clipped
             .filter(|mark| is_in_journal(mark) || self.is_needed_above(&mark.from, &mark.to))

@@ -1,6 +1,6 @@
-//! Doubling levels: a run of level k has at most 2^k units, and two of them are merged into one of the next.
-//! Each byte that is put owes each level a fixed number of bytes of merging, so that no put ever waits for a
-//! merge to end.
+//! Doubling levels: a run of level k has at most 2^k units, and two of them are merged into one of
+//! the next. Each byte that is put is charged a fixed number of bytes of merging for each level, so
+//! that no put ever waits for a merge to end.
 //!
 //! The unit is [`PolicySettings::base_bytes`], about the size of a flushed table. Level 0 is the tree's own:
 //! flushed tables, newest first. Each level below it is three of the tree's, one for each run it may have:
@@ -13,16 +13,19 @@
 //! k       3k-2    3k-1    3k                  2^k units; on the last level, anything
 //! ```
 //!
-//! So a deeper level of the tree is older, as everywhere, and readers and the manifest need to know nothing.
+//! So a deeper level of the tree is older, as everywhere, and readers and the manifest need no
+//! special case.
 //!
 //! # Rules
 //!
 //! - On level 0 the oldest flushes are merged when they have more than one unit, or are many. The result is a run
 //!   of level 1.
-//! - On each other level, B is merged into A, a piece of its key range after the other: a piece is a merge of its
-//!   own, so that a restart loses little and little space is needed. C is for what comes meanwhile.
-//! - A run A of more than 2^k units becomes the newest run of the next level. Its tables stay what they are:
-//!   that is an entry of the manifest. A smaller one, of which overwrites and removals took much, stays.
+//! - On each other level, B is merged into A, a piece of its key range after the other: a piece is
+//!   a merge of its own, so that a restart loses little and little space is needed. C takes runs
+//!   that arrive meanwhile.
+//! - A run A of more than 2^k units becomes the newest run of the next level. Its tables are not
+//!   rewritten: the move is an entry of the manifest. A run that overwrites and removals have
+//!   shrunk stays.
 //!
 //! # The bound
 //!
@@ -30,16 +33,17 @@
 //! are merged however small they are. A level on which a merge is due gets [`SHARE_PER_BYTE`] bytes of merging
 //! for each byte that is put. Then no level below 0 ever needs a fourth run:
 //!
-//! - A run that comes to level k has more than 2^(k-1) units, all of them bytes that were flushed and that come
-//!   there once. So without delays runs would come at times that lie at least 2^(k-1) units apart.
+//! - A run that arrives at level k has more than 2^(k-1) units, all of them flushed bytes that
+//!   arrive there once. So without delays runs would come at times that lie at least 2^(k-1) units
+//!   apart.
 //! - A merge on level k reads A and B, at most 2^k units each, and a quarter of B again, where pieces of its range
 //!   share tables of A: at most 2.25 * 2^k units. It writes no more than that. At nine bytes for one it is done
 //!   within 2 * 2.25 * 2^k / 9 = 2^(k-1) units of time.
 //! - So merges are done at least as fast as runs come, and delays do not add up on a level; from level to level
 //!   they do: a run comes late by at most 1/2 + 1 + 2 + ... + 2^(k-2), which is less than 2^(k-1) units.
-//! - From when a run would have come without delays to when it is merged into A there are less than 2^(k-1) units
-//!   of delay and 2^(k-1) of merging, and so less than two runs' distance. At any time there are two at most: B
-//!   and C.
+//! - Between the time when a run would have arrived without delays and the end of its merge into A
+//!   there are less than 2^(k-1) units of delay and 2^(k-1) of merging, and so less than two runs'
+//!   distance. At any time there are two at most: B and C.
 //!
 //! A put of n bytes into a store that uses the levels 1 to K therefore pays for at most 9 * (K + 1) * n bytes of
 //! merging, read and written together, and a get looks into at most 3 * K runs and the flushes on level 0. The
@@ -57,8 +61,8 @@ const RUNS: usize = 3;
 pub const SHARE_PER_BYTE: u64 = 9;
 /// A flush counts as this part of a unit at least, and so many flushes are merged however small they are.
 pub(crate) const SMALL_FLUSH_PART: u64 = 8;
-/// A piece of B has at least so many times the bytes of a table, if B has: one table of A at its end may have to
-/// be read again for the next piece, and is a quarter of it at most.
+/// A piece of B has at least so many times the bytes of a table, if B has. One table of A at its
+/// end may have to be read again for the next piece, and is a quarter of the piece at most.
 const PIECE_TABLES: u64 = 4;
 
 /// The policy.
@@ -89,7 +93,7 @@ impl Policy for DoublingLevels {
         Some(SHARE_PER_BYTE)
     }
 
-    /// Merges of different levels go on side by side; what one has begun is left alone.
+    /// Merges of different levels go on side by side; the inputs of one in progress are left alone.
     fn may_begin(&self, pick: &Pick, begun: &[&Pick]) -> bool {
         begun.iter().all(|it| {
             let taken = [it.level, it.output];
@@ -147,7 +151,7 @@ fn picks(shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick> {
     if let Some(pick) = space_pick(shape, settings) {
         return vec![pick];
     }
-    // The deepest first: a run that goes down leaves its place to the next.
+    // The deepest first: a run that moves down leaves its place to the next.
     let moves = all_slots(settings).rev();
     let mut picks: Vec<Pick> = moves
         .filter_map(|it| move_pick(shape, settings, it))
@@ -172,13 +176,13 @@ fn debt(shape: &Shape, settings: &PolicySettings) -> Debt {
     }
 }
 
-/// What is read before a level has one run.
+/// Bytes that are read before a level has one run.
 fn merge_bytes(shape: &Shape, slots: Slots) -> u64 {
     let [a, b, c] = [slots.a(), slots.b(), slots.c()].map(|it| level_bytes(shape, it));
     let Some(first) = tables(shape, slots.b()).first() else {
         return 0;
     };
-    // Pieces of B are merged in the order of their keys: what lies before them in A is done.
+    // Pieces of B are merged in the order of their keys: the tables of A before them are done.
     let rest = tables(shape, slots.a()).iter();
     let rest = rest.filter(|it| it.largest >= first.smallest);
     let rest: u64 = rest.map(|it| it.bytes).sum();
@@ -186,8 +190,8 @@ fn merge_bytes(shape: &Shape, slots: Slots) -> u64 {
     b + rest + of_c
 }
 
-/// A run goes as it is to where it belongs: to a free place of its level, to the next level, or, the oldest of a
-/// store that has shrunk, up to the level of its size.
+/// The move of a run to its place: to a free one of its level, to the next level, or, for the
+/// oldest run of a store that has shrunk, up to the level of its size.
 fn move_pick(shape: &Shape, settings: &PolicySettings, slots: Slots) -> Option<Pick> {
     let is_free = |level: usize| tables(shape, level).is_empty();
     let [a, b, c] = [slots.a(), slots.b(), slots.c()];
@@ -208,7 +212,8 @@ fn move_pick(shape: &Shape, settings: &PolicySettings, slots: Slots) -> Option<P
     rise(shape, settings, slots).map(|to| moved(shape, a, to))
 }
 
-/// The place on a level above that fits the oldest run of a store better, if nothing stands between.
+/// The place on a level above that fits the oldest run of a store better, if nothing is between
+/// them.
 fn rise(shape: &Shape, settings: &PolicySettings, slots: Slots) -> Option<usize> {
     let a = slots.a();
     let is_oldest = shape.levels.iter().skip(a + 1).all(Vec::is_empty);
@@ -251,7 +256,8 @@ fn zero_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     })
 }
 
-/// As many of the oldest flushes as have more than a unit together, or as many as there is room for.
+/// The fewest of the oldest flushes that have more than a unit together, or as many as there is
+/// room for.
 fn oldest_flushes<'a>(
     shape: &'a Shape,
     output: usize,
@@ -281,8 +287,8 @@ fn merge_pick(shape: &Shape, settings: &PolicySettings, slots: Slots) -> Option<
     is_due.then(|| piece(shape, settings, Reason::Size, b, a))?
 }
 
-/// The first tables of a run, in key order, with what they overlap in an older one: as many as make a piece, and
-/// as there is room for. Where there is none for the first, the smallest.
+/// The first tables of a run, in key order, with those they overlap in an older one: as many as
+/// make a piece, and as there is room for. If there is no room for the first, the smallest.
 fn piece(
     shape: &Shape,
     settings: &PolicySettings,
@@ -342,8 +348,9 @@ fn used(shape: &Shape) -> Vec<usize> {
     used.map(|(level, _)| level).collect()
 }
 
-/// Where puts are refused for want of space, and newer entries are enough to be worth it, the newest run is merged
-/// into the one below it until there is one: what they supersede counts as used until then.
+/// The merge for space. While puts are refused for want of it, and newer entries are enough to be
+/// worth it, the newest run is merged into the one below it until one is left: the entries that
+/// they supersede count as used until then.
 fn space_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     let part = settings.worth_part?;
     let entries =
@@ -372,7 +379,7 @@ fn into_next(
     (!zero.is_empty()).then(|| merged(shape, reason, 0, &zero, to))
 }
 
-/// A table that is mostly expired is written again where it is.
+/// The rewrite in place of a table that is mostly expired.
 fn expired_pick(shape: &Shape, settings: &PolicySettings, now: u64) -> Option<Pick> {
     let levels = 1..shape.levels.len();
     let of_level = |level: usize| {
@@ -388,8 +395,8 @@ fn expired_pick(shape: &Shape, settings: &PolicySettings, now: u64) -> Option<Pi
     })
 }
 
-/// A run that is mostly removals, or has enough of them, goes down to what it removes, where they pay for what is
-/// read for that.
+/// The merge of a run with mostly or sufficiently many removals into the runs that these remove
+/// from, if they repay the bytes read for it.
 fn removals_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     let used = used(shape);
     let frees = |level: usize, pick: &Pick| -> bool {
@@ -410,7 +417,7 @@ fn removals_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     })
 }
 
-/// Removals in the oldest run remove nothing any more, and go when it is written again.
+/// The rewrite of the oldest run for its removals, which have nothing left to remove.
 fn left_over_pick(shape: &Shape) -> Option<Pick> {
     let oldest = used(shape).last().copied()?;
     let is_left_over = |it: &&TableShape| 2 * it.removals > it.entries;

@@ -1,5 +1,5 @@
-//! The policy on stores that do not exist: maps of entries in place of tables, and merges that advance by what
-//! puts owe and by nothing else.
+//! The policy on simulated stores: maps of entries in place of tables, and merges that advance by
+//! the charges of puts alone.
 
 use std::collections::BTreeMap;
 
@@ -75,14 +75,14 @@ impl Table {
     }
 }
 
-/// A merge that goes on: what it will have written, and what is left to be read and written.
+/// A merge in progress: the tables that it will have written, and the bytes left to read and write.
 struct Job {
     pick: Pick,
     output: Entries,
     left: u64,
 }
 
-/// A store, and what a test looks at.
+/// A store, and the figures that a test checks.
 struct Virtual {
     levels: Vec<Vec<Table>>,
     jobs: Vec<Job>,
@@ -171,7 +171,7 @@ impl Virtual {
         self.is_changed = true;
     }
 
-    /// Each level with a merge due gets what a put of so many bytes owes it.
+    /// Pays each level with a merge due its charge for a put of so many bytes.
     fn pay(&mut self, put_bytes: u64) {
         self.begin(|it| it.reason == Reason::Size);
         let share = SHARE_PER_BYTE * put_bytes;
@@ -232,7 +232,7 @@ impl Virtual {
         let mut read = 0;
         let below = self.levels[pick.output].iter();
         let below = below.filter(|it| pick.below.contains(&it.number()));
-        // The oldest first: what is newer takes its place.
+        // The oldest first: a newer entry replaces it.
         let inputs = self.levels[pick.level].iter().rev();
         let inputs = inputs.filter(|it| pick.inputs.contains(&it.number()));
         for table in below.chain(inputs) {
@@ -258,7 +258,7 @@ impl Virtual {
         }
     }
 
-    /// Does everything that is due, garbage included, for which nobody pays.
+    /// Does all due merges, those of garbage included, without charge.
     fn idle(&mut self) {
         for _ in 0..10_000 {
             self.is_changed = true;
@@ -272,7 +272,7 @@ impl Virtual {
         panic!("there is always something due");
     }
 
-    /// What holds after each put, whatever came before.
+    /// Checks the bounds that hold after each put.
     fn look(&mut self, is_changed: bool) {
         let layers = self.levels[0].len();
         let used = self.levels[1..].iter().filter(|it| !it.is_empty()).count();
@@ -297,7 +297,7 @@ impl Virtual {
         assert!(zero <= 4 * UNIT, "{zero} bytes on level 0");
     }
 
-    /// What a reader sees.
+    /// The entries that a reader sees.
     fn seen(&self) -> Entries {
         let mut seen = Entries::new();
         for tables in self.levels[1..].iter().rev() {
@@ -397,7 +397,7 @@ fn an_insert_pays_a_bounded_share_and_never_waits() {
         let amplification = 100 * store.merged_bytes / store.put_bytes;
         let expected = 100 * 2 * (store.deepest as u64 + 1) * 5 / 4;
         assert!(amplification <= expected, "{amplification} %");
-        // Nothing is there twice.
+        // No entry is there twice.
         assert_eq!(store.table_bytes(), {
             let in_memory: u64 = store.memtable.values().map(|it| it.bytes).sum();
             store.live_bytes() - in_memory
@@ -441,8 +441,8 @@ fn overwrites_removals_and_expiry_of_random_sizes_stay_within_the_bounds() {
     }
 }
 
-/// Beside the oldest run, which has what lives, there may be two of twice its size on its level and as much again
-/// above: this is what was seen, and room for other seeds.
+/// Beside the oldest run, with the live entries, there may be two of twice its size on its level
+/// and as much again above: this is the maximum observed, with room for other seeds.
 const SPACE_PERCENT_MAX: u64 = 450;
 
 impl Virtual {
@@ -463,7 +463,8 @@ impl Virtual {
     }
 }
 
-/// Merges whose results stay on their level are the most expensive: each run that comes is merged with a full one.
+/// Merges whose results stay on their level are the most expensive: each new run is merged with a
+/// full one.
 #[test]
 fn the_same_keys_again_and_again_stay_within_the_bounds() {
     for keys in [30, 60, 119, 121, 250, 1_000] {
@@ -502,7 +503,7 @@ fn small_flushes_are_merged_before_they_are_many() {
     assert!(store.layers_max <= 18, "{} flushes", store.layers_max);
 }
 
-/// A removal stays while what it removes may be below, and then both go, though nothing is put any more.
+/// A removal stays while an entry that it removes may be below; then both go, without further puts.
 #[test]
 fn what_was_removed_or_is_expired_is_gone_when_there_was_time() {
     let mut store = Virtual::new();
@@ -571,7 +572,7 @@ fn a_run_goes_to_the_free_place_that_keeps_the_order_of_ages() {
     // A of level 1 is too large, and level 2 has one.
     let shape = with([(3, run(1, 3)), (6, run(2, 4))]);
     assert_eq!(first(&shape, &settings()), Some((3, vec![1], 5, vec![])));
-    // Level 2 has all: it waits, and what is newer on its level does not pass it.
+    // Level 2 has all: it waits, and newer runs on its level do not pass it.
     let shape = with([
         (1, run(9, 1)),
         (3, run(1, 3)),
@@ -607,7 +608,7 @@ fn where_space_is_short_no_more_is_merged_than_there_is_room_for() {
     // Room for a table of the output and one of A, and the first of B.
     assert_eq!(at(2, &scarce(2 * UNIT + 60, None)), Some(vec![7]));
     assert_eq!(at(2, &scarce(0, None)), Some(vec![6]));
-    // Where puts are refused, the newest run goes first, into the one below it.
+    // While puts are refused, the newest run goes first, into the one below it.
     let refused = scarce(u64::MAX, Some(32));
     assert_eq!(first(&shape, &refused).map(|it| (it.0, it.2)), Some((0, 2)));
     let small = with([

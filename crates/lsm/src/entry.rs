@@ -1,4 +1,4 @@
-//! An entry: what a key holds, or that it holds nothing.
+//! An entry: the value of a key, or its removal.
 
 use std::ops::Range;
 
@@ -20,29 +20,29 @@ const IN_LOG: u8 = 1 << 4;
 const HAS_OLDER: u8 = 1 << 5;
 const UNKNOWN: u8 = !(REMOVAL | EXPIRES | BODY_IN_BLOB | HAS_EXTRA | IN_LOG | HAS_OLDER);
 
-/// What was written to a key, and when.
+/// A write to a key, and its sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The batch that wrote it.
     pub sequence: u64,
     /// `None` when the key was removed.
     pub value: Option<Value>,
-    /// Where a removal was logged, in a store that keeps a journal.
+    /// The place of a removal in the log, in a store that keeps a journal.
     pub removed_at: Option<Box<LogPlace>>,
     /// In such a store, where older records of the key may still be.
     pub older: Older,
 }
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// What folds filter by.
+    /// Fields that folds filter by.
     pub fields: Fields,
-    /// What the store's user keeps beside the head and reads with it.
+    /// Bytes that the store's user keeps beside the head and reads with it.
     pub extra: Bytes,
     /// The head.
     pub head: Bytes,
-    /// The body, or where it is.
+    /// The body, or its place.
     pub body: Body,
 }
 
@@ -57,21 +57,21 @@ pub enum Body {
     Logged(LoggedPlace),
 }
 
-/// Where in the blob files a body is.
+/// The place of a body in the blob files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobPlace {
     /// The blob file.
     pub file: u64,
-    /// Which body of that file, for as long as it exists.
+    /// The body's number in that file, for as long as the file exists.
     pub ordinal: u64,
-    /// Where it stands as long as the file was not rewritten.
+    /// The body's block until the file is rewritten.
     pub block: BlockHandle,
     /// Its length, in bytes.
     pub len: u64,
 }
 
 impl BlobPlace {
-    /// As the properties of a table count it: the file, and the bytes that the body takes there.
+    /// The body's share in a table's properties: the file, and the bytes that the body takes there.
     fn counted(&self) -> (u64, u64) {
         (self.file, u64::from(self.block.len))
     }
@@ -83,7 +83,7 @@ impl Entry {
         Self::of(sequence, None)
     }
 
-    /// What a batch wrote to a key; `None` for a removal.
+    /// A batch's write to a key; `None` for a removal.
     pub fn of(sequence: u64, value: Option<Value>) -> Self {
         Self {
             sequence,
@@ -93,7 +93,7 @@ impl Entry {
         }
     }
 
-    /// Where it was logged, as far as it says so: a removal, or an entry with its body there.
+    /// The place in the log, for a removal that has one, or an entry with its body there.
     pub(crate) fn logged_at(&self) -> Option<LogPlace> {
         match self.value.as_ref().map(|it| &it.body) {
             None => self.removed_at.as_deref().copied(),
@@ -116,12 +116,12 @@ impl Entry {
         at.is_some_and(|it| (it.segment, it.record.offset) == place)
     }
 
-    /// True of an encoded entry that says where older records of its key may be.
+    /// True for an encoded entry with segments that may hold older records of its key.
     pub(crate) fn has_older(bytes: &[u8]) -> bool {
         bytes.first().is_some_and(|flags| flags & HAS_OLDER != 0)
     }
 
-    /// What a table has to know of it.
+    /// Facts for the table that takes the entry.
     pub fn facts(&self) -> Facts {
         let Some(value) = &self.value else {
             return Facts {
@@ -174,7 +174,7 @@ impl Entry {
         encode(out, &head, self.value.as_ref());
     }
 
-    /// Decodes what [`Entry::encode`] wrote; parts are slices of `bytes`.
+    /// Decodes the form of [`Entry::encode`]; parts are slices of `bytes`.
     pub fn decode(bytes: &Bytes) -> Result<Self, Truncated> {
         let parts = Parts::decode(bytes)?;
         Ok(Self {
@@ -207,7 +207,7 @@ impl Entry {
         })
     }
 
-    /// What a table has to know of an entry, for whoever moves its bytes as they are.
+    /// Facts of an encoded entry, for moving its bytes unchanged.
     pub fn facts_of(bytes: &[u8]) -> Result<Facts, Truncated> {
         let parts = Parts::decode(bytes)?;
         let Some(value) = parts.value else {
@@ -232,7 +232,7 @@ impl Entry {
     }
 }
 
-/// What an entry begins with.
+/// The beginning of an entry.
 pub(crate) struct Head<'a> {
     pub(crate) sequence: u64,
     /// As in [`Entry::removed_at`].
@@ -240,7 +240,7 @@ pub(crate) struct Head<'a> {
     pub(crate) older: &'a Older,
 }
 
-/// As [`Entry::encode`].
+/// Encodes as [`Entry::encode`] does.
 pub(crate) fn encode(out: &mut Vec<u8>, head: &Head<'_>, value: Option<&Value>) {
     encode_but_body(out, head, value);
     match value.map(|value| &value.body) {
@@ -324,7 +324,7 @@ pub(crate) fn encode_but_body(out: &mut Vec<u8>, head: &Head<'_>, value: Option<
     out.extend_from_slice(&value.head);
 }
 
-/// Where the parts of an encoded entry are.
+/// Offsets of the parts of an encoded entry.
 pub(crate) struct Parts {
     pub(crate) sequence: u64,
     pub(crate) older: Older,
@@ -358,7 +358,7 @@ impl ValueParts {
 }
 
 impl BodyPart {
-    /// The body, or where it is, of the bytes that were decoded.
+    /// The body, or its place, in the bytes that were decoded.
     pub(crate) fn cut_from(&self, bytes: &Bytes) -> Body {
         match self {
             Self::Inline { from } => Body::Inline(bytes.slice(from..)),
@@ -442,8 +442,8 @@ impl Value {
         self.extra.len() + self.head.len() + body
     }
 
-    /// The same with its body in the value log. The parts that stay are its own: as slices of what was put
-    /// they would keep the body in memory.
+    /// The same entry with its body in the value log. The other parts are copied: slices of the
+    /// put's bytes would keep the body in memory.
     pub(crate) fn with_body_at(&self, place: LoggedPlace) -> Self {
         Self {
             fields: self.fields,

@@ -1,4 +1,4 @@
-//! Erasing a store: everything goes, and what is put next belongs to a store of another identity.
+//! Erasing a store: all contents are removed, and later puts belong to a store of another identity.
 
 use std::sync::atomic::Ordering;
 
@@ -39,7 +39,7 @@ impl Lsm {
                 manifest.sequence = sequence;
                 manifest.first_log = first_log;
                 manifest.has_extras = false;
-                // As of a new store: no table speaks of the log yet.
+                // As in a new store: no table refers to the log yet.
                 manifest.value_log = 0;
                 manifest.tables.clear();
                 manifest.blobs.clear();

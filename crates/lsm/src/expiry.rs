@@ -1,4 +1,4 @@
-//! When an entry is gone by time.
+//! Expiry of entries.
 
 use kvorum_backend::{Fields, Timestamp};
 use kvorum_planted_defects::is_planted;
@@ -24,7 +24,7 @@ impl Expiry {
         self.age_micros
     }
 
-    /// True when an entry with these fields is gone at `now`.
+    /// True when an entry with these fields is expired at `now`.
     pub(crate) fn is_over(&self, fields: &Fields, now: Timestamp) -> bool {
         let by_age = self
             .age_micros
@@ -32,7 +32,7 @@ impl Expiry {
         (by_age || fields.is_expired(now)) && !is_planted!(ExpiredEntryReturned)
     }
 
-    /// The same of what a table knows of an entry.
+    /// The same for a table's facts of an entry.
     pub(crate) fn is_over_by(&self, facts: &Facts, now: Timestamp) -> bool {
         let fields = Fields {
             last_modified: Timestamp(facts.last_modified),

@@ -1,4 +1,4 @@
-//! Names of the files of a store, whatever they hold, and the sync that makes names durable.
+//! Names of the files of a store, of any kind, and the sync that makes names durable.
 
 use std::path::{Path, PathBuf};
 

@@ -59,8 +59,8 @@ impl Flushing {
         }
     }
 
-    /// Flushes until nothing of a segment is in memory alone: copies go to a table, and so must be made of
-    /// what tables have.
+    /// Flushes until nothing of a segment is in memory alone: copies go to a table, and so must be
+    /// made of entries in tables.
     pub(crate) fn out_of(&mut self, store: &Store, segment: u32) -> Result<()> {
         while let Some(last) = uncovered_in(store, segment) {
             self.towards(store, last, u64::MAX)?;
@@ -73,7 +73,7 @@ impl Flushing {
         let visible = store.visible_sequence();
         let step = self.step(store, budget_bytes, Timestamp(0), true)?;
         if step.is_done && store.manifest.lock().sequence < last {
-            // It is an older flush that ended, or there is nothing to be flushed: batches without a write.
+            // An older flush ended, or the rest is batches without a write, with nothing to flush.
             let version = store.version.load_full();
             if version.memtables().all(|it| it.is_empty()) {
                 cover_without_tables(store, visible.max(last))?;
@@ -123,7 +123,7 @@ impl Flushing {
         })
     }
 
-    /// Gives up what was begun; its files go with it.
+    /// Abandons the flush; its files are removed.
     pub(crate) fn abandon(&mut self, store: &Store) {
         if let Some(flush) = self.begun.take() {
             store.remove_files(flush.job.output_paths(store));
@@ -179,15 +179,16 @@ impl Flush {
         store.shared.memory.subtract(freed);
         store.counters.flushes.fetch_add(1, Ordering::Relaxed);
         store.durable.fetch_max(self.sequence, Ordering::AcqRel);
-        // Once the tables name their segments: the log asks at any moment.
+        // Segments are named by tables before they leave memory, since the log may ask for usage at
+        // any moment.
         note_covered(store, self.sequence);
         drop_logs(store, first_log);
         Ok(())
     }
 }
 
-/// True when a flush is due. While puts are refused for want of space, the memtable is flushed early: it
-/// may delete entries that tables still have.
+/// True when a flush is due. While puts are refused for want of space, the memtable is flushed
+/// early: it may delete entries of tables.
 pub(crate) fn wants_flush(store: &Store, version: &Version) -> bool {
     let bytes = version.memtable.bytes();
     !version.frozen.is_empty()
@@ -199,8 +200,8 @@ pub(crate) fn wants_flush(store: &Store, version: &Version) -> bool {
         || is_far_behind_log(store)
 }
 
-/// Largest size of a memtable at present. A store with a log of its own writes all of it a second time
-/// in a flush, before the log goes, and a small disk has to have room for that.
+/// The present limit of a memtable. A store with a log of its own writes all of it a second time in
+/// a flush, before the log is removed, and a small disk needs room for that.
 fn memtable_bytes_max(store: &Store) -> u64 {
     let set = store.settings.memtable_bytes;
     match store.log {
@@ -211,7 +212,7 @@ fn memtable_bytes_max(store: &Store) -> u64 {
     }
 }
 
-/// True when what is in memory may free a part of what tables have.
+/// True when the memtable may free a part of the tables.
 fn is_worth_flushing(store: &Store, version: &Version) -> bool {
     let in_memory = version.memtables().map(|it| it.len() as u64).sum::<u64>();
     let in_tables = version.tables().map(|it| it.properties.entries).sum();
@@ -236,7 +237,7 @@ pub(crate) fn uncovered_in(store: &Store, segment: u32) -> Option<u64> {
     writer.uncovered.last_in(segment)
 }
 
-/// Takes note that everything up to this batch is in tables, where no memtable has anything of it.
+/// Notes that tables cover everything up to this batch, if no memtable has a write of it.
 fn cover_without_tables(store: &Store, sequence: u64) -> Result<()> {
     store.sync_value_log()?;
     store.change_manifest(|it| it.sequence = it.sequence.max(sequence))?;
@@ -253,17 +254,18 @@ fn note_covered(store: &Store, sequence: u64) {
     }
 }
 
-/// Leaves the memtable to a flush. The next log and the next memtable are made before anybody waits
-/// for them.
+/// Leaves the memtable to a flush. The next log and the next memtable are made first, so that no
+/// writer waits for them.
 fn freeze(store: &Store) -> Result<()> {
-    // Before looking for a log: one that a put makes meanwhile, and goes on with, has a later number.
+    // Before the search for a log: a log that a put makes meanwhile, and continues with, has a
+    // later number.
     let number = store.take_number();
     let next_log = match store.writer.lock().log.is_some() {
         true => Some(store.create_log()?),
         false => None,
     };
     let first_log = next_log.as_ref().map_or(number, |log| log.id().number);
-    // Only upkeep, whose lock the caller holds, puts another in its place.
+    // Only upkeep, under the caller's lock, replaces the memtable.
     let fresh = Arc::new(Memtable::behind(&store.version.load().memtable, first_log));
     store.shared.memory.add(fresh.held_bytes());
     let mut writer = store.writer.lock();

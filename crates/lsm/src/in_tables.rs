@@ -7,13 +7,13 @@ use kvorum_storage_errors::from_sst;
 use crate::entry::Entry;
 use crate::version::{LevelTable, Version};
 
-/// Why a read has no answer.
+/// Failure of a read.
 pub(crate) enum Unread {
     /// The disk, or damage met now.
     Sst(SstError),
     /// Damage met before, of a file that may be readable again later.
     Lost(BackendError),
-    /// A merge gave up what could not be read of this key, and what is below counts as lost with it.
+    /// A merge gave up blocks with this key, and all entries below count as lost with them.
     GivenUp(BackendError),
 }
 
@@ -23,7 +23,7 @@ impl From<SstError> for Unread {
     }
 }
 
-/// What a layer tells of a key.
+/// A layer's answer for a key.
 enum Told {
     Nothing,
     Entry(Entry),

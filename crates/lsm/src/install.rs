@@ -94,9 +94,9 @@ pub(crate) fn exchange(store: &Store, pick: &Pick, tables: &[LevelTable]) -> Res
     Ok(())
 }
 
-/// Puts new tables above all others, and with them the blob file in which some of their entries have their
-/// bodies. `list` and `show` make what else changes with that, on disk and for readers. After a failure the
-/// files are gone, unless the manifest may list them.
+/// Puts new tables above all others, and with them the blob file with bodies of some of their
+/// entries. `list` and `show` make the changes that accompany them, on disk and for readers. After
+/// a failure the files are removed, unless the manifest may list them.
 pub(crate) fn put_on_top(
     store: &Store,
     written: &[KnownTable],
@@ -141,10 +141,10 @@ fn remove_outputs(
     store.remove_files(tables.chain(blob));
 }
 
-/// Puts a table with these entries, which are in key order, above all others, and with it the blob file
-/// in which some of them have their bodies. Returns the bytes of the table.
+/// Puts a table with these entries, which are in key order, above all others, and with it the blob
+/// file with bodies of some of them. Returns the bytes of the table.
 ///
-/// The caller holds upkeep's lock, and no flush is going on.
+/// The caller holds upkeep's lock, and no flush is in progress.
 pub(crate) fn install_below(
     store: &Store,
     entries: &[(Bytes, Entry)],
@@ -194,8 +194,8 @@ fn write_table(store: &Store, number: u64, entries: &[(Bytes, Entry)]) -> Result
     writer.finish().map_err(|error| store.fail_if_sync(&error))
 }
 
-/// True when a job's files may go after a failure. Where the manifest was to list them, and nobody knows
-/// whether it does, they have to stay.
+/// True when a job's files may be removed after a failure. They have to stay if a change of the
+/// manifest may have listed them.
 pub(crate) fn are_unlisted(was_listing: bool, error: &BackendError) -> bool {
     !was_listing || matches!(error.kind(), ErrorKind::Full | ErrorKind::Corrupt)
 }
@@ -223,8 +223,8 @@ fn record(table: &LevelTable, level: usize) -> TableRecord {
     }
 }
 
-/// Journal files take the place of others, in the manifest and for readers. After a failure the new ones are
-/// gone, unless the manifest may list them.
+/// Replaces journal files by others, in the manifest and for readers. After a failure the new ones
+/// are removed, unless the manifest may list them.
 pub(crate) fn exchange_journal(
     store: &Store,
     written: Vec<WrittenJournal>,

@@ -1,13 +1,13 @@
-//! Journal files: records that the value log has let go of, each under the place where it was logged.
+//! Journal files: records of dropped segments of the value log, each under its place in the log.
 //!
-//! An entry of a store with a journal says where it was logged, and goes on saying it: what a collection
-//! copies out of the log comes here, and no table changes. As long as the log has the segment, that is where a
-//! record is read; afterwards it is looked up here. A record is whole, with its key and head, so that the
-//! tables can be made again from the log and these files, and removals are here as well
+//! An entry of a store with a journal names the place where it was logged, for good. Collections
+//! copy records out of the log to these files, and no table changes. A record is read from the log
+//! while its segment exists, and afterwards from here. A record is whole, with its key and head, so
+//! that the tables can be rebuilt from the log and these files; removals are here as well
 //! (`docs/decisions/0027-leveled.md`).
 //!
-//! A journal file is a sorted table with one record to a block. Its index is the map from places to blocks;
-//! it is read in pieces, as that of any table.
+//! A journal file is a sorted table with one record to a block. Its index is the map from places to
+//! blocks; it is read in pieces, as that of any table.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,10 +32,11 @@ pub(crate) struct JournalFile {
     pub(crate) number: u64,
     /// Its length, in bytes.
     pub(crate) file_len: u64,
-    /// What its records took in the log, in bytes: what tables count is measured against it.
+    /// Bytes of its records in the log: the base for the use that tables count.
     pub(crate) logged_bytes: u64,
-    /// When it was written, each record was the newest that its key had up to this batch. So no record in it
-    /// is older than an entry of its key with a sequence up to this one.
+    /// The file was clean up to this batch: each of its records was the newest of its key when the
+    /// file was written. So no record in it is older than an entry of its key with a sequence up to
+    /// this one.
     pub(crate) clean_to: u64,
     /// The segments that its records come from, ascending.
     pub(crate) segments: Vec<u32>,
@@ -48,8 +49,8 @@ pub fn journal_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:010}.journal"))
 }
 
-/// Places in byte order are in the order in which they were logged. The sequence is there for what was logged
-/// to another value log, in which segments have the same numbers: a node may have lost its log.
+/// The key of a record. Places in byte order are in the order of logging. The sequence separates
+/// records of another value log with the same segment numbers: a node may have lost its log.
 pub(crate) fn name_of(at: &LogPlace, sequence: u64) -> [u8; NAME_BYTES] {
     let mut name = [0; NAME_BYTES];
     name[..4].copy_from_slice(&at.segment.to_be_bytes());
@@ -70,11 +71,11 @@ pub fn place_named(name: &[u8]) -> Option<(u32, u64)> {
 /// A record of a journal file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalRecord {
-    /// The batch that it is of.
+    /// The record's batch.
     pub sequence: u64,
-    /// It says that its key is gone.
+    /// The record is a removal.
     pub is_removal: bool,
-    /// What it takes in the log, in bytes.
+    /// Its bytes in the log.
     pub logged_bytes: u64,
     /// Its key.
     pub key: Bytes,
@@ -111,7 +112,7 @@ impl JournalRecord {
     /// ```text
     /// size    field
     /// 1       flags: 0 removal
-    /// 1       how the body is compressed, as the log's records have it
+    /// 1       compression of the body, as in the log's records
     /// varint  sequence
     /// varint  bytes that the record took in the log
     /// varint  length of the body before compression
@@ -130,7 +131,7 @@ impl JournalRecord {
         out.extend_from_slice(self.back.bytes());
     }
 
-    /// Decodes what [`JournalRecord::encode`] wrote; parts are slices of `bytes`.
+    /// Decodes the form of [`JournalRecord::encode`]; parts are slices of `bytes`.
     ///
     /// # Errors
     /// The bytes are no record.
@@ -161,7 +162,7 @@ impl JournalRecord {
         })
     }
 
-    /// The write that it is, with its body at a place of the log.
+    /// The record's write, with its body at a place of the log.
     pub(crate) fn op(&self, at: LogPlace) -> std::result::Result<Option<Op>, Truncated> {
         decode_front(&self.front, at, self.back.raw_len())
     }
@@ -268,7 +269,7 @@ mod tests {
         record().encode(&mut out);
         assert_eq!(out, b"\x00\x00\xac\x02\x40\x04\x08\x02ok\x00restbody");
         assert_eq!(JournalRecord::decode(&out.clone().into()), Ok(record()));
-        // Of a newer version.
+        // The byte of a newer version.
         out[0] = 2;
         assert!(JournalRecord::decode(&out.into()).is_err());
     }
@@ -302,7 +303,7 @@ mod tests {
         }
     }
 
-    /// What decodes is taken for an entry or refused, and is encoded as it was.
+    /// Bytes that decode are taken for an entry or refused, and encode to the same bytes.
     fn check_hostile(bytes: Vec<u8>) {
         let Ok(decoded) = JournalRecord::decode(&bytes.into()) else {
             return;

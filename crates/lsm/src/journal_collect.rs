@@ -1,8 +1,9 @@
 //! Collecting the garbage of journal files: records that are still needed are written to a new file under the
 //! same names, and no table changes.
 //!
-//! A record is needed when it is the newest that tables have of its key, whether it puts or removes. What
-//! memory has is newer and may be lost in a crash, and the record would then be wanted again.
+//! A record is needed when it is the newest of its key in tables, whether it puts or removes.
+//! Entries in memory are newer and may be lost in a crash, and the record would then be needed
+//! again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use crate::written_journal::{self, JOURNAL_FILE_BYTES_MAX, JournalWriter, Writte
 /// Inputs are read in pieces of so many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 
-/// The collection that is going on, and what is not to be collected.
+/// The collection in progress, and the files that are not to be collected.
 #[derive(Default)]
 pub(crate) struct JournalCollecting {
     job: Option<Job>,
@@ -39,7 +40,7 @@ pub(crate) struct JournalCollecting {
 struct Job {
     /// The files that are rewritten, in the order of their records. The first names the task.
     inputs: Vec<u64>,
-    /// Of each that is not read to its end, the scan. Once started, it stands on a record.
+    /// A scan of each input that is not read to its end. Once started, it is at a record.
     scans: Vec<TableScan>,
     is_started: bool,
     clean_to: u64,
@@ -101,7 +102,7 @@ impl JournalCollecting {
         policy.pick(&files, garbage_percent_where_scarce(&headroom))
     }
 
-    /// True when this is what collections of journal files are named by.
+    /// True when a collection has this subject.
     pub(crate) fn is_for(&self, version: &Version, subject: u64) -> bool {
         let is_running = self
             .job
@@ -152,7 +153,7 @@ impl JournalCollecting {
         })
     }
 
-    /// Gives up what was begun; its files go with it.
+    /// Abandons the collection; its files are removed.
     pub(crate) fn abandon(&mut self, store: &Store) {
         if let Some(job) = self.job.take() {
             store.remove_files(job.output_paths(store));
@@ -174,7 +175,7 @@ impl Job {
             scans: scans.collect(),
             inputs,
             is_started: false,
-            // What tables have, and what was put to memory before that, is in tables.
+            // Everything up to this sequence is in tables.
             clean_to: store.manifest.lock().sequence,
             writer: None,
             written: Vec::new(),
@@ -211,8 +212,8 @@ impl Job {
         Ok((cost_bytes, false))
     }
 
-    /// Has a scan go on to its next record that can be read; one without a next record goes. What a damaged
-    /// block held is lost, and reported.
+    /// Moves a scan to its next readable record; one without a next record is removed. The contents
+    /// of a damaged block are lost, and reported.
     fn advance(&mut self, store: &Store, at: usize) -> Result<()> {
         let context = ReadContext {
             sink: &store.read_side.journal,
@@ -230,7 +231,7 @@ impl Job {
         }
     }
 
-    /// Keeps the record that a scan stands on if it is needed, and returns what that cost.
+    /// Keeps the record at a scan's position if it is needed, and returns the cost.
     fn take(&mut self, store: &Store, at: usize) -> Result<u64> {
         let (name, bytes) = (self.scans[at].key().to_vec(), self.scans[at].value_bytes());
         let cost = (name.len() + bytes.len()) as u64;
@@ -242,7 +243,7 @@ impl Job {
         let context = store.read_side.at(Reading::MayBlock);
         let is_needed = match newest_in_tables(&version, &record.key, &context) {
             Ok(newest) => newest.is_some_and(|it| it.is_record(record.sequence, place)),
-            // Where nobody can tell, the record stays, and the file is no cleaner than it was.
+            // The record stays if its use is unknown, and the file is no cleaner than it was.
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 self.clean_to = 0;
                 true

@@ -1,10 +1,10 @@
-//! Folds in the order of the journal: records are read one after the other, as they stand in the value log and in
-//! journal files, and shown where they are the newest of their keys.
+//! Folds in the order of the journal: records are read in their order in the value log and in
+//! journal files, and shown if they are the newest of their keys.
 //!
-//! Nothing is read at random but tables of keys and heads, which are asked once for each record. What is shown is
-//! what a fold in the order of keys shows, each key once: the segments and journal files of the snapshot's version
-//! stay readable while it is there, whatever is collected meanwhile. A record may stand both in the log and in a
-//! file that a collection has made, or in two of these, and is shown for one of them.
+//! The only random reads are those of tables with keys and heads, once for each record. The entries
+//! shown are those of a fold in the order of keys, each key once: the segments and journal files of
+//! the snapshot's version stay readable as long as the snapshot, despite collections. A record may
+//! be both in the log and in a file of a collection, or in two of these, and is shown once.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -38,13 +38,13 @@ pub struct JournalShown<'a> {
     pub key: &'a [u8],
     /// The batch that wrote it.
     pub sequence: u64,
-    /// What the tables have of it.
+    /// The entry in tables.
     pub value: &'a Value,
     /// Its body.
     pub body: &'a Bytes,
 }
 
-/// What is called for each entry.
+/// The callback for each entry.
 type Visit<'a> = dyn FnMut(&JournalShown<'_>) -> Flow + 'a;
 
 impl LsmSnapshot {
@@ -52,7 +52,7 @@ impl LsmSnapshot {
     /// that is appended to ends with this call.
     ///
     /// # Errors
-    /// Those of the disk. Damage is passed over, and told by
+    /// Those of the disk. Damage is skipped, and reported by
     /// [`kvorum_ordered_tree::TreeView::has_met_damage`].
     pub fn scan_journal(
         &self,
@@ -68,7 +68,7 @@ impl LsmSnapshot {
             return Ok(JournalFoldEnd::LeaseExpired);
         };
         if let Some(log) = &self.store.log {
-            // What the snapshot sees is in files then.
+            // The snapshot's entries are then in files.
             log.roll()?;
         }
         let mut walk = Walk {
@@ -99,7 +99,7 @@ struct Walk<'a> {
     range: &'a FoldRange,
     filter: &'a FoldFilter,
     lease: LeaseWatch<'a>,
-    /// Offsets and sequences of what was shown of the segment.
+    /// Offsets and sequences of the records shown of the segment.
     shown: BTreeSet<(u64, u64)>,
 }
 
@@ -114,7 +114,7 @@ impl Walk<'_> {
         in_log.chain(of_memtables).chain(in_files).collect()
     }
 
-    /// `None` when the fold goes on with the next segment.
+    /// Reads a segment; `None` when the fold goes on with the next one.
     fn read_segment(
         &mut self,
         number: u32,
@@ -251,7 +251,8 @@ impl Walk<'_> {
         is_journaled && !record.is_removal && self.range.contains(&record.key)
     }
 
-    /// What the snapshot has of the record's key, if that is the record and the fold is to show it.
+    /// The snapshot's entry of the record's key, if it is of this record and the fold is to show
+    /// it.
     fn current(&self, record: &JournalRecord, place: (u32, u64)) -> Result<Option<Value>> {
         let (key, sequence) = (&record.key, self.snapshot.sequence);
         let found = self

@@ -1,8 +1,8 @@
-//! What may be in a store's journal at one moment: which segments of the value log still have something of it,
-//! and what its journal files hold.
+//! Contents of a store's journal at one moment: the segments of the value log with records of the
+//! store, and the journal files.
 //!
-//! A long job goes by this rather than by a version, which would keep files. What is gone from a journal does
-//! not come back, so that what was seen once errs on the safe side.
+//! A long job uses this rather than a version, which would keep files open. Records that leave a
+//! journal do not come back, so an old state errs on the safe side.
 
 use kvorum_backend::{StoreId, Tag};
 
@@ -28,7 +28,7 @@ impl JournalParts {
     pub(crate) fn of(store: &Store, version: &Version) -> Option<Self> {
         store.settings.journaled?;
         let log = store.log.as_ref()?;
-        // Before the files: a segment goes once the files have what is needed of it.
+        // Before the files: a segment is dropped once files have its needed records.
         let in_log = log.segments_of(StoreId(store.identity()));
         let newest = store.version.load();
         let both = version.journal.iter().chain(newest.journal.iter());

@@ -1,27 +1,28 @@
-//! Which journal files are rewritten: a run of neighbours, by what it would give back.
+//! Choice of journal files to rewrite: a run of neighbours, by the space that it would free.
 //!
-//! As in leveled, a run of files scores by how far the share of it that is still needed lies below a target,
-//! and the best run above zero is taken. One file alone has to be emptier than a long run, which gives more
-//! back for each file that is left. Shares are exact counts of what the tables name, and no samples.
+//! As in leveled, a run of files scores by the distance of its live share below a target, and the
+//! best run above zero is taken. One file alone has to be emptier than a long run, which frees more
+//! for each file that is left. Shares are exact counts from the tables, and no samples.
 //!
-//! Beside that, small neighbours are put together, whatever is needed of them: each collection of the value
-//! log makes a file of what it found, however little that was.
+//! In addition, small neighbours are merged, at any live share: each collection of the value log
+//! makes a file, however few its records.
 
 use kvorum_backend::DayHours;
 
 /// A file that is smaller than this is put together with its neighbours. Bytes.
 const SMALL_BYTES: u64 = 8 << 20;
 
-/// When journal files are rewritten.
+/// Rules for rewriting journal files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalPolicy {
-    /// So many neighbours are rewritten together at most.
+    /// The most neighbours that are rewritten together.
     pub run_files_max: usize,
-    /// One file is rewritten alone when at most this share of it is needed. Percent.
+    /// The live share at or below which one file is rewritten alone. Percent.
     pub single_file_percent: u8,
-    /// A run of the most files, when at most this share of it is. Percent.
+    /// The live share for a run of the most files. Percent.
     pub longest_run_percent: u8,
-    /// When a collection may begin. It begins at any time while puts are refused for want of space.
+    /// Hours in which a collection may begin. It begins at any time while puts are refused for want
+    /// of space.
     pub hours: DayHours,
 }
 
@@ -36,13 +37,13 @@ impl Default for JournalPolicy {
     }
 }
 
-/// What is known of a journal file.
+/// Sizes of a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JournalFacts {
     pub(crate) number: u64,
     /// Its length, in bytes.
     pub(crate) file_len: u64,
-    /// What its records took when it was written, in bytes.
+    /// Bytes of its records when it was written.
     pub(crate) logged_bytes: u64,
     /// The same of those that tables still name.
     pub(crate) live_bytes: u64,
@@ -62,7 +63,7 @@ impl JournalPolicy {
         run.unwrap_or(&[]).iter().map(|it| it.number).collect()
     }
 
-    /// How far the run lies below its target, in percent of its bytes.
+    /// The distance of the run's live share below its target, in percent of its bytes.
     fn score(&self, run: &[JournalFacts], garbage_percent: Option<u8>) -> i64 {
         let logged: u64 = run.iter().map(|it| it.logged_bytes).sum();
         let live: u64 = run

@@ -1,13 +1,13 @@
-//! Which entries stay in the value log, where they were logged.
+//! Entries that stay in the value log, where they were logged.
 
-/// What stays in the value log.
+/// Kinds of entries that stay in the value log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Keeping {
     /// Nothing: tables and blob files have it all.
     Nothing,
     /// Bodies of so many bytes or more, and at least 1.
     BodiesFrom(usize),
-    /// The bodies of all entries whose keys this is true for, and the removals of such keys.
+    /// The bodies of all entries with such keys, and the removals of such keys.
     Journal(fn(&[u8]) -> bool),
 }
 

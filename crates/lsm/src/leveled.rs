@@ -1,13 +1,13 @@
-//! Levelled merging, with sizes that follow the last level: it holds what it holds, each level above is to
-//! hold a fixed part of the one below, and the first one in use is the first whose target would be
-//! small enough. So nine tenths of the data are on the last level however much there is, and space
-//! amplification stays near one ninth. A ladder of fixed sizes has a nearly empty last level most of
-//! the time, and as many dead entries as live ones.
+//! Levelled merging, with sizes that follow the last level. The last level is as large as its
+//! contents, each level above is to hold a fixed part of the one below, and the first level in use
+//! is the first with a small enough target. So nine tenths of the data are on the last level
+//! regardless of their amount, and space amplification stays near one ninth. A ladder of fixed
+//! sizes has a nearly empty last level most of the time, and as much garbage as live entries.
 //!
-//! Level 0 holds flushed tables, which overlap, newest first. All of it is merged at once: a part
-//! would leave the same tables to be looked at by every read and save nothing. But no more of it is merged at
-//! once than there is room for, the oldest first. On a small disk a flush writes
-//! several tables without keys in common, which count as one.
+//! Level 0 holds flushed tables, which overlap, newest first. All of it is merged at once: every
+//! read would still look at the same tables after a partial merge. If there is not room for all,
+//! the oldest tables are merged first. On a small disk a flush writes several tables without keys
+//! in common, which count as one.
 
 use crate::policy::{
     Debt, Layout, Pick, Policy, PolicySettings, Reason, Shape, TableShape, is_expired, level_bytes,
@@ -32,7 +32,7 @@ impl Policy for Leveled {
     }
 }
 
-/// What each level is to hold, in bytes; 0 for levels that are not in use.
+/// The target size of each level, in bytes; 0 for levels that are not in use.
 fn targets(shape: &Shape, settings: &PolicySettings) -> Vec<u64> {
     let last = last_level(settings);
     let mut targets = vec![0; last + 1];
@@ -69,12 +69,13 @@ fn picks(shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick> {
     picks
 }
 
-/// What the store owes.
+/// The backlog of the store.
 fn debt(shape: &Shape, settings: &PolicySettings) -> Debt {
     let targets = targets(shape, settings);
     let zero = zero_layers(shape);
     let mut bytes = 0;
-    // What is over in a level moves down with what it overlaps, and is then over in the next.
+    // The excess of a level moves down with the tables it overlaps, and is then an excess of the
+    // next.
     let mut carried = match zero >= settings.level_zero_tables {
         true => level_bytes(shape, 0),
         false => 0,
@@ -147,8 +148,8 @@ fn next_below(shape: &Shape, level: usize, base: usize) -> usize {
     next.unwrap_or(base.max(level + 1))
 }
 
-/// The table that moves down with the least to rewrite for what it is, among those for which there is room.
-/// A removal frees what it removes, so it counts double.
+/// The table that moves down with the least to rewrite for its size, among those for which there is
+/// room. A removal frees the entry that it removes, so it counts double.
 fn cheapest<'a>(
     shape: &'a Shape,
     level: usize,
@@ -199,8 +200,9 @@ fn pick(
     })
 }
 
-/// A table that is mostly removals moves down to where they can be dropped; one that is mostly
-/// expired is rewritten where it is, or moves down if something may be below.
+/// The merge for garbage: a table that is mostly removals moves down to the level where they can be
+/// dropped; one that is mostly expired is rewritten in place, or moves down if entries may be
+/// below.
 fn garbage_pick(shape: &Shape, settings: &PolicySettings, now: u64) -> Option<Pick> {
     let last = last_level(settings);
     for level in (1..=last).rev() {
@@ -241,7 +243,7 @@ fn misplaced_pick(shape: &Shape) -> Option<Pick> {
     misplaced.next()
 }
 
-/// True when the removals of these tables are enough to pay for what is read to merge them.
+/// True when the removals of these tables repay the bytes read to merge them.
 fn frees_enough(
     shape: &Shape,
     inputs: &[&TableShape],

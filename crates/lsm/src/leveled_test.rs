@@ -121,7 +121,7 @@ fn random_overwrites_stay_within_bounds_of_space_and_writes() {
     for round in 0..200 {
         let keys = (0..1_000).map(|_| random(&mut state) % KEYS).collect();
         store.flush(keys);
-        // What comes is paid off as it comes.
+        // Each flush is merged before the next.
         while store.merge() {}
         assert_eq!(debt(&store.shape(), &settings()).bytes, 0, "round {round}");
     }

@@ -1,23 +1,24 @@
-//! An LSM tree in parts: what the `leveldb` engine is, and the ledgers of others.
+//! An LSM tree in parts: the base of the `leveldb` engine, and of the ledgers of others.
 //!
 //! Writes go to a *memtable*, an ordered map in memory, and to the value log, or to a log of the store's own.
 //! A full memtable is flushed to a sorted table on level 0; tables are merged downwards, each level holding
 //! a multiple of the one above. Bodies above a threshold go to *blob files* when they are flushed: a merge
 //! then moves pointers, and blob files are collected without rewriting a key.
 //!
-//! # Who decides what
+//! # Decisions
 //!
-//! A [`policy`] says which tables to merge, from sizes and key ranges alone; it is simulated over stores
-//! that do not exist. Levelled merging is one, doubling levels another: there each put owes its share of each merge
-//! that is due, and pays what upkeep has not done before. The mechanism does it in steps of bounded bytes that somebody else schedules
+//! A [`policy`] says which tables to merge, from sizes and key ranges alone; it is simulated over
+//! stores that do not exist. Levelled merging is one, doubling levels another: there each put is
+//! charged its share of each due merge, and pays for the part that upkeep has not done before. The
+//! mechanism works in steps of bounded bytes, which the caller schedules
 //! ([`Lsm::maintenance_step`]). Nothing here starts a thread or reads a clock.
 //!
-//! # What readers see
+//! # Views of readers
 //!
-//! Everything that a read looks at is one immutable [`version::Version`]: the memtables, the tables of
-//! each level, the blob files. A snapshot is a handle on a version and a sequence; a table holds at
-//! most one entry of a key, since whoever wants an older one holds the memtables and tables that have
-//! it. A newer layer's entries of a key have higher sequences than an older layer's.
+//! A read uses one immutable [`version::Version`]: the memtables, the tables of each level, the
+//! blob files. A snapshot is a handle on a version and a sequence; a table holds at most one entry
+//! of a key, since a reader of an older one holds the memtables and tables with it. A newer layer's
+//! entries of a key have higher sequences than an older layer's.
 //!
 //! # Tiers
 //!
@@ -26,38 +27,39 @@
 //! # The value log
 //!
 //! A store may be opened over the log that all stores of a node share ([`Lsm::open`]). Then it has
-//! none of its own, and bodies that would go to blob files stay where they were logged: a large body is
-//! written once, and a second time only when the segment that it is in has become mostly dead
+//! none of its own, and bodies that would go to blob files stay where they were logged: a large
+//! body is written once, and a second time only when its segment has become mostly garbage
 //! ([`Tenant`](kvorum_value_log::Tenant)).
 //!
 //! # The journal
 //!
-//! A store may keep a journal of some of its keys ([`LsmSettings::journaled`]): the value log, and files of its
-//! own with what that let go of ([`journal`]). Then all bodies of these keys are there, whatever their size, and
-//! removals too. Entries name the place where they were logged, and go on naming it, so that collections of the
-//! log and of journal files write no table; and tables that are lost are made again from the journal.
+//! A store may keep a journal of some of its keys ([`LsmSettings::journaled`]): the value log, and
+//! files of its own with the records of dropped segments ([`journal`]). Then all bodies of these
+//! keys of any size are there, and removals too. Entries name the place where they were logged, for
+//! good, so that collections of the log and of journal files write no table. Lost tables are
+//! rebuilt from the journal.
 //!
 //! # Formats
 //!
-//! What files are named and how their bytes are laid out is public, for whoever checks or mends a store that
-//! is not open (`lsm-repair`): [`manifest`], [`log`], [`lost`], [`blob`], [`files`] and [`Entry`]. None of them
-//! knows an open store.
+//! Names and layouts of files are public, for programs that check or repair a closed store
+//! (`lsm-repair`): [`manifest`], [`log`], [`lost`], [`blob`], [`files`] and [`Entry`]. None of them
+//! depends on an open store.
 //!
 //! # Damage
 //!
-//! A block that cannot be read is an error to gets, is passed over by folds, and hides what older
-//! layers have of its keys: that may be out of date, or removed. A merge puts a *mark* over the range
-//! in the block's place, and sets the bytes aside in `lost/`. Only when the mark comes to the last
-//! level is it forgotten: nothing is left then that could return.
+//! A block that cannot be read is an error to gets, is skipped by folds, and hides older entries of
+//! its keys, which may be out of date or removed. A merge puts a *mark* over the range in the
+//! block's place, and sets the bytes aside in `lost/`. The mark is dropped on the last level:
+//! nothing is left then that could return.
 //!
-//! A snapshot says whether its folds came by damage ([`TreeView::has_met_damage`]). Who derives keys
-//! from other keys is told which ranges are in doubt ([`OrderedTree::doubts`]) until it has settled them: it
-//! can put entries below everything that is in memory ([`OrderedTree::put_below`]), so that no put that
-//! comes meanwhile is undone.
+//! A snapshot reports whether its folds met damage ([`TreeView::has_met_damage`]). A caller that
+//! derives keys from other keys gets the ranges in doubt ([`OrderedTree::doubts`]) until it has
+//! settled them. It can put entries below everything in memory ([`OrderedTree::put_below`]), so
+//! that no put made meanwhile is undone.
 
 pub mod anatomy;
 mod backup;
-mod below;
+mod derived_writes;
 pub mod blob;
 mod cache;
 mod collect;
@@ -69,7 +71,7 @@ mod erase;
 mod expiry;
 pub mod files;
 mod flush;
-mod held;
+mod walk_entry;
 mod in_tables;
 mod install;
 pub mod journal;
@@ -88,7 +90,7 @@ mod memory;
 mod memtable;
 mod merge;
 mod merging;
-mod moved;
+mod merge_entry;
 mod older;
 mod op;
 mod opening;
@@ -103,15 +105,15 @@ mod replaced;
 mod scarcity;
 mod scrub;
 mod settings;
-mod settling;
+mod segment_release;
 mod shares;
 mod snapshot;
 mod status;
 mod store;
 mod tenant;
 mod tree;
-mod trouble;
-mod uncovered;
+mod read_failures;
+mod log_backlog;
 mod upkeep;
 pub mod version;
 mod write;

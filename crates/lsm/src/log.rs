@@ -1,7 +1,8 @@
-//! A batch as a log has it, for the next opening: the store's own, or the value log, in which bodies stay.
+//! The form of a batch in a log, for the next opening: the store's own log, or the value log, in
+//! which bodies stay.
 //!
-//! Each write of a batch is a record of its own, so that one damaged byte costs one key. Records are the
-//! same in both logs.
+//! Each write of a batch is a record of its own, so that one damaged byte costs one key. Records
+//! are the same in both logs.
 
 use std::path::{Path, PathBuf};
 
@@ -128,7 +129,8 @@ fn encode_front<'a>(out: &mut Vec<u8>, op: &'a Op) -> (u8, bool, &'a [u8]) {
     }
 }
 
-/// A batch as records of the value log. Bodies that stay there are compressed for that; the others are on their way to tables, which compress them with their neighbours.
+/// A batch as records of the value log. Bodies that stay there are compressed for that; the others
+/// are on their way to tables, which compress them with their neighbours.
 pub(crate) fn logged_records(
     ops: &[Op],
     compressor: &Compressor,
@@ -171,13 +173,13 @@ pub(crate) fn own_kind(kind: u8) -> Option<u8> {
     (kind & 0xf0 == LOGGED).then_some(kind & 0x0f)
 }
 
-/// The body that a record of the value log has; `None` when nobody knows how it was compressed.
+/// The body of a record of the value log; `None` for an unknown compression.
 pub(crate) fn restored(back: &StoredBack) -> Option<Bytes> {
     back.restore().ok()
 }
 
-/// The write that a record of the value log holds, with a body that stays there left where it is;
-/// `None` for an empty batch.
+/// The write of a record of the value log, with the place of a body that stays there; `None` for an
+/// empty batch.
 pub(crate) fn decode_logged(
     record: &LoggedRecord,
     keeping: Keeping,
@@ -185,7 +187,7 @@ pub(crate) fn decode_logged(
     let (head, back) = (&record.stored.head, &record.stored.back);
     let kind = own_kind(head.kind).ok_or(Truncated { offset: 0 })?;
     decode_parts(kind, &head.front, |key, at| {
-        // A damaged body is left where it is too: reading it says so.
+        // A damaged body is left in its place too: reading it reports the damage.
         let len = head.raw_back_len;
         match usize::try_from(len) {
             Ok(bytes) if !keeping.keeps(key, bytes) && !record.is_back_lost => restored(back)

@@ -1,8 +1,9 @@
-//! What was set aside as damaged: bytes in `lost/`, and `lost/BLOCKS.bad`, which says what they held.
+//! Damaged parts that were set aside: bytes in `lost/`, and `lost/BLOCKS.bad`, which lists their
+//! keys.
 //!
-//! Damage is met by reads that must not wait for a device, so it is noted in memory first and written
-//! by the next upkeep, and before a damaged file goes. Keeping the record is worth trying and never
-//! worth failing for.
+//! Reads that must not wait for a device may meet damage, so it is noted in memory first. The next
+//! upkeep writes it, as does the removal of a damaged file. A failure to keep the record is
+//! ignored.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 
 pub(crate) const INDEX: &str = "BLOCKS.bad";
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmbad";
-/// What is told of a key at most.
+/// The most bytes of a key that a report shows.
 const KEY_SHOWN_BYTES: usize = 64;
 
 /// The ranges that were lost since ever.
@@ -28,7 +29,7 @@ pub struct LostLog {
 #[derive(Default)]
 struct Known {
     ranges: Vec<LostRange>,
-    /// How many of them are in the index on disk.
+    /// Ranges that are in the index on disk.
     written: usize,
 }
 
@@ -57,7 +58,7 @@ impl LostLog {
         self.known.lock().ranges.clone()
     }
 
-    /// Notes a range; one that is known is left as it is.
+    /// Notes a range; a known one does not change.
     pub fn note(&self, range: LostRange) {
         let mut known = self.known.lock();
         if is_news(&known.ranges, &range) {
@@ -70,7 +71,7 @@ impl LostLog {
         known.written < known.ranges.len()
     }
 
-    /// Copies what was noted and writes the index.
+    /// Copies the noted ranges' bytes and writes the index.
     pub fn write(&self, disk: &dyn Disk) {
         let (ranges, written) = {
             let known = self.known.lock();
@@ -93,8 +94,8 @@ impl LostLog {
         self.directory.remove(disk);
     }
 
-    /// Removes a file of the store that nothing refers to any more, or moves it to `lost/` where some of
-    /// its damaged bytes could not be copied: a device may come to its senses.
+    /// Removes a file of the store without references, or moves it to `lost/` if some of its
+    /// damaged bytes could not be copied: the device may recover.
     pub(crate) fn retire(&self, disk: &dyn Disk, path: &Path) {
         let Some(name) = path.file_name().and_then(|it| it.to_str()) else {
             return;
@@ -123,9 +124,9 @@ impl LostLog {
 /// Notes damage to files of one kind.
 pub(crate) struct LostSink {
     pub(crate) log: Arc<LostLog>,
-    /// What is told of their keys; none where files have no keys of the store.
+    /// Doubts about their keys; none if files have no keys of the store.
     pub(crate) doubts: Option<Arc<Doubts>>,
-    /// What the files' names end with.
+    /// The suffix of the files' names.
     pub(crate) suffix: &'static str,
 }
 
@@ -167,7 +168,7 @@ fn in_doubt(damage: &TableDamage) -> Option<KeyRange> {
     }
 }
 
-/// What is shown of a key.
+/// A key's text in reports.
 pub fn shown(key: &[u8]) -> String {
     let cut = &key[..key.len().min(KEY_SHOWN_BYTES)];
     format!("\"{}\"", cut.escape_ascii())

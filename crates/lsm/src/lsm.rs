@@ -23,8 +23,8 @@ use crate::store::Store;
 use crate::upkeep::Upkeep;
 use crate::{DrawNumber, LsmSettings, Shared, Value};
 
-/// What an entry takes in a table beside its key, its head and a small body: fields, its place in the index and the
-/// filter, the place of a large body. Bytes.
+/// The size of an entry in a table beside its key, its head and a small body: fields, its part of
+/// the index and the filter, the place of a large body. Bytes.
 const TABLED_ENTRY_BYTES: u64 = 32;
 
 /// A store of keys, each with fields, extra bytes, a head and a body.
@@ -36,16 +36,16 @@ pub struct Lsm {
 impl Lsm {
     /// Opens a store, creating it if it is missing. `draw` gives random numbers for identities.
     ///
-    /// With a log, large bodies stay there: puts go there, whatever their durability, and the store's own
-    /// files have keys, small bodies, and what the log collected. [`Tenant`](kvorum_value_log::Tenant) says
-    /// what is to be done before it is used. A store with files of its own goes on from there; there is no
-    /// way back.
+    /// With a log, large bodies stay there: all puts go there, of any durability, and the store's
+    /// own files have keys, small bodies, and collected bodies.
+    /// [`Tenant`](kvorum_value_log::Tenant) describes the steps before its use. A store with files
+    /// of its own continues from them and cannot return.
     ///
     /// # Errors
-    /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a newer
-    /// version wrote it, [`ErrorKind::Corrupt`] when no copy of its manifest is whole and belongs to it,
-    /// [`ErrorKind::Denied`] when its slow directory is not where it was. Damage to anything else is
-    /// listed in [`kvorum_backend::Status::lost`] and no reason not to open.
+    /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a
+    /// newer version wrote it, [`ErrorKind::Corrupt`] when no copy of its manifest is whole and
+    /// belongs to it, [`ErrorKind::Denied`] when its slow directory has moved. Other damage is
+    /// listed in [`kvorum_backend::Status::lost`] and does not fail the opening.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -82,9 +82,9 @@ impl Lsm {
         Ok(opened)
     }
 
-    /// Moves to tables what a log of the store's own had, for a store that has gone over to the value log:
-    /// what that gets is behind it, and must not be kept without it. Where there is no room that comes later,
-    /// and its log is synced.
+    /// Moves the batches of the store's own log to tables, for a store that has gone over to the
+    /// value log: later batches there must not be kept without them. Without room that is left for
+    /// later, and the own log is synced.
     fn flush_what_own_log_had(&self) -> Result<()> {
         match self.upkeep.flush_all() {
             Err(error) if error.kind() == ErrorKind::Full => self.store.sync_own_log(),
@@ -92,8 +92,8 @@ impl Lsm {
         }
     }
 
-    /// Keeps puts to a log of the store's own off the reserve. Over the value log, whose reserve the store
-    /// has, it changes nothing. A second reserve is ignored.
+    /// Keeps puts to a log of the store's own off the reserve. Over the value log, whose reserve
+    /// the store uses, it changes nothing. A second reserve is ignored.
     pub fn set_reserve(&self, reserve: Arc<Reserve>) {
         self.store.intake.set_reserve(reserve);
     }
@@ -131,7 +131,7 @@ impl Lsm {
         self.upkeep.pay(bytes, tabled, now);
     }
 
-    /// What a key holds, its body included.
+    /// The value of a key, its body included.
     pub fn get(&self, key: &Bytes, at: ReadAt) -> Result<Lookup<(Sequence, Value, Bytes)>> {
         let version = self.store.version.load();
         let reading = at.reading.into();
@@ -146,7 +146,7 @@ impl Lsm {
         Ok(body.map(|body| (Sequence(sequence), value, body)))
     }
 
-    /// What a key holds; its body stays where it is.
+    /// The value of a key without its body.
     pub fn head(&self, key: &Bytes, at: ReadAt) -> Result<Lookup<(Sequence, Value)>> {
         let version = self.store.version.load();
         let reading = at.reading.into();
@@ -191,7 +191,7 @@ impl Lsm {
         outcome
     }
 
-    /// How hard writers should feel that merging is behind, in thousandths; 0 while it keeps up.
+    /// The pressure of merging's backlog on writers, in thousandths; 0 while merging keeps up.
     pub fn pressure_permille(&self) -> u64 {
         let version = self.store.version.load();
         merging::debt(&self.store, &version).pressure_permille
@@ -212,7 +212,7 @@ impl Lsm {
         store.read_side.lost.write(&*store.disk);
         *store.lock.lock() = None;
         match finished {
-            // On a full disk the log is read again; what was put is durable all the same.
+            // On a full disk the log is read again; the puts are durable nevertheless.
             Err(error) if error.kind() == ErrorKind::Full && synced.is_ok() => Ok(()),
             finished => finished.map(drop),
         }
@@ -229,7 +229,7 @@ impl Drop for Lsm {
 }
 
 impl Op {
-    /// About what a table takes for it, in bytes; a large body stays apart, and only its place goes there.
+    /// Its bytes in a table, about; for a large body only its place counts.
     fn tabled_bytes(&self, blob_threshold_bytes: usize) -> u64 {
         let (key_bytes, value_bytes) = match self {
             Self::Put { key, value } => {

@@ -1,10 +1,10 @@
-//! The manifest: which files make up the store, kept twice.
+//! The manifest: the list of the store's files, kept twice.
 //!
-//! It is small, and written whole at each change, to two files one after the other. The first write is
-//! the moment of change; an opening that finds them different finishes the second. So no power cut
-//! finds half an edit, and damage to one copy costs nothing. The properties of tables stand in it too:
-//! they are read at each opening and decide what may be dropped, so they are kept where there are two.
-//! Each copy names its store, so that a copy of another store is not taken for a newer one.
+//! It is small, and each change writes it whole to two files, one after the other. The first write
+//! is the moment of change; an opening that finds a difference finishes the second. So no power cut
+//! leaves half an edit, and damage to one copy costs nothing. The properties of tables are in it
+//! too: each opening reads them to decide which files may be dropped, so they are kept in both
+//! copies. Each copy names its store, so that a copy of another store is not taken for a newer one.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ const HAS_DOUBLING_LEVELS: u8 = 1 << 2;
 /// A table, as the manifest lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRecord {
-    /// The level that it is on.
+    /// The table's level.
     pub level: u64,
     /// Its number.
     pub number: u64,
@@ -71,7 +71,7 @@ pub struct JournalFileRecord {
     pub number: u64,
     /// Its length, in bytes.
     pub file_len: u64,
-    /// What its records took in the value log, in bytes.
+    /// Bytes of its records in the value log.
     pub logged_bytes: u64,
     /// Each record was the newest of its key up to this batch.
     pub clean_to: u64,
@@ -88,7 +88,7 @@ pub fn blob_properties() -> Properties {
 }
 
 impl TableRecord {
-    /// What is known of the table in the store of this identity.
+    /// The table's known facts in the store of this identity.
     pub fn known(&self, store: u64) -> KnownTable {
         let number = self.number;
         KnownTable {
@@ -160,7 +160,7 @@ impl JournalFileRecord {
     }
 }
 
-/// What a store is made of.
+/// The parts of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     /// Counts the writes of this file.
@@ -179,7 +179,7 @@ pub struct Manifest {
     pub has_extras: bool,
     /// The store keeps a journal, which it does from its first entry on or never.
     pub has_journal: bool,
-    /// What the levels of its tables mean, which stays from its first entry on.
+    /// The meaning of its levels, fixed by its first entry.
     pub layout: Layout,
     /// The value log in which entries have bodies; 0 for none.
     pub value_log: u64,
@@ -298,8 +298,8 @@ impl Manifest {
         Ok(opened.and_then(|(version, fields)| Self::decode_fields(fields, version).ok()))
     }
 
-    /// A level below 0 on which two tables have keys in common: what is newer there, nobody knows. That
-    /// the end of one's marked range is the first key of the next is fine.
+    /// A level below 0 on which two tables have keys in common, so that the newer one is unknown.
+    /// The end of one's marked range may be the first key of the next.
     pub fn overlapping_level(&self) -> Option<u64> {
         let mut ranges: Vec<(u64, &Properties)> = Vec::new();
         let tables = self.tables.iter().filter(|it| it.level > 0);
@@ -373,7 +373,7 @@ impl Manifest {
     }
 }
 
-/// What an opening finds.
+/// The result of choosing between the copies.
 pub type FoundManifest = ChosenCopy<Manifest>;
 
 /// Reads both copies, and chooses the one that counts.
@@ -390,7 +390,7 @@ pub(crate) fn read(
     choose_copy(directory, NAMES, copies, belonging, &is_witnessed)
 }
 
-/// The same for a caller that knows only the directory.
+/// The same for a caller that has only the directory.
 pub fn read_in(disk: &dyn Disk, directory: &Path) -> Result<FoundManifest> {
     read(disk, directory, &Belonging::by_directory(directory))
 }
@@ -438,7 +438,7 @@ pub(crate) fn store_of_file(disk: &dyn Disk, directory: &Path, name: &str) -> Re
     })
 }
 
-/// The store in a directory, for a caller that looks for a certain one. Writes nothing.
+/// The store in a directory, compared with an expected one. Writes nothing.
 ///
 /// # Errors
 /// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
@@ -483,14 +483,14 @@ pub(crate) fn without_copies(directory: &Path, data: &str) -> String {
     ))
 }
 
-/// Adds to a refusal that the manifest can be made anew from the tables.
+/// Adds to a refusal that the manifest can be rebuilt from the tables.
 pub(crate) fn unless_repaired(refusal: &str) -> String {
     format!(
         "{refusal}; where these cannot be had any more, `kvorum repair` makes a manifest from the tables"
     )
 }
 
-/// Writes both copies, one after the other, and says how far that came.
+/// Writes both copies, one after the other, and returns the progress.
 pub fn write(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Written {
     write_two_copies(disk, directory, NAMES, &manifest.encode())
 }
@@ -613,7 +613,8 @@ mod tests {
         assert_eq!(decoded, Some(with_journal()));
     }
 
-    /// An older version takes no store for one of multiples, whose levels mean something else.
+    /// An older version does not take the store for one with levels of multiples, which mean
+    /// something else.
     #[test]
     fn doubling_levels_are_a_flag_and_a_version_of_their_own() {
         let doubling = Manifest {
@@ -627,7 +628,7 @@ mod tests {
     }
 
     proptest! {
-        /// Under a good checksum, as of somebody who means harm.
+        /// Under a right checksum, as an attacker would write it.
         #[test]
         fn hostile_fields_are_refused_or_come_back_as_they_were(
             changes in vec((any::<Index>(), any::<u8>()), 0..4),

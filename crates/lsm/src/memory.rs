@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What memtables take and may take, in bytes.
+/// Memory of memtables and its limit, in bytes.
 #[derive(Debug)]
 pub struct MemoryBudget {
     bytes_max: AtomicU64,
@@ -33,7 +33,7 @@ impl MemoryBudget {
         self.bytes_max.load(Ordering::Relaxed)
     }
 
-    /// What memtables take now, in bytes.
+    /// The present memory of memtables, in bytes.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
@@ -54,8 +54,8 @@ impl MemoryBudget {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// True when a memtable of `bytes` should make room: three quarters of the budget are used, and
-    /// this one has at least half of what each store could have.
+    /// True when a memtable of `bytes` should be flushed early: three quarters of the budget are
+    /// used, and this one has at least half of a store's share.
     pub(crate) fn wants_flush(&self, bytes: u64) -> bool {
         self.used() > self.bytes_max() / 4 * 3 && self.is_large(bytes)
     }

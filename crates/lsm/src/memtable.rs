@@ -1,10 +1,10 @@
-//! The memtable: what was written last, in key order, all versions that a reader may still ask for.
+//! The memtable: the latest writes in key order, with all versions that a reader may still need.
 //!
 //! One writer at a time inserts. A reader names the sequence up to which it sees, so that a batch
 //! appears whole.
 //!
-//! Entries are in leaves in key order, for walks, and in an index by hash, for gets. A walk locks a leaf
-//! while it copies from it; nobody waits for more than that.
+//! Entries are in leaves in key order, for walks, and in an index by hash, for gets. A walk locks a
+//! leaf while it copies from it; no thread waits for longer.
 
 mod key_filter;
 mod key_index;
@@ -31,9 +31,8 @@ use leaves::Leaves;
 pub(crate) use page::{Page, Paged};
 use piece::{Pieces, Written};
 
-/// What an entry of a store's first memtable is taken to have, in bytes, how many such entries its filter
-/// is made for at most, and how many its index: nothing is known yet, and many stores never have more
-/// than a few.
+/// The assumed bytes of an entry in a store's first memtable, and the most entries that its filter
+/// and its index are made for: nothing is known yet, and many stores never have more than a few.
 const ENTRY_BYTES_EXPECTED: u64 = 1_024;
 const FIRST_KEYS_MAX: u64 = 16_384;
 const FIRST_INDEXED_MAX: usize = 1_024;
@@ -55,7 +54,7 @@ pub(crate) struct Memtable {
     /// Keys and values alone, in bytes.
     payload_bytes: AtomicU64,
     sealed_at: AtomicU64,
-    /// The first log segment that may hold entries of it; later memtables have later ones.
+    /// The first log segment that may hold its entries; later memtables have later ones.
     pub(crate) first_log: u64,
     /// The segments of the value log in which its entries have bodies.
     segments: RwLock<BTreeMap<u32, Arc<LogSegment>>>,
@@ -69,10 +68,10 @@ impl Memtable {
         Self::expecting(keys_expected, first_log)
     }
 
-    /// Behind another one, which tells what is to be expected.
+    /// A memtable behind another one, which gives the expected sizes.
     pub(crate) fn behind(full: &Self, first_log: u64) -> Self {
         let keys = full.index.get().map_or(0, KeyIndex::keys);
-        // One that was flushed early says little of the next.
+        // A memtable that was flushed early is no measure for the next.
         let keys_expected = keys.max(full.keys_expected / 2);
         let mut fresh = Self::expecting(keys_expected, first_log);
         // No put is to wait for that.
@@ -99,7 +98,7 @@ impl Memtable {
         }
     }
 
-    /// Makes a change of a batch, and returns what it takes, in bytes.
+    /// Makes a change of a batch, and returns the bytes that it takes.
     pub(crate) fn apply(&self, op: &Op, sequence: u64) -> u64 {
         match op {
             Op::Put { key, value } => self.insert(key, sequence, Some(value)),
@@ -139,7 +138,7 @@ impl Memtable {
         }
     }
 
-    /// Adds an entry, without a value for a removal, and returns what it takes, in bytes.
+    /// Adds an entry, without a value for a removal, and returns the bytes that it takes.
     pub(crate) fn insert(&self, key: &[u8], sequence: u64, value: Option<&Value>) -> u64 {
         self.insert_hashed(key, hash_key(key), sequence, value)
     }
@@ -167,7 +166,7 @@ impl Memtable {
         bytes
     }
 
-    /// Removes a range and returns what remembering that takes, in bytes.
+    /// Removes a range and returns the bytes of its mark.
     pub(crate) fn insert_mark(&self, mark: Mark) -> u64 {
         let bytes = mark.memory_bytes() as u64;
         self.marks.write().push(mark);
@@ -176,8 +175,8 @@ impl Memtable {
         bytes
     }
 
-    /// Keeps a segment of the value log, before the first entry that names it is added. Whoever reads the
-    /// memtable reads the bodies as well, whatever version it was found in.
+    /// Keeps a segment of the value log, before the first entry that names it is added. A reader of
+    /// the memtable reads the bodies as well, in the version in which it found the memtable.
     pub(crate) fn keep_segment(&self, segment: &Arc<LogSegment>) {
         let number = segment.number();
         if !self.segments.read().contains_key(&number) {
@@ -200,12 +199,12 @@ impl Memtable {
         self.sealed_at.store(sequence, Ordering::Release);
     }
 
-    /// What it was sealed with.
+    /// The sequence at which it was sealed.
     pub(crate) fn sealed_at(&self) -> u64 {
         self.sealed_at.load(Ordering::Acquire)
     }
 
-    /// What is to be flushed takes so much memory; nothing while it is empty.
+    /// Memory of the entries to be flushed; 0 while it is empty.
     pub(crate) fn bytes(&self) -> u64 {
         match self.bytes.load(Ordering::Relaxed) {
             0 => 0,
@@ -213,12 +212,12 @@ impl Memtable {
         }
     }
 
-    /// What a flush of it writes, in bytes, about.
+    /// Bytes that a flush of it writes, about.
     pub(crate) fn payload_bytes(&self) -> u64 {
         self.payload_bytes.load(Ordering::Relaxed)
     }
 
-    /// What it takes altogether, also while it is empty.
+    /// Its whole memory, also while it is empty.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed) + self.prepared_bytes
     }
@@ -287,7 +286,7 @@ impl Memtable {
         Marks::new(seen.cloned().collect())
     }
 
-    /// What entries take in the mean, in bytes, nodes and index included.
+    /// Mean memory of an entry, in bytes, nodes and index included.
     fn entry_bytes(&self) -> usize {
         let entries = self.len().max(1);
         usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(usize::MAX) / entries
@@ -296,7 +295,7 @@ impl Memtable {
     /// The newest entries of the next keys, up to a sequence; at most `count`, and no more once they take
     /// many bytes.
     pub(crate) fn page(&self, from: Bound<&Bytes>, sequence: u64, count: usize) -> Page {
-        // Behind all versions of a key stands its version 0, which no batch writes.
+        // Version 0, which no batch writes, follows all versions of a key.
         let from = match from {
             Bound::Included(key) => Bound::Included(Written::asked(key, u64::MAX)),
             Bound::Excluded(key) => Bound::Excluded(Written::asked(key, 0)),

@@ -17,7 +17,8 @@ use crate::{Entry, Older};
 /// Entries of a memtable copied at once: the search for the place to go on is shared by so many.
 const PAGE_ENTRIES: usize = 64;
 
-/// What a fold reads first of each layer is kept, so that short ones over the same keys need no device.
+/// The first blocks that a fold reads of each layer are cached, so that short folds over the same
+/// keys need no device.
 const BLOCKS_CACHED: usize = 2;
 
 /// A layer is read in pieces of so many bytes at most.
@@ -52,7 +53,7 @@ enum SourceKind {
     },
 }
 
-/// What an advance of a source came to.
+/// Result of advancing a source.
 enum Advanced {
     Entry,
     End,
@@ -111,7 +112,7 @@ impl Source {
         }
     }
 
-    /// Takes the entry out; `None` for bytes that do not decode although their checksum is good.
+    /// Takes the entry out; `None` for bytes that do not decode although their checksum is right.
     fn take_entry<T: Taken>(&mut self) -> Option<T> {
         match &mut self.kind {
             SourceKind::Memtable { page, at, .. } => match page.take(*at)? {
@@ -184,7 +185,7 @@ impl Source {
         }
     }
 
-    /// True when this layer tells that older layers' entries of a key do not count.
+    /// True when this layer hides older layers' entries of a key.
     fn hides_older(&self, key: &[u8]) -> bool {
         let has_mark = !self.marks.is_empty() && self.marks.covering(key).next().is_some();
         has_mark || self.gaps.iter().any(|gap| gap.covers(key))
@@ -196,7 +197,7 @@ impl Source {
     }
 }
 
-/// How a walk hands out entries.
+/// The form of entries that a walk returns.
 pub(crate) trait Taken: Sized {
     fn of_entry(entry: Entry) -> Self;
 
@@ -205,10 +206,10 @@ pub(crate) trait Taken: Sized {
 
     fn sequence(&self) -> u64;
 
-    /// Adds the segments in which records of it may be, and of what it hides.
+    /// Adds the segments that may hold records of it, and of the entries that it hides.
     fn leave_trail(&self, _older: &mut Older) {}
 
-    /// The kind of what it puts, for those that leave a trail.
+    /// The kind of its value, for forms that leave a trail.
     fn tag(&self) -> Option<Tag> {
         None
     }
@@ -228,7 +229,7 @@ impl Taken for Entry {
     }
 }
 
-/// What a walk came to.
+/// Result of a walk's step.
 pub(crate) enum Merged<T> {
     /// The newest entry of the next key.
     Entry(T),
@@ -242,13 +243,13 @@ pub(crate) enum Merged<T> {
 pub(crate) struct MergeWalk {
     /// Newest first.
     sources: Vec<Source>,
-    /// Sources that stand on an entry, by key and then by age.
+    /// Sources at an entry, by key and then by age.
     order: Vec<usize>,
     key: Vec<u8>,
     has_key: bool,
     is_started: bool,
     bytes: u64,
-    /// Where records of the key are that are older than what was returned of it, if that is asked for.
+    /// Places of older records of the key than the returned one, if they are wanted.
     trail: Option<Older>,
     /// True for kinds of entries that leave none.
     forgets: fn(Tag) -> bool,
@@ -269,20 +270,22 @@ impl MergeWalk {
         }
     }
 
-    /// The same, noting what is passed of each key, but for kinds of entries that are to be forgotten.
+    /// As before, noting the skipped records of each key, except for kinds of entries that are
+    /// forgotten.
     pub(crate) fn with_trails(mut self, forgets: fn(Tag) -> bool) -> Self {
         self.trail = Some(Older::default());
         self.forgets = forgets;
         self
     }
 
-    /// Where what was passed since the last call was logged: older records of the key that the walk stands on.
+    /// Logged places of the records skipped since the last call: older ones of the key at the
+    /// walk's position.
     pub(crate) fn take_trail(&mut self) -> Older {
         self.trail.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// All layers of a version, from a key on. `filter` is for the oldest layer only: what it skips
-    /// there hides nothing.
+    /// All layers of a version, from a key on. `filter` is for the oldest layer only: an entry that
+    /// it skips hides nothing.
     pub(crate) fn of_version(
         version: &Version,
         sequence: u64,
@@ -314,7 +317,7 @@ impl MergeWalk {
         Self::new(sources)
     }
 
-    /// The key that the walk stands on.
+    /// The key at the walk's position.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
@@ -390,8 +393,8 @@ impl MergeWalk {
         }
     }
 
-    /// Advances a source that is not in the order and puts it to its place. Most often it goes on
-    /// where it was, so the search begins at the front.
+    /// Advances a source that is not in the order and puts it into its place. Most often that is
+    /// its old one, so the search begins at the front.
     fn advance_source(&mut self, source: usize, read: &ReadSide) -> Result<()> {
         if matches!(self.sources[source].advance(read)?, Advanced::End) {
             return Ok(());

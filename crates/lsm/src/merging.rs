@@ -19,35 +19,35 @@ use crate::policy::{self, Debt, Pick, Reason};
 use crate::rebuilding::lost_tables;
 use crate::shares::Shares;
 use crate::store::Store;
-use crate::trouble::Troubles;
+use crate::read_failures::ReadFailures;
 use crate::version::{LevelTable, Version, layers_of};
 
 /// However many layers are merged, each is read in pieces of so many bytes.
 const READ_AHEAD_BYTES_MIN: usize = 32 << 10;
 
-/// Who has a part of a merge done.
+/// The caller that pays for a part of a merge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Payer {
     Upkeep,
-    /// A put, which knows no time.
+    /// A put, which has no time.
     Writer,
 }
 
-/// What puts have to share the cost of, in bytes that go to tables.
+/// The basis of the puts' shares, in bytes that go to tables.
 pub(crate) struct SharedPut {
-    /// Of all puts that have not paid yet, the present one included.
+    /// Bytes of all puts that have not paid yet, the present one included.
     pub(crate) unpaid_bytes: u64,
-    /// Of the present one.
+    /// Bytes of the present one.
     pub(crate) own_bytes: u64,
-    /// Bytes of merging that each owes to each level with a merge due.
+    /// Bytes of merging due from each byte, for all levels with a merge due.
     pub(crate) per_byte: u64,
 }
 
-/// The merges that are going on, as many as the policy lets, and the tables of which merges failed.
+/// The merges in progress, as many as the policy allows, and the tables whose merges failed.
 #[derive(Default)]
 pub(crate) struct Merging {
     running: Vec<(Pick, Job)>,
-    troubles: Troubles,
+    troubles: ReadFailures,
     shares: Shares,
     /// The levels with merges due, and after how many changes of the version they were.
     due_levels: Option<(u64, Vec<usize>)>,
@@ -114,8 +114,8 @@ impl Merging {
         store.settings.compaction.may_begin(pick, &begun)
     }
 
-    /// Begins the merge of a level that is due, and says where among those that go on it is. What is only a move
-    /// is made instead.
+    /// Begins the due merge of a level, and returns its index among those in progress. A mere move
+    /// is made at once instead.
     fn begin(
         &mut self,
         store: &Store,
@@ -144,7 +144,8 @@ impl Merging {
         Ok(Some(self.running.len() - 1))
     }
 
-    /// Where puts pay shares, a merge that is done leaves its place at once: the next may be waiting for it.
+    /// If puts pay shares, a merge that is done leaves its place at once: the next may be waiting
+    /// for it.
     fn ended(&mut self, store: &Store, pick: &Pick, now: Timestamp) -> Result<()> {
         if store.settings.compaction.share_per_byte().is_none() {
             return Ok(());
@@ -164,7 +165,7 @@ impl Merging {
         Ok(())
     }
 
-    /// Does a part of what a put pays for.
+    /// Does the part of a merge that a put pays for.
     pub(crate) fn pay(
         &mut self,
         store: &Store,
@@ -180,8 +181,8 @@ impl Merging {
         }
     }
 
-    /// Does a part of what is owed when so many bytes were put; the rest is owed still. `own_bytes` are of the
-    /// put that pays, and its own share is the least that it may be asked for.
+    /// Does a part of the charges of so many bytes put; the rest stays charged. `own_bytes` are
+    /// those of the put that pays, and its own share is the least that it is charged.
     pub(crate) fn pay_share(
         &mut self,
         store: &Store,
@@ -199,7 +200,7 @@ impl Merging {
             && let Some((level, owed)) = self.shares.most(&passed)
         {
             passed.push(level);
-            // What fails here is due again, and told to whoever asks for it.
+            // A failed step is due again, and reported to the next upkeep.
             let paid = self.step(store, level as u64, owed.min(left), now, Payer::Writer);
             let Ok(paid) = paid else {
                 return;
@@ -226,7 +227,7 @@ impl Merging {
         levels
     }
 
-    /// Gives up what was begun; its files go with it.
+    /// Abandons the merges; their files are removed.
     pub(crate) fn abandon(&mut self, store: &Store) {
         for (_, job) in self.running.drain(..) {
             store.remove_files(job.output_paths(store));
@@ -234,8 +235,8 @@ impl Merging {
     }
 }
 
-/// The merges that are going on, and those that may begin beside them, or the one that would be next. While
-/// somebody is at a step, what was begun is not known.
+/// The merges in progress, and those that may begin beside them, or the one that would be next.
+/// During a step of another thread, those in progress are unknown.
 pub(crate) fn due(
     store: &Store,
     merging: Option<&Merging>,
@@ -261,7 +262,7 @@ pub(crate) fn due(
     due.iter().map(|it| task(version, it, urgency)).collect()
 }
 
-/// How far merging is behind.
+/// The backlog of merging.
 pub(crate) fn debt(store: &Store, version: &Version) -> Debt {
     let settings = &store.settings;
     settings
@@ -277,15 +278,15 @@ fn shape(store: &Store, version: &Version) -> policy::Shape {
     version.shape(store.expiry.age_micros(), is_misplaced)
 }
 
-/// The merges that are due. Where puts are refused for want of space, new tables are merged at once if
-/// that may free a part of what is there: what they supersede in older ones counts as used until then.
+/// The due merges. While puts are refused for want of space, new tables are merged at once if that
+/// may free a part of the tables: older entries that they supersede count as used until then.
 fn picks(store: &Store, version: &Version, now: Timestamp) -> Vec<Pick> {
     let mut settings = store.settings.policy.clone();
     let headroom = store.intake.headroom();
     let shape = shape(store, version);
     settings.table_bytes_max = store.table_bytes_max(false);
-    // Where space is scarce, merges have what removals leave of the reserve: the rest may be gone before
-    // they end.
+    // If space is scarce, merges may use the part of the reserve that removals leave: the rest may
+    // be used up before they end.
     settings.room_bytes = match headroom.is_scarce() {
         true => headroom.available.min(headroom.reserve / 2),
         false => headroom.for_puts(),
@@ -322,8 +323,8 @@ fn move_tables(store: &Store, version: &Version, pick: &Pick) -> Result<()> {
     Ok(())
 }
 
-/// Tables for the keys below `next` take the place of those of the output level. What they were merged
-/// with stays until the whole is done: it is newer, and says the same. Returns what is left to do.
+/// Replaces the output level's tables with keys below `next` by new ones. The inputs stay until the
+/// whole merge is done: they are newer, and equal. Returns the rest of the merge.
 fn install_part(store: &Store, mut pick: Pick, mut job: Job, next: Bytes) -> Result<(Pick, Job)> {
     let version = store.version.load_full();
     let is_passed = |it: &&LevelTable| it.properties.largest < next;
@@ -383,8 +384,8 @@ fn install(store: &Store, pick: &Pick, job: &mut Job) -> Result<()> {
     Ok(())
 }
 
-/// Begins a merge, or goes on with it from a key; one that gives up goes on without the blocks that the device
-/// cannot read.
+/// Begins a merge, or continues it from a key; one that gives up goes on without the blocks that
+/// the device cannot read.
 fn start_merge(
     store: &Store,
     version: &Version,
@@ -452,7 +453,7 @@ fn task(version: &Version, pick: &Pick, urgency: Urgency) -> Task {
         Reason::Expired => (TaskKind::Expire, Urgency::Idle),
         Reason::Misplaced => (TaskKind::Compact, Urgency::Idle),
     };
-    // A policy whose moves are steps of its merges counts no bytes for them.
+    // A policy with moves as steps of its merges counts no bytes for them.
     let cost_bytes = if pick.bytes == 0 { 0 } else { 2 * bytes };
     Task {
         kind,
@@ -462,7 +463,7 @@ fn task(version: &Version, pick: &Pick, urgency: Urgency) -> Task {
     }
 }
 
-/// What walking over a table takes, in the bytes that steps count: those of entries, unpacked.
+/// The cost of walking over a table, in the bytes that steps count: those of entries, unpacked.
 fn worked_bytes(it: &LevelTable) -> u64 {
     it.properties.raw_bytes.max(it.file_len)
 }

@@ -1,9 +1,9 @@
 //! Segments of the value log in which older records of a key may still be, for a store that keeps a journal.
 //!
-//! A removal stays in the journal for as long as an older put of its key is left there: without its ledger,
-//! the store would take that put for the newest. So a merge that drops an older entry of a key notes in the
-//! newer one where the dropped one was logged. Ranges are merged where there are many of them: then a removal
-//! may stay longer than it has to, and never goes too early.
+//! A removal stays in the journal while an older put of its key is there: after a loss of its
+//! ledger, the store would take that put for the newest. So a merge that drops an older entry of a
+//! key notes the dropped one's segment in the newer one. Ranges are merged if there are many: then
+//! a removal may stay longer than necessary, and never goes too early.
 
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
 
@@ -43,7 +43,7 @@ impl Older {
         }
     }
 
-    /// Keeps the ranges in which there is still a record that is meant.
+    /// Keeps the ranges with such a record.
     pub(crate) fn retain(&mut self, has_any: impl Fn(u32, u32) -> bool) {
         self.ranges.retain(|(first, last)| has_any(*first, *last));
     }

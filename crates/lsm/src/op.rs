@@ -1,4 +1,4 @@
-//! One change to a store, and the bounds of what it may hold.
+//! One change to a store, and its limits.
 
 use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Result, Tag};
@@ -6,19 +6,19 @@ use kvorum_sst::KEY_BYTES_MAX;
 
 use crate::entry::Value;
 
-/// The largest body: what a table's block and a log's record can hold.
+/// The largest body that fits into a table's block and a log's record.
 const BODY_BYTES_MAX: u64 = 256 << 20;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Stores a value, replacing what the key held. Its body is inline; one that a log gives back is where
-    /// it was logged.
+    /// Stores a value in place of the key's old one. Its body is inline; after a log's replay it is
+    /// in its place in the log.
     Put {
         /// The key.
         key: Bytes,
-        /// The value. Kept in memory as it is given when it is large: a slice of something larger keeps
-        /// that too.
+        /// The value. A large one is kept in memory as it was given: a slice of something larger
+        /// keeps that too.
         value: Value,
     },
     /// Removes a key.

@@ -1,5 +1,6 @@
-//! Opening the tables and blob files that a manifest lists. A file that is missing or cannot be read
-//! degrades the store and does not keep it from being opened: what it held is told, by its keys.
+//! Opening the tables and blob files that a manifest lists. A file that is missing or cannot be
+//! read degrades the store and does not fail the opening: its contents are reported as lost, by
+//! their keys.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -59,8 +60,8 @@ impl Recovery {
         Ok(version)
     }
 
-    /// The segments of the value log that tables name. One that the log has let go of had nothing any more
-    /// that counts: what still names it is hidden.
+    /// The segments of the value log that tables name. A dropped one had no live records: the
+    /// entries that still name it are hidden.
     fn open_segments(
         &self,
         manifest: &Manifest,
@@ -74,7 +75,7 @@ impl Recovery {
             match log.whereabouts(StoreId(manifest.identity), number) {
                 Whereabouts::Here(segment) => _ = segments.insert(number, segment),
                 Whereabouts::LetGo => {}
-                // What was collected of it before it was lost is not.
+                // The records collected from it before its loss exist.
                 Whereabouts::Missing if version.journal_of(number).next().is_some() => {}
                 Whereabouts::Missing => self.note_missing(version, number),
             }
@@ -167,7 +168,8 @@ impl Recovery {
         let cache_id = self.shared.cache.new_table();
         let open = || Table::open(&*self.disk, path, known.clone(), cache_id, sink);
         let opened = match open() {
-            // Out of file handles, say, every file is like that: then the store is not opened.
+            // Without file handles, for example, every file fails like this: then the store is not
+            // opened.
             Err(SstError::Disk(error)) if self.is_of_one_file(&error) => open(),
             opened => opened,
         };

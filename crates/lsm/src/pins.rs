@@ -1,4 +1,4 @@
-//! Which snapshots are open, so that upkeep can let go of what an expired one holds.
+//! The open snapshots, so that upkeep can release the version of an expired one.
 
 use std::sync::{Arc, Weak};
 
@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 
 use crate::version::Version;
 
-/// What a snapshot holds on to, until its lease is over.
+/// The version of a snapshot, until its lease is over.
 pub(crate) struct Pin {
     pub(crate) lease: Lease,
     version: Mutex<Option<Arc<Version>>>,
 }
 
 impl Pin {
-    /// The version, or `None` when it was let go.
+    /// The version, or `None` after its release.
     pub(crate) fn version(&self) -> Option<Arc<Version>> {
         self.version.lock().clone()
     }
@@ -38,7 +38,7 @@ impl Pins {
         pin
     }
 
-    /// Lets go of what expired snapshots hold.
+    /// Releases the versions of expired snapshots.
     pub(crate) fn release_expired(&self, now: Timestamp) {
         let mut pins = self.pins.lock();
         pins.retain(|it| match it.upgrade() {

@@ -1,8 +1,8 @@
-//! What a policy of merging is asked, and in which words: shapes of stores, picks, debts.
+//! The interface of merge policies: shapes of stores, picks, backlogs.
 //!
-//! A policy says which tables to merge: a function of sizes and key ranges, and of nothing else, so
-//! that it can be run over stores that do not exist. `leveled` is one, `doubling` another. It keeps nothing
-//! between two calls; what a merge has begun is the mechanism's.
+//! A policy selects the tables to merge: a function of sizes and key ranges, and of nothing else,
+//! so that it can be run over simulated stores. `leveled` is one, `doubling` another. It has no
+//! state between two calls; merges in progress belong to the mechanism.
 
 use std::fmt;
 
@@ -15,19 +15,19 @@ const WORTH_PART: u64 = 32;
 /// The same where removals are soon refused too.
 const WORTH_PART_FOR_REMOVALS: u64 = 256;
 
-/// A rule by which tables are merged. It is asked once for a task or a step, never for a key.
+/// A rule by which tables are merged. It is called once for a task or a step, never for a key.
 pub trait Policy: fmt::Debug + Send + Sync {
-    /// What the levels of its stores mean.
+    /// The meaning of its stores' levels.
     fn layout(&self) -> Layout;
 
     /// The merges that are due, most wanted first; `now` in microseconds.
     fn picks(&self, shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick>;
 
-    /// What the store owes.
+    /// The backlog of the store.
     fn debt(&self, shape: &Shape, settings: &PolicySettings) -> Debt;
 
-    /// Bytes of merging, read and written, that each level with a merge due is owed for each byte that is put.
-    /// `None` where puts pay for what is behind alone.
+    /// Bytes of merging, read and written, that each byte put is charged for each level with a
+    /// merge due. `None` if puts pay only for a backlog.
     fn share_per_byte(&self) -> Option<u64> {
         None
     }
@@ -38,7 +38,8 @@ pub trait Policy: fmt::Debug + Send + Sync {
     }
 }
 
-/// What the levels of a store mean. It is recorded in the manifest, and a store is opened as what it is.
+/// The meaning of a store's levels. It is recorded in the manifest, and an opening uses the
+/// recorded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     /// Each level is one run, and a multiple of the one above.
@@ -48,7 +49,7 @@ pub enum Layout {
     Doubling,
 }
 
-/// When tables are merged.
+/// Rules for merging tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicySettings {
     /// Levels, level 0 included.
@@ -57,26 +58,27 @@ pub struct PolicySettings {
     pub level_zero_tables: usize,
     /// The first level in use below level 0 is to hold at most this many bytes.
     pub base_bytes: u64,
-    /// Each level is to hold so many times what the one above holds.
+    /// The target size of each level as a multiple of the one above.
     pub multiplier: u64,
-    /// A table with at least this many removals is merged downwards, so that the space of what they
-    /// remove is free, if they are a tenth of the entries that are read for it; `None` for only when
-    /// they are half of the table.
+    /// A table with at least this many removals is merged downwards to free the space of the
+    /// removed entries, if removals are a tenth of the entries that are read for it; `None` for
+    /// only when they are half of the table.
     pub removals_trigger: Option<u64>,
-    /// Tables are rewritten when half of what they hold is expired. Otherwise only those of which
-    /// everything is are worked on.
+    /// True: tables are rewritten when half of their contents is expired. False: only tables that
+    /// are expired as a whole are.
     pub rewrites_expired: bool,
     /// A merge starts another table when one has this many bytes.
     pub table_bytes_max: u64,
     /// From this many tables on level 0 on, putting pays for merging.
     pub slow_from_tables: usize,
-    /// With this many tables on level 0, putting pays as much as can be asked.
+    /// With this many tables on level 0, a put pays the maximum.
     pub slowest_at_tables: usize,
-    /// What a merge may write before anything that it replaces is removed. Where that is little, merges are as
-    /// small as that asks for.
+    /// Bytes that a merge may write before one of its inputs is removed. Small room makes small
+    /// merges.
     pub room_bytes: u64,
-    /// Where puts are refused for want of space, the part of all entries that newer ones have to be for a merge
-    /// that frees what they supersede: as [`worth_part`]. Doubling levels look at it.
+    /// While puts are refused for want of space: the share of all entries that newer ones must have
+    /// for a merge that frees the entries they supersede, as in [`worth_part`]. Used by doubling
+    /// levels.
     pub worth_part: Option<u64>,
 }
 
@@ -98,7 +100,7 @@ impl Default for PolicySettings {
     }
 }
 
-/// What the policy has to know of a table.
+/// The facts of a table that policies use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableShape {
     /// Its number.
@@ -111,11 +113,11 @@ pub struct TableShape {
     pub largest: Bytes,
     /// Entries, removals included.
     pub entries: u64,
-    /// Entries and marks that only say that something is gone.
+    /// Entries and marks that are removals.
     pub removals: u64,
-    /// When about half of it is expired, in microseconds; `None` for never.
+    /// The time when about half of it is expired, in microseconds; `None` for never.
     pub half_expired_at: Option<u64>,
-    /// When everything in it is expired, in microseconds; `None` for never.
+    /// The time when all of it is expired, in microseconds; `None` for never.
     pub expired_at: Option<u64>,
     /// It lies in the directory where tables of its level do not belong.
     pub is_misplaced: bool,
@@ -134,7 +136,7 @@ pub struct Shape {
     pub levels: Vec<Vec<TableShape>>,
 }
 
-/// Why tables are merged.
+/// Reason of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// The level holds too much.
@@ -147,35 +149,35 @@ pub enum Reason {
     Misplaced,
 }
 
-/// A merge that would do good.
+/// A useful merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pick {
-    /// Why.
+    /// Its reason.
     pub reason: Reason,
-    /// How much the level is over its target, in percent of it; 100 is "full".
+    /// The level's size in percent of its target; 100 is "full".
     pub score_percent: u64,
     /// The level that the merge relieves.
     pub level: usize,
     /// Its tables that take part, in the level's order.
     pub inputs: Vec<u64>,
-    /// The level that the result goes to. The same one when a table of the last level is rewritten, or
-    /// one goes to the other directory.
+    /// The level of the result. The same one when a table of the last level is rewritten, or moves
+    /// to the other directory.
     pub output: usize,
     /// Tables of that level that take part.
     pub below: Vec<u64>,
-    /// What is read, in bytes.
+    /// Bytes that are read.
     pub bytes: u64,
     /// The tables go to the other level as they are: nothing there, or between, has keys in common with them
     /// or counts as one run with them.
     pub is_move: bool,
 }
 
-/// What a store owes.
+/// The backlog of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Debt {
     /// Bytes to be read and written before every level is within its target.
     pub bytes: u64,
-    /// How hard writers should feel it, in thousandths: 0 not at all, 1000 as hard as can be.
+    /// The pressure on writers, in thousandths: 0 is none, 1000 the maximum.
     pub pressure_permille: u64,
 }
 
@@ -192,7 +194,8 @@ pub fn worth_part(headroom: &Headroom) -> u64 {
     }
 }
 
-/// True when merging level 0 for the sake of space is worth what it costs: it has such a part of all entries.
+/// True when merging level 0 for the sake of space repays its cost: it has such a part of all
+/// entries.
 pub fn is_zero_worth_merging(shape: &Shape, worth_part: u64) -> bool {
     let entries = |it: &[TableShape]| it.iter().map(|it| it.entries).sum::<u64>();
     let all: u64 = shape.levels.iter().map(|it| entries(it)).sum();
@@ -200,7 +203,7 @@ pub fn is_zero_worth_merging(shape: &Shape, worth_part: u64) -> bool {
     zero > 0 && zero.saturating_mul(worth_part) >= all
 }
 
-/// How hard writers feel the tables of level 0, in thousandths.
+/// The pressure of level 0's tables on writers, in thousandths.
 pub(crate) fn pressure_permille(layers: usize, settings: &PolicySettings) -> u64 {
     let slow = layers.saturating_sub(settings.slow_from_tables) as u64;
     let span = settings
@@ -210,7 +213,7 @@ pub(crate) fn pressure_permille(layers: usize, settings: &PolicySettings) -> u64
     (1000 * slow / span).min(1000)
 }
 
-/// True when a table is to be rewritten for what is expired in it.
+/// True when a table is to be rewritten for its expired entries.
 pub(crate) fn is_expired(table: &TableShape, settings: &PolicySettings, now: u64) -> bool {
     let at = match settings.rewrites_expired {
         true => table.half_expired_at.or(table.expired_at),
@@ -219,8 +222,8 @@ pub(crate) fn is_expired(table: &TableShape, settings: &PolicySettings, now: u64
     at.is_some_and(|it| it <= now)
 }
 
-/// What a merge writes at most before anything that it replaces is removed: the tables of one part, which
-/// ends where one of the level below does.
+/// The most bytes that a merge writes before one of its inputs is removed: the tables of one part,
+/// which ends at the end of a table of the level below.
 pub(crate) fn part_bytes(shape: &Shape, output: usize, settings: &PolicySettings) -> u64 {
     let longest = tables(shape, output).iter().map(|it| it.bytes).max();
     settings
@@ -228,9 +231,9 @@ pub(crate) fn part_bytes(shape: &Shape, output: usize, settings: &PolicySettings
         .saturating_add(longest.unwrap_or(0))
 }
 
-/// The tables of level 0 that are merged downwards where room may be short: all, or as many of the oldest as
-/// there is room for. Where there is none even for the oldest, the smallest goes that has nothing older below
-/// it on the level.
+/// The tables of level 0 that are merged downwards if room may be short: all, or as many of the
+/// oldest as there is room for. If there is no room for the oldest, the smallest one with nothing
+/// older below it on the level.
 pub(crate) fn of_level_zero<'a>(
     shape: &'a Shape,
     output: usize,

@@ -1,4 +1,4 @@
-//! Point reads: from the newest layer to the oldest, until one tells.
+//! Point reads: from the newest layer to the oldest, until one has the key.
 
 use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Lookup, LostRange, Result, Timestamp};
@@ -18,10 +18,10 @@ use crate::version::{Collected, Version};
 use crate::{Body, Entry, LoggedPlace, Value};
 
 impl Store {
-    /// What a key holds, expired or not.
+    /// The value of a key, expired or not.
     ///
-    /// The version was loaded before: what is in its tables is at or below a sequence that is read
-    /// later.
+    /// The version was loaded before the sequence: the entries of its tables are at or below a
+    /// sequence that is read later.
     pub(crate) fn find(
         &self,
         version: &Version,
@@ -68,7 +68,7 @@ impl Store {
         }
     }
 
-    /// What a key holds at `now`.
+    /// The value of a key at `now`.
     pub(crate) fn find_unexpired(
         &self,
         version: &Version,
@@ -123,8 +123,8 @@ impl Store {
         Ok(read?.map_or(Lookup::WouldBlock, Lookup::Found))
     }
 
-    /// A body in the value log. The record there has to be the one that the entry was put with: a store
-    /// that refers to another log would read what somebody else has put.
+    /// A body in the value log. Its record has to be the one of the entry's put: a store that
+    /// refers to another log would read another store's record.
     fn logged_body(
         &self,
         version: &Version,
@@ -140,7 +140,7 @@ impl Store {
         let read = match version.segment(place.at.segment) {
             _ if place.len == 0 => return Ok(Lookup::Found(Bytes::new())),
             Some(segment) => match read_logged(&segment, entry, reading) {
-                // It is another log's, or damaged.
+                // Record of another log, or damaged.
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
                     self.read_collected(version, entry, reading, || error)
                 }
@@ -162,8 +162,8 @@ impl Store {
         read
     }
 
-    /// A body that the log does not have, from the journal files; `missing` is what to say where they have not
-    /// got it either.
+    /// A body that is not in the log, from the journal files; `missing` is the error if they do not
+    /// have it either.
     fn read_collected(
         &self,
         version: &Version,
@@ -180,7 +180,7 @@ impl Store {
         }
     }
 
-    /// Tells of a body in the value log that cannot be read.
+    /// Reports an unreadable body in the value log.
     pub(crate) fn note_lost_body(&self, key: &[u8], place: &LoggedPlace) {
         self.read_side.lost.note(LostRange {
             file: lost_name(place.at.segment),
@@ -197,7 +197,7 @@ fn corrupt(place: &LoggedPlace, what: &str) -> BackendError {
     BackendError::new(ErrorKind::Corrupt, detail)
 }
 
-/// The body that a record has, if it is as long as its entry says.
+/// The body of a record, if its length is that of the entry.
 fn checked(place: &LoggedPlace, back: &StoredBack) -> Result<Lookup<Bytes>> {
     let body = restored(back);
     let body = body.ok_or_else(|| corrupt(place, "it was compressed in an unknown way"))?;

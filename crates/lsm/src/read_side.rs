@@ -1,4 +1,4 @@
-//! What reading needs beside a version: the cache, and where damage is reported.
+//! Context of a read beside a version: the cache, and the sink for damage.
 
 use std::sync::Arc;
 
@@ -49,8 +49,8 @@ impl ReadSide {
         }
     }
 
-    /// For bodies. They are read from the page cache as often as not, and would push out what many
-    /// reads need.
+    /// The context for bodies. They are often read from the page cache, and would evict blocks that
+    /// many reads need.
     pub(crate) fn at_blobs(&self, reading: Reading) -> ReadContext<'_> {
         ReadContext {
             sink: &self.blobs,
@@ -59,7 +59,7 @@ impl ReadSide {
         }
     }
 
-    /// For records of the journal, likewise.
+    /// The context for records of the journal, likewise.
     pub(crate) fn at_journal(&self, reading: Reading) -> ReadContext<'_> {
         ReadContext {
             sink: &self.journal,

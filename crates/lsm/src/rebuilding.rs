@@ -1,17 +1,19 @@
-//! Tables made again from the journal, where a table of a store with one is lost, or blocks of it were.
+//! Rebuilding tables from the journal, in a store with one, after the loss of a table or of blocks.
 //!
-//! All that is left of the journal is read, the newest segment first, whether the value log still has it or
-//! journal files do. What is newer than all that can be read of its key goes to tables on level 0, below
-//! everything that is in memory, and only once its segment was read to the end: what is shown of a key is its
-//! newest. Removals are among it, so that nothing comes back, and entries say in which segments older records of
-//! their keys were met. Once all was read, the lost tables are listed no longer: until then a key that they may
-//! have had, and that was not found yet, is answered as damaged and not as absent.
+//! The rest of the journal is read, the newest segment first, from the value log or from journal
+//! files. Records that are newer than all readable ones of their keys go to tables on level 0,
+//! below everything in memory, each segment's once it was read to the end: the entry shown of a key
+//! is its newest. Removals are among them, so that nothing comes back, and entries list the
+//! segments with older records of their keys. Once all was read, the lost tables are no longer
+//! listed. Until then a key that they may have had, and that was not found yet, is answered as
+//! damaged and not as absent.
 //!
-//! Merges leave lost tables alone meanwhile ([`crate::merging`]), and those with a mark over what a block had:
-//! such a mark goes to the last level and stays there until then. The value log keeps its segments.
+//! Merges leave lost tables alone meanwhile ([`crate::merging`]), and those with a mark over a lost
+//! block: such a mark goes to the last level and stays there until then. The value log keeps its
+//! segments.
 //!
-//! Entries that are derived from others, as those of indexes, are not in the journal: their ranges are in doubt,
-//! which is for their owner to settle.
+//! Entries derived from others, as those of indexes, are not in the journal: their ranges are in
+//! doubt, which their owner settles.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -43,7 +45,7 @@ use crate::{Entry, Value};
 
 /// Journal files are read in pieces of so many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
-/// What an entry takes in memory beside its bytes, about.
+/// Memory of an entry beside its bytes, about.
 const ENTRY_BYTES: u64 = 200;
 
 /// The rebuilding that is going on, if one is.
@@ -55,11 +57,11 @@ pub(crate) struct Rebuilding {
 struct Job {
     /// The tables that were lost when it began.
     lost: Vec<u64>,
-    /// What is still to be read; the last is next.
+    /// The parts still to be read; the last is next.
     parts: Vec<Part>,
     /// Nothing was missing or unreadable up to now: a key that was not found has nothing.
     is_whole: bool,
-    /// The segment that is being read, and the part of it.
+    /// The segment being read, and its part.
     segment: u32,
     reading: Option<PartReading>,
     /// The newest of each key that was read and is in no table yet.
@@ -67,7 +69,7 @@ struct Job {
     entries_bytes: u64,
 }
 
-/// What the value log or a journal file has of a segment.
+/// The records of a segment in the value log or a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     segment: u32,
@@ -80,7 +82,7 @@ enum PartReading {
     File(Box<TableScan>, u32),
 }
 
-/// What is read next of a part.
+/// The next item of a part.
 enum Read {
     Entry(Bytes, Box<Entry>),
     /// Something else.
@@ -100,8 +102,8 @@ pub(crate) fn is_segment_missing(store: &Store, version: &Version) -> bool {
     named.any(|it| matches!(whereabouts(it), Whereabouts::Missing))
 }
 
-/// Tables that are lost, or with marks over what was, and that merges leave alone where a journal has what they
-/// had.
+/// Tables that are lost, or with marks over lost blocks. Merges leave them alone if a journal has
+/// their entries.
 pub(crate) fn lost_tables<'a>(
     store: &Store,
     version: &'a Version,
@@ -141,7 +143,7 @@ impl Rebuilding {
         };
         let stepped = job.step(store, flushing, budget_bytes);
         if stepped.is_err() {
-            // What was written of it stays, and is passed over the next time.
+            // The tables written so far stay, and their entries are skipped the next time.
             self.job = None;
         }
         let (cost_bytes, is_done) = stepped?;
@@ -154,7 +156,7 @@ impl Rebuilding {
         })
     }
 
-    /// Gives up what was begun.
+    /// Abandons the job.
     pub(crate) fn abandon(&mut self) {
         self.job = None;
     }
@@ -164,7 +166,7 @@ impl Job {
     fn start(store: &Store, version: &Version) -> Result<Self> {
         let mut parts = Vec::new();
         if let Some(log) = &store.log {
-            // What comes to the segment that is appended to is in memory, but for what was flushed of it.
+            // Batches of the segment that is appended to are in memory, except for flushed ones.
             log.roll()?;
             let segments = log.segments_of(StoreId(store.identity())).into_iter();
             parts.extend(segments.map(|segment| Part {
@@ -226,7 +228,7 @@ impl Job {
         Ok((cost_bytes, false))
     }
 
-    /// Keeps the newest entry of a key, which says where older ones were logged.
+    /// Keeps the newest entry of a key, with the segments of its older ones.
     fn gather(&mut self, key: Bytes, mut entry: Entry) {
         if let Some(known) = self.entries.get_mut(&key)
             && !is_planted!(OlderRecordRebuilt)
@@ -244,7 +246,7 @@ impl Job {
         self.entries.insert(key, entry);
     }
 
-    /// Writes what was gathered, as far as it is news, to a table.
+    /// Writes the gathered entries that tables lack to a table.
     fn write(&mut self, store: &Store, flushing: &mut Flushing) -> Result<u64> {
         // A flush leaves out removals below which there was nothing when it began.
         while flushing.is_going_on() {
@@ -260,7 +262,7 @@ impl Job {
         install_below(store, &news, None)
     }
 
-    /// All that is left of what was lost of the tables is in others.
+    /// Removes the lost tables: all that is left of their entries is in others.
     fn drop_lost_tables(&self, store: &Store) -> Result<()> {
         let is_lost = |it: &LevelTable| self.lost.contains(&it.number);
         let change = |version: &mut Version| {
@@ -279,7 +281,7 @@ impl Job {
         for table in after.tables().filter(|it| is_lost(it)) {
             let range = table.lost_ranges().reduce(|a, b| a.with(&b));
             let range = range.unwrap_or_else(KeyRange::everything);
-            // Who derives keys from others looks at them once more.
+            // The owner of derived keys checks them again.
             store.read_side.doubts.open(kind, range);
         }
         change(&mut after);
@@ -289,9 +291,9 @@ impl Job {
     }
 }
 
-/// What the tables are to have of a key in view of the newest that was read of it: that, or what they have
-/// with what it hides. `None` where they lack nothing. What memory has hides it in its turn, once that is merged
-/// with the tables.
+/// The entry that tables should have of a key, given its newest in the journal: that one, or theirs
+/// with the segments of those it hides. `None` if they have it. A newer entry in memory will hide
+/// it once it is merged with the tables.
 fn news_of(store: &Store, version: &Version, key: &Bytes, read: Entry) -> Result<Option<Entry>> {
     let hash = hash_key(key);
     let context = store.read_side.at(Reading::MayBlock);
@@ -314,7 +316,7 @@ fn news_of(store: &Store, version: &Version, key: &Bytes, read: Entry) -> Result
     Ok((news != known).then_some(news))
 }
 
-/// `None` for a part that is gone, or that cannot be read and was reported.
+/// Opens a part; `None` if it is gone, or cannot be read and was reported.
 fn open_part(store: &Store, part: Part) -> Result<Option<PartReading>> {
     let Some(number) = part.file else {
         let log = store.log.as_ref();
@@ -326,7 +328,7 @@ fn open_part(store: &Store, part: Part) -> Result<Option<PartReading>> {
     let version = store.version.load();
     let mut files = version.journal.iter();
     let Some(file) = files.find(|it| it.number == number) else {
-        // It was collected meanwhile: what was needed of it stands in a newer one.
+        // The file was collected meanwhile: its needed records are in a newer one.
         let detail = format!("journal file {number} was replaced while it was to be read");
         return Err(BackendError::new(ErrorKind::WouldBlock, detail));
     };
@@ -379,7 +381,7 @@ fn next_of_file(store: &Store, scan: &mut TableScan, of: u32) -> Result<(Read, u
     match scan.advance(&context).into_backend()? {
         ScanItem::End => return Ok((Read::End, 0)),
         ScanItem::Gap(_) => {
-            // The sink has what and where.
+            // The sink has the file and the range.
             let doubts = &store.read_side.doubts;
             doubts.open(DoubtKind::Lost, KeyRange::everything());
             return Ok((Read::Damage, 1));
@@ -409,7 +411,7 @@ fn next_of_file(store: &Store, scan: &mut TableScan, of: u32) -> Result<(Read, u
     Ok((read_of(store, &record, at), len))
 }
 
-/// Parts of what was read would keep all that was read with them.
+/// Copies, since slices would keep the whole block in memory.
 fn read_of(store: &Store, record: &JournalRecord, at: LogPlace) -> Read {
     let entry = entry_of(record, at).map(|mut entry| {
         recalculate(store, record, &mut entry);
@@ -423,8 +425,8 @@ fn read_of(store: &Store, record: &JournalRecord, at: LogPlace) -> Read {
     }
 }
 
-/// Has an entry say what is derived from it as that is derived now, where its kind wants this. A body that cannot
-/// be read leaves it as it was logged.
+/// Recalculates the derived part of an entry, if its kind requires it. An entry with an unreadable
+/// body keeps the logged one.
 fn recalculate(store: &Store, record: &JournalRecord, entry: &mut Entry) {
     let Some(value) = &mut entry.value else {
         return;
@@ -436,7 +438,7 @@ fn recalculate(store: &Store, record: &JournalRecord, entry: &mut Entry) {
     }
 }
 
-/// What could not be read may have held the newest of any key.
+/// Unreadable records may have been the newest of any key.
 fn note_damage(store: &Store, file: String, offset: u64, len: u64) {
     store.read_side.lost.note(LostRange {
         file,

@@ -1,4 +1,4 @@
-//! Opening a store: the manifest says what it is made of, the logs what memory held.
+//! Opening a store: the manifest lists its files, the logs have the contents of memory.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -35,10 +35,10 @@ use crate::policy::Layout;
 use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
-use crate::uncovered::Uncovered;
+use crate::log_backlog::LogBacklog;
 use crate::{CompressionPoint, DrawNumber, LsmSettings, Shared};
 
-/// What opening works with.
+/// The state of an opening.
 pub(crate) struct Recovery {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) slow: Option<SlowSide>,
@@ -58,13 +58,13 @@ struct FoundLog {
     records: Vec<StoredRecord>,
     end: ScanEnd,
     is_sealed: bool,
-    /// Everything in it is known to have been durable.
+    /// Everything in it was certainly durable.
     is_proven: bool,
     /// Batches are missing that were durable once.
     has_damage: bool,
 }
 
-/// What the logs held.
+/// The contents of the logs.
 struct Replayed {
     memtable: Memtable,
     writer: Option<SegmentWriter>,
@@ -84,7 +84,7 @@ impl Recovery {
                 format!("tables of level {level} in {directory} overlap: kvorum repair mends that");
             return Err(BackendError::new(ErrorKind::Corrupt, detail));
         }
-        // What was read may be in memory only, and files that it does not list go next.
+        // The manifest that was read may be in memory only, and unlisted files are removed next.
         sync_directory(&*self.disk, &self.directory)?;
         let next_number = self.tidy(&manifest, was_damaged)?;
         self.doubts.restore(&manifest.doubts);
@@ -106,7 +106,7 @@ impl Recovery {
                     log: replayed.writer.filter(|_| self.log.is_none()),
                     unsynced: replayed.unsynced,
                     last_sequence: sequence,
-                    uncovered: Uncovered::default(),
+                    uncovered: LogBacklog::default(),
                     settled: BTreeSet::new(),
                 }),
                 version: ArcSwap::from_pointee(version),
@@ -158,17 +158,17 @@ impl Recovery {
         });
     }
 
-    /// The same for writes of which nobody knows the keys.
+    /// The same for writes with unknown keys.
     fn note_writes(&self, file: String, offset: u64, len: u64, held: impl Into<String>) {
         self.note(file, offset, len, held);
         self.doubts.open(DoubtKind::Lost, KeyRange::everything());
     }
 
-    /// Finds out whether the value log is the one in which entries have bodies. The store takes note of a
-    /// log with the first tables that speak of it: before, the log itself may not outlive a crash.
+    /// Checks that the value log is the one with the entries' bodies. The store notes a log with
+    /// the first tables that refer to it: before, the log itself may not outlive a crash.
     fn settle_log_id(&self, manifest: &mut Manifest) -> Result<()> {
         let known = manifest.value_log;
-        // A manifest that was rebuilt does not know which log its tables speak of.
+        // A rebuilt manifest does not have the identity of its tables' log.
         let speaks_of_log = known != 0 || names_segments(manifest);
         let Some(log) = &self.log else {
             if !speaks_of_log {
@@ -184,15 +184,15 @@ impl Recovery {
             self.note(format!("value_log/{known:016x}"), 0, 0, held);
         }
         if speaks_of_log {
-            // What is missing is told once. Tables go on naming segments: where no record is theirs, reads
-            // say so.
+            // Missing bodies are reported once. Tables still name the segments: a read fails if the
+            // record there is not theirs.
             manifest.value_log = log.log_id();
         }
         Ok(())
     }
 
-    /// A store keeps a journal from its first entry on, or never: half of one would be worth nothing. And its
-    /// levels go on meaning what they meant.
+    /// A store keeps a journal from its first entry on, or never: half of one would be useless. The
+    /// meaning of its levels is fixed as well.
     fn check_kind(&self, manifest: &Manifest) -> Result<()> {
         let wants_journal = self.settings.journaled.is_some();
         let directory = self.directory.display();
@@ -279,9 +279,9 @@ impl Recovery {
         Ok(manifest)
     }
 
-    /// Removes files that no manifest lists any more, and returns a number above all that are there.
-    /// Where a copy of the manifest was damaged, the other one may be older by a change: files that it
-    /// does not know then stay.
+    /// Removes files that no manifest lists any more, and returns a number above all existing ones.
+    /// If one copy of the manifest was damaged, the other may be older by a change: files that it
+    /// does not list then stay.
     fn tidy(&self, manifest: &Manifest, was_damaged: bool) -> Result<u64> {
         let mut next = manifest.next_number;
         for entry in self.disk.list(&self.directory).into_backend()? {
@@ -307,7 +307,7 @@ impl Recovery {
                 continue;
             }
             match manifest::store_of_file(&*self.disk, &self.directory, &entry.name)? {
-                // It may be the only copy of that store's data, so it is not removed here.
+                // The file may be the only copy of another store's data, so it is not removed here.
                 Some(store) if store != manifest.identity && store != manifest.erased => {
                     let held = format!("a file of another store ({store:#018x}), which stays");
                     self.note(entry.name, 0, 0, held);
@@ -342,7 +342,7 @@ impl Recovery {
             let rewrite_from = is_suspect.then_some(FILE_HEADER_BYTES);
             let writer = self
                 .resume(manifest, &found, rewrite_from)
-                // An earlier run may not have synced what the page cache shows.
+                // An earlier run may not have synced the pages that the cache shows.
                 .inspect_err(|_| mark_suspect(&*self.disk, &self.directory))?;
             replayed.unsynced.push((found.number, writer.sync_handle()));
             replayed.writer = Some(writer);
@@ -435,9 +435,9 @@ impl Recovery {
         }))
     }
 
-    /// Logs that were not sealed may end anywhere after a crash. Where a batch is missing between two
-    /// of them, what follows was not durable either, and is cut: the store then holds every batch up
-    /// to one, and none behind it.
+    /// Cuts logs behind a gap. Logs that were not sealed may end anywhere after a crash. If a batch
+    /// is missing between two of them, the later ones were not durable either: the store then holds
+    /// every batch up to one, and none behind it.
     fn cut_behind_gap(&self, manifest: &Manifest, logs: &mut Vec<FoundLog>) -> Result<()> {
         let mut last = manifest.sequence;
         let mut cut_from = None;

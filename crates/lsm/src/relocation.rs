@@ -1,18 +1,18 @@
-//! Copying out of the value log what lives of a segment that is to go: bodies to a blob file, and what
-//! names them to a table.
+//! Copying the live entries of a segment out of the value log: bodies to a blob file, and the
+//! entries that name them to a table.
 //!
-//! An entry is the same wherever its body stands: a copy keeps its sequence. It goes to a table on level 0,
-//! below everything that is in memory, as [`crate::below`] has it; there it hides the entry that it was
-//! made of, which goes with a merge. So beside the body, key and head are written again: large entries have
-//! small ones.
+//! An entry is the same wherever its body is: a copy keeps its sequence. It goes to a table on
+//! level 0, below everything in memory (see [`crate::derived_writes`]). There it hides the entry that it was
+//! copied from, which goes with a merge. So key and head are written again beside the body: large
+//! entries have small ones.
 //!
-//! The log offers a segment in pieces. A table for each of them, with its syncs, would be dear where a
-//! store has a few records in each; so copies are gathered until the log says that nothing more comes, and
-//! until then nothing names them. Who puts such a key meanwhile is not waited for: what is current is looked
-//! up again before the table is written.
+//! The log offers a segment in pieces. A table for each of them, with its syncs, would be expensive
+//! for a store with a few records in each. So copies are gathered until the log ends its offer, and
+//! until then nothing names them. Puts of such keys do not wait: the current entry is looked up
+//! again before the table is written.
 //!
-//! A store with a journal is served in another way: its entries go on naming the log's places, so records are
-//! moved to a journal file, and nothing else is written ([`crate::journal`]).
+//! A store with a journal differs: its entries keep the log's places, so records are moved to a
+//! journal file, and nothing else is written ([`crate::journal`]).
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,8 @@ use crate::written_blob::{self, WrittenBlob};
 use crate::written_journal::{self, JOURNAL_FILE_BYTES_MAX, JournalWriter};
 use crate::{Body, Entry, LoggedPlace};
 
-/// What is gathered is written once it takes so many bytes beside the bodies, or so many with them.
+/// Gathered entries are written once they have so many bytes without the bodies, or so many with
+/// them.
 const GATHERED_FRONT_BYTES: u64 = 4 << 20;
 const GATHERED_BODY_BYTES: u64 = 256 << 20;
 
@@ -43,7 +44,7 @@ const GATHERED_BODY_BYTES: u64 = 256 << 20;
 #[derive(Default)]
 pub(crate) struct Relocating {
     gathered: Option<Gathered>,
-    /// The same of a store with a journal, as it is written.
+    /// The records being moved, in a store with a journal.
     journal: Option<JournalWriter>,
 }
 
@@ -56,14 +57,14 @@ struct Gathered {
 }
 
 struct Copied {
-    /// Where the body stood.
+    /// The body's old place.
     from: LogPlace,
     /// With its body where it was copied to.
     entry: Entry,
 }
 
 impl Relocating {
-    /// Copies those of the records that are still what their keys hold.
+    /// Copies the records that are still current.
     pub(crate) fn relocate(
         &mut self,
         store: &Store,
@@ -191,13 +192,13 @@ impl Relocating {
         gathered.body_bytes += len;
         gathered.front_bytes += (key.len() + value.payload_bytes()) as u64;
         let from = record.place();
-        // As the log gave them, they would keep all that was read with them.
+        // Copies, since slices would keep the whole read in memory.
         let key = Bytes::copy_from_slice(key);
         gathered.entries.insert(key, Copied { from, entry });
         Ok(len)
     }
 
-    /// Writes the table of what was gathered, durably. Returns its bytes.
+    /// Writes the table of the gathered entries, durably. Returns its bytes.
     pub(crate) fn install(&mut self, store: &Store, flushing: &mut Flushing) -> Result<u64> {
         if self.gathered.is_none() {
             return self.install_journal(store);
@@ -212,8 +213,8 @@ impl Relocating {
         let number = gathered.blobs.as_ref().map(BlobWriter::number);
         let installed = gathered.install(store);
         if matches!(installed, Err(_) | Ok(0)) {
-            // The table that names it may be listed after a failure; then the store has failed, and the
-            // next opening goes by what is listed.
+            // The table that names it may be listed after a failure; then the store has failed, and
+            // the next opening uses the manifest.
             let is_known = store.intake.check_not_failed().is_ok();
             let file = number.filter(|_| is_known);
             store.remove_files(file.map(|it| blob_path(&store.directory, it)));
@@ -221,7 +222,7 @@ impl Relocating {
         installed
     }
 
-    /// Gives up what was gathered: the log offers it again.
+    /// Abandons the gathered entries: the log offers them again.
     pub(crate) fn abandon(&mut self, store: &Store) {
         let gathered = self.gathered.take();
         let number = gathered.and_then(|it| it.blobs.map(|blobs| blobs.number()));
@@ -247,8 +248,8 @@ impl Gathered {
     }
 }
 
-/// The entry whose body a record is, if that is what its key holds in tables and nothing newer is in
-/// memory. What memory has is made durable before the segment goes.
+/// The entry of a record's body, if it is current in tables and nothing newer is in memory. A newer
+/// entry in memory is made durable before the segment is dropped.
 fn current_of(store: &Store, record: &LoggedRecord) -> Result<Option<(Bytes, Entry)>> {
     let head = &record.stored.head;
     if head.removal || record.store != StoreId(store.identity()) {
@@ -279,14 +280,15 @@ fn journaled(store: &Store, record: &LoggedRecord) -> Result<Option<JournalRecor
     Ok(is_newest.then_some(moved))
 }
 
-/// What a key holds, if its body stands at this place of the log. Where a newer layer cannot be read
-/// nobody can tell: it may be readable again later, and so the segment stays as it is.
+/// The entry of a key, if its body is at this place of the log. If a newer layer cannot be read,
+/// the answer is unknown: it may be readable again later, and so the segment stays.
 fn current_at(store: &Store, key: &Bytes, at: &LogPlace) -> Result<Option<Entry>> {
     let newest = newest_in_store(store, key)?;
     Ok(newest.filter(|it| it.logged_at().is_some_and(|newest| is_same(&newest, at))))
 }
 
-/// What a key holds in tables, if nothing newer is in memory: that is made durable before the segment goes.
+/// The entry of a key in tables, if nothing newer is in memory: that is made durable before the
+/// segment is dropped.
 fn newest_in_store(store: &Store, key: &Bytes) -> Result<Option<Entry>> {
     let version = store.version.load();
     let hash = hash_key(key);
@@ -298,7 +300,7 @@ fn newest_in_store(store: &Store, key: &Bytes) -> Result<Option<Entry>> {
     }
     let context = store.read_side.at(Reading::MayBlock);
     match find_in_tables(&version, key, hash, &context) {
-        // Of a store with a journal, it is made again from there.
+        // In a store with a journal, it is rebuilt from there.
         Err(Unread::GivenUp(error)) if store.settings.journaled.is_some() => Err(error),
         Err(Unread::GivenUp(_)) => Ok(None),
         Err(Unread::Lost(error)) => Err(error),
@@ -307,7 +309,7 @@ fn newest_in_store(store: &Store, key: &Bytes) -> Result<Option<Entry>> {
     }
 }
 
-/// Where in the log the body of an entry is, if it is there.
+/// The place of an entry's body in the log, if it is there.
 pub(crate) fn logged_at(entry: &Entry) -> Option<LoggedPlace> {
     match &entry.value.as_ref()?.body {
         Body::Logged(place) => Some(*place),

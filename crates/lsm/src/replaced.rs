@@ -1,10 +1,10 @@
-//! What was replaced and may still be read: it is let go by upkeep, and not by the last reader.
+//! Replaced versions that may still be read: upkeep releases them, and not the last reader.
 //!
-//! Whoever lets go of the last version that has a memtable frees every entry of it, one by one; the last
-//! that has a table which was merged away has the system free its file. Either takes a tenth of a second.
-//! A read that was under way when the version was replaced would be that one now and then, and what the
-//! thread that serves it has to do besides waits. Left are a snapshot that outlives its store, and a read
-//! while a store is erased.
+//! Releasing the last version with a memtable frees every entry of it, one by one; releasing the
+//! last one with a merged table makes the system free its file. Either takes a tenth of a second. A
+//! read in progress when the version was replaced would do that now and then, and delay all other
+//! work of its thread. Two cases remain: a snapshot that outlives its store, and a read while a
+//! store is erased.
 
 use std::sync::Arc;
 
@@ -32,12 +32,13 @@ impl<T> Replaced<T> {
         self.held.lock().push(replaced);
     }
 
-    /// True when upkeep has not come round for long, and whoever can is to let go of what is unread.
+    /// True when upkeep has not run for long, so that any caller that can should release unread
+    /// ones.
     pub(crate) fn are_many(&self) -> bool {
         self.held.lock().len() > HELD_MAX
     }
 
-    /// Lets go of those that nobody reads any more. For threads that nobody waits for.
+    /// Releases those without readers. For threads on which no request waits.
     pub(crate) fn release_unread(&self) {
         let is_unread = |it: &mut Arc<T>| Arc::strong_count(it) == 1;
         let unread: Vec<Arc<T>> = self.held.lock().extract_if(.., is_unread).collect();

@@ -1,14 +1,14 @@
-//! How much garbage is allowed where space is scarce.
+//! The limit of garbage while space is scarce.
 
 use kvorum_disk::Headroom;
 
-/// Limits of garbage in a file, whatever is allowed otherwise: where space is scarce, and where puts are refused
-/// for want of it. Percent.
+/// Limits of garbage in a file, regardless of the settings: while space is scarce, and while puts
+/// are refused for want of it. Percent.
 const SCARCE_GARBAGE_PERCENT: u8 = 30;
 const EXHAUSTED_GARBAGE_PERCENT: u8 = 5;
 
-/// The garbage allowed in a file where space is scarce; `None` where it is not. While puts are refused for want
-/// of space, copying much for little is better than refusing.
+/// The limit of garbage in a file while space is scarce; `None` while it is not. While puts are
+/// refused for want of space, copying much for little is better than refusing.
 pub(crate) fn garbage_percent_where_scarce(headroom: &Headroom) -> Option<u8> {
     match (headroom.is_exhausted(), headroom.is_scarce()) {
         (true, _) => Some(EXHAUSTED_GARBAGE_PERCENT),

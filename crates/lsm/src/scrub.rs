@@ -1,5 +1,5 @@
-//! Scrubbing: tables and blob files are read again now and then, past every cache. What is damaged is
-//! noted as if a reader had met it.
+//! Scrubbing: tables and blob files are read again now and then, past every cache. Damage is noted
+//! as if a reader had met it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) struct ScrubJob {
     kind: FileKind,
 }
 
-/// Where damage of a file is reported.
+/// The sink for damage of a file.
 #[derive(Clone, Copy)]
 enum FileKind {
     Table,
@@ -115,7 +115,7 @@ impl ScrubJob {
             match item {
                 Ok(ScanItem::Entry) if read >= budget_bytes.max(1) => return Ok((read, false)),
                 Ok(ScanItem::Entry) => {}
-                // It was told to the sink.
+                // The scan has reported it to the sink.
                 Ok(ScanItem::Gap(_)) => store.count_corrupt_read(),
                 Ok(ScanItem::End) => {
                     let checked = self.check_structure(store, context.sink)?;
@@ -130,7 +130,7 @@ impl ScrubJob {
         }
     }
 
-    /// What the scan did not come by. Returns the bytes that were read.
+    /// Checks the parts that the scan does not read. Returns the bytes that were read.
     fn check_structure(&self, store: &Store, sink: &dyn DamageSink) -> Result<u64> {
         let checked = self.scan.table().check_structure(sink).into_backend()?;
         (0..checked.damaged).for_each(|_| store.count_corrupt_read());

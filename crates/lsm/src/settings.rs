@@ -1,4 +1,4 @@
-//! Settings of a store: what it does, and how fast. Live objects are handed in beside them.
+//! Settings of a store: behaviour and performance. Live objects are passed beside them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{JournalPolicy, MemoryBudget, SharedCache};
 pub struct Shared {
     /// The block cache.
     pub cache: Arc<SharedCache>,
-    /// What all memtables together may take.
+    /// The memory of all memtables together.
     pub memory: Arc<MemoryBudget>,
 }
 
@@ -31,21 +31,21 @@ impl Shared {
     }
 }
 
-/// Makes what stands beside an entry's head anew, from its kind, its head and, if asked for, its body.
+/// Recalculates the part beside an entry's head, from its kind, its head and, on demand, its body.
 pub type Recalculate = fn(Tag, &Bytes, &dyn Fn() -> Option<Bytes>) -> Option<Bytes>;
 
-/// When bodies that stay in the value log are compressed.
+/// Time at which bodies that stay in the value log are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompressionPoint {
-    /// When they are put.
+    /// With the put.
     #[default]
     OnReceipt,
-    /// When a collection moves them to a journal file: a put costs less, and a body that is soon replaced was not
-    /// compressed for nothing. Of a store with a journal only.
+    /// At a collection's move to a journal file: a put costs less, and a body that is soon replaced
+    /// is never compressed. Only for a store with a journal.
     OnCompact,
 }
 
-/// How a store behaves and performs.
+/// Behaviour and performance of a store.
 #[derive(Clone, Debug)]
 pub struct LsmSettings {
     // Behaviour.
@@ -53,37 +53,40 @@ pub struct LsmSettings {
     pub name: &'static str,
     /// The opener's knowledge of the store.
     pub belonging: Belonging,
-    /// What [`kvorum_backend::Durability::BackendDefault`] promises.
+    /// The promise of [`kvorum_backend::Durability::BackendDefault`].
     pub sync: SyncStrategy,
-    /// Entries are gone this long after their last modification; `None` for never. An entry's own
+    /// Entries expire this long after their last modification; `None` for never. An entry's own
     /// expiry counts too, whichever comes first.
     pub expiry: Option<Duration>,
-    /// Tables and blob files are read again within this time, to find rot; `None` for never.
+    /// The period in which tables and blob files are read again, to find corruption; `None` for
+    /// never.
     pub scrub_period: Option<Duration>,
 
     // Performance.
     /// A memtable of this many bytes is flushed.
     pub memtable_bytes: u64,
-    /// Over the value log: a memtable is flushed, however small, when the oldest of what it has stands
-    /// more than so many segments behind the newest. Lower: less to read after a crash, more tables.
+    /// Over the value log: a memtable, however small, is flushed when its oldest entry is more than
+    /// so many segments behind the newest. Lower: less to read after a crash, more tables.
     pub log_segments_behind_max: u32,
-    /// Bodies of this many bytes or more go to blob files, or stay in the value log where there is one;
-    /// `usize::MAX` for none. Measured with bodies of 1,000 bytes, 300,000 keys loaded and then overwritten at
-    /// random (`examples/lsm_operations`): for each byte that was put, 1.4 were written beside the log where
-    /// they go there, 5.0 where they do not, at half the processor time a put; reads cost the same. Smaller
-    /// ones pay more for their frame and index entry, some 40 bytes, than a merge would.
+    /// Bodies of this many bytes or more go to blob files, or stay in the value log if there is
+    /// one; `usize::MAX` for none. Measured with bodies of 1,000 bytes, 300,000 keys loaded and
+    /// then overwritten at random (`examples/lsm_operations`): for each byte put, 1.4 were written
+    /// beside the log with bodies in blob files, 5.0 without, at half the processor time a put;
+    /// reads cost the same. Smaller bodies pay more for their frame and index entry, some 40 bytes,
+    /// than a merge would.
     pub blob_threshold_bytes: usize,
-    /// The store keeps a journal of the entries whose keys this is true for: they stay in the value log and,
-    /// once that lets go of them, in journal files, with removals, and tables never change for that. `None`
-    /// for a store without one. It needs a value log, and takes no tiers.
+    /// The store keeps a journal of the entries with such keys: they stay in the value log and,
+    /// after their segments are dropped, in journal files, with removals, and tables never change
+    /// for that. `None` for a store without one. It needs a value log, and excludes tiers.
     pub journaled: Option<fn(&[u8]) -> bool>,
-    /// True for kinds of entries of which the journal keeps no removals for the sake of older records: once the
-    /// tables need a removal no more it goes, and what it removed comes back if all tables are lost after that.
+    /// True for kinds of entries whose removals the journal does not keep for older records: a
+    /// removal goes once the tables need it no more, and the removed entry comes back if all tables
+    /// are lost after that.
     pub forgotten: fn(Tag) -> bool,
-    /// What a table that is made again from the journal has beside the head of an entry; `None` for what its
-    /// record has.
+    /// The part beside the head of an entry in a table that is rebuilt from the journal; `None` for
+    /// the part in its record.
     pub recalculated: Recalculate,
-    /// When journal files are rewritten.
+    /// Rules for rewriting journal files.
     pub journal_policy: JournalPolicy,
     /// A blob file is rewritten when this share of its bytes is not used any more, in percent.
     pub blob_garbage_percent: u8,
@@ -93,19 +96,19 @@ pub struct LsmSettings {
     pub restart_interval: u32,
     /// Blocks of an index of this many bytes.
     pub index_block_bytes: usize,
-    /// How tables of each level are compressed; the last one holds for all deeper levels.
+    /// Compression of each level's tables; the last one holds for all deeper levels.
     pub compression: Vec<Compression>,
-    /// How blob files are compressed, and bodies that stay in the value log.
+    /// Compression of blob files, and of bodies that stay in the value log.
     pub blob_compression: Compression,
-    /// When bodies that stay in the value log are compressed.
+    /// Time at which bodies that stay in the value log are compressed.
     pub compression_point: CompressionPoint,
     /// Bits a key of the filters of tables that will soon be merged; 0 for no filters at all.
     pub filter_bits_per_key: u8,
     /// The rule by which tables are merged.
     pub compaction: &'static dyn Policy,
-    /// When tables are merged.
+    /// Rules for merging tables.
     pub policy: PolicySettings,
-    /// Where old tables go; `None` for one directory.
+    /// The place of old tables; `None` for one directory.
     pub tiers: Option<Tiers>,
     /// Files are synced each time so many bytes of them were written.
     pub sync_every_bytes: u64,
@@ -143,8 +146,8 @@ impl Default for LsmSettings {
 }
 
 impl LsmSettings {
-    /// How bodies that stay in the value log are compressed when they are put: as they would be in blob files,
-    /// in whose place they are there.
+    /// Compression of bodies that stay in the value log, when they are put: that of blob files,
+    /// whose place the log takes.
     pub(crate) fn log_compression(&self) -> Compression {
         match self.compression_point {
             CompressionPoint::OnReceipt => self.blob_compression,
@@ -152,8 +155,8 @@ impl LsmSettings {
         }
     }
 
-    /// How a table of a level is written. `is_last` says that nothing is below it: such a table lives
-    /// long, and a filter that is smaller pays for its building.
+    /// Options of a level's tables. `is_last` means that nothing is below: such a table lives long,
+    /// and a smaller filter repays its building.
     pub fn table_options(&self, level: usize, is_last: bool) -> TableOptions {
         let last = self.compression.last().copied().unwrap_or_default();
         let filter = match self.filter_bits_per_key {
@@ -173,7 +176,7 @@ impl LsmSettings {
         }
     }
 
-    /// How a blob file is written: found by its number and nothing else.
+    /// Options of a blob file: it is read by number alone.
     pub fn blob_options(&self) -> TableOptions {
         TableOptions {
             compression: self.blob_compression,
@@ -189,7 +192,7 @@ impl LsmSettings {
 mod tests {
     use super::*;
 
-    /// A table that is merged again soon has the filter that is built fastest, one that stays the smallest.
+    /// A table soon merged again has the filter that is built fastest, others have the smallest.
     #[test]
     fn young_tables_have_bloom_filters_and_the_oldest_fuse_filters() {
         let with = |filter_bits_per_key| LsmSettings {
@@ -203,7 +206,7 @@ mod tests {
             (5, false, bloom),
             (1, true, FilterKind::Fuse),
             (6, true, FilterKind::Fuse),
-            // Level 0 is flushed to, whatever is below.
+            // Level 0 takes flushes at any state below.
             (0, true, bloom),
         ] {
             let chosen = with(10).table_options(level, is_last).filter;

@@ -1,19 +1,21 @@
-//! What puts owe to merges where each pays its share: an account for each level with a merge due.
+//! Charges of puts for merges, if each pays its share: an account for each level with a merge due.
 //!
-//! A put adds the same to each account, and whoever works on a level takes off what that was. So a level whose
-//! merge upkeep has done ahead of time owes nothing, and the next puts pay nothing for it.
+//! A put adds the same to each account, and work on a level is subtracted from its account. So a
+//! level whose merge upkeep has done ahead of time has no charge, and the next puts pay nothing for
+//! it.
 
 use std::collections::BTreeMap;
 
 /// The accounts, by the level that a merge relieves.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
-    /// Bytes of merging that are owed; below zero for what was done ahead.
+    /// Bytes of merging that are charged; below zero for work done ahead.
     owed: BTreeMap<usize, i64>,
 }
 
 impl Shares {
-    /// Puts have come, of which each byte owes so much to each of these levels. Other levels owe nothing any more.
+    /// Charges each of these levels for new puts, so many bytes in all. Other levels' accounts are
+    /// closed.
     pub(crate) fn put(&mut self, levels: &[usize], owed_bytes: u64) {
         self.owed.retain(|level, _| levels.contains(level));
         for level in levels {
@@ -33,7 +35,7 @@ impl Shares {
         self.owed.remove(&level);
     }
 
-    /// The level that is owed the most, and how much, if any is owed something and is not in `passed`.
+    /// The level with the highest charge, and the charge, if any is above zero and not in `passed`.
     pub(crate) fn most(&self, passed: &[usize]) -> Option<(usize, u64)> {
         let owed = self
             .owed
@@ -69,7 +71,7 @@ mod tests {
         shares.close(2);
         shares.put(&[2], 10);
         assert_eq!(shares.most(&[]), Some((2, 10)));
-        // Without a merge that is due, a level is owed nothing.
+        // Without a due merge, a level has no charge.
         shares.put(&[5], 10);
         assert_eq!(shares.most(&[5]), None);
     }

@@ -14,17 +14,17 @@ use kvorum_planted_defects::is_planted;
 use kvorum_sst::ScanFilter;
 
 use crate::blob::BlobsAhead;
-use crate::held::{Held, HeldValue};
+use crate::walk_entry::{WalkEntry, WalkValue};
 use crate::merge::{MergeWalk, Merged};
 use crate::pins::Pin;
 use crate::store::Store;
 use crate::version::Version;
 
-/// What a scan shows of an entry.
+/// The part of an entry that a scan shows.
 pub struct Shown<'a> {
     key: &'a [u8],
     sequence: u64,
-    value: &'a HeldValue,
+    value: &'a WalkValue,
     store: &'a Store,
     version: &'a Version,
     ahead: &'a RefCell<BlobsAhead>,
@@ -144,7 +144,7 @@ impl LsmSnapshot {
         let mut lease = LeaseWatch::new(self.pin.lease, filter);
         let ahead = RefCell::default();
         loop {
-            let entry = match walk.advance::<Held>(&self.store.read_side)? {
+            let entry = match walk.advance::<WalkEntry>(&self.store.read_side)? {
                 Merged::End => {
                     self.note_damage(&walk, from, &range.to);
                     return Ok(ScanEnd::Complete);

@@ -1,4 +1,4 @@
-//! What a store says of itself.
+//! Status figures of a store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ fn keys(store: &Arc<Store>, version: &Version, counted: &ScanRange) -> u64 {
     if entries > COUNTED_ENTRIES_MAX {
         return entries.saturating_sub(2 * removals);
     }
-    // Whoever asks often asks a store at rest: its keys are counted once.
+    // Frequent calls mostly find an idle store: its keys are counted once.
     let sequence = store.visible_sequence();
     let before = *store.counted.lock();
     if before.sequence == sequence && before.flushes == version.flushes && sequence > 0 {
@@ -120,7 +120,7 @@ fn keys(store: &Arc<Store>, version: &Version, counted: &ScanRange) -> u64 {
     keys
 }
 
-/// What is on disk for snapshots alone.
+/// Bytes on disk that snapshots alone keep.
 fn pinned_bytes(store: &Store, version: &Version) -> u64 {
     let present: BTreeSet<u64> = version.tables().map(|it| it.number).collect();
     let mut pinned = BTreeSet::new();

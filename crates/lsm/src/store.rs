@@ -1,5 +1,5 @@
-//! The store below its upkeep: what reads, writes and jobs share, and the order of its locks. It knows no
-//! job; jobs are handed it.
+//! The store below its upkeep: the parts that reads, writes and jobs share, and the order of its
+//! locks. It does not depend on jobs; they get it as an argument.
 //!
 //! Locks are taken in this order: upkeep, manifest, writer. A put holds the writer's lock over one
 //! append; upkeep holds its own over a step, and the writer's for as long as exchanging the version
@@ -27,17 +27,17 @@ use crate::manifest::{self, Manifest};
 use crate::pins::Pins;
 use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
-use crate::uncovered::Uncovered;
+use crate::log_backlog::LogBacklog;
 use crate::version::Version;
 use crate::{LsmSettings, Shared};
 
-/// What all parts of an open store share, upkeep's jobs apart.
+/// The shared parts of an open store, upkeep's jobs apart.
 pub(crate) struct Store {
     pub(crate) disk: Arc<dyn Disk>,
-    /// Where old tables go.
+    /// The place of old tables.
     pub(crate) slow: Option<SlowSide>,
     pub(crate) directory: PathBuf,
-    /// The value log, where what is put stays. Then there is none of the store's own.
+    /// The value log, where puts stay. Then there is none of the store's own.
     pub(crate) log: Option<ValueLog>,
     /// Its reserve is the value log's, or without that log unset until the node sets it.
     pub(crate) intake: Intake,
@@ -54,7 +54,7 @@ pub(crate) struct Store {
     pub(crate) writer: Mutex<WriteSide>,
     /// Changed under the writer's lock only.
     pub(crate) version: ArcSwap<Version>,
-    /// How often that was.
+    /// The number of changes.
     pub(crate) version_changes: AtomicU64,
     pub(crate) replaced: Replaced<Version>,
     pub(crate) pins: Pins,
@@ -68,22 +68,22 @@ pub(crate) struct Store {
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
     pub(crate) has_extras: AtomicBool,
-    /// What copies of the store that are being made need of the value log.
+    /// Segments of the value log that copies of the store in progress need.
     pub(crate) holds: Holds,
     /// Released when the store is dropped or closed.
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
-/// What the writer's lock protects.
+/// The state under the writer's lock.
 pub(crate) struct WriteSide {
     pub(crate) log: Option<SegmentWriter>,
     /// Log segments that may hold batches not yet durable, oldest first.
     pub(crate) unsynced: Vec<(u64, SegmentSync)>,
     pub(crate) last_sequence: u64,
-    /// What the value log has and tables have not.
-    pub(crate) uncovered: Uncovered,
-    /// Segments of the value log that this store has let go of. Hidden entries of tables may still name
-    /// them, and nobody reads those.
+    /// Batches in the value log that are in no table.
+    pub(crate) uncovered: LogBacklog,
+    /// Segments of the value log that this store has let go of. Hidden entries of tables may still
+    /// name them, and those are never read.
     pub(crate) settled: BTreeSet<u32>,
 }
 
@@ -141,8 +141,8 @@ impl Store {
         self.slow.as_ref().is_some_and(|it| it.has(table.path()))
     }
 
-    /// A job starts another table when one has this many bytes. A flush writes one, unless the disk is small:
-    /// a merge has to make room for the whole of what it takes from level 0.
+    /// The size at which a job begins another table. A flush writes one, unless the disk is small:
+    /// a merge has to make room for all tables that it takes from level 0.
     pub(crate) fn table_bytes_max(&self, is_flush: bool) -> u64 {
         let set = match is_flush {
             true => u64::MAX,
@@ -159,12 +159,12 @@ impl Store {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// What there is now: a version, and the sequence up to which it is to be read.
+    /// The present view: a version, and the sequence up to which it is to be read.
     pub(crate) fn view(&self) -> (Arc<Version>, u64) {
         loop {
             let version = self.version.load_full();
             let sequence = self.visible_sequence();
-            // Another memtable since then may have what the sequence speaks of.
+            // A new memtable may have entries of the sequence.
             if Arc::ptr_eq(&self.version.load().memtable, &version.memtable) {
                 return (version, sequence);
             }
@@ -185,7 +185,7 @@ impl Store {
         self.counters.corrupt_reads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// As [`Intake::fail`], unless it was only that space ran out.
+    /// As [`Intake::fail`], except for lack of space.
     pub(crate) fn fail_unless_full(&self, error: BackendError) -> BackendError {
         match error.kind() {
             ErrorKind::Full => error,
@@ -215,7 +215,7 @@ impl Store {
         Ok(sequence)
     }
 
-    /// Makes durable what the store's own log has, if there is one.
+    /// Makes the store's own log durable, if there is one.
     pub(crate) fn sync_own_log(&self) -> Result<()> {
         let handles = self.writer.lock().unsynced.clone();
         for (_, handle) in &handles {
@@ -226,13 +226,14 @@ impl Store {
         Ok(())
     }
 
-    /// Makes durable what the value log has. What tables say must not be ahead of it: they name places there.
+    /// Makes the value log durable. Tables must not be ahead of it: they name places there.
     pub(crate) fn sync_value_log(&self) -> Result<()> {
         self.log.as_ref().map_or(Ok(()), ValueLog::sync)
     }
 
-    /// What stays in the value log. Without a journal no body does where old tables go to a slow device:
-    /// there they are to go as well, with blob files, and the log is on the fast one.
+    /// Kinds of entries that stay in the value log. Without a journal no body does if old tables go
+    /// to a slow device: bodies go there with them, in blob files, and the log is on the fast
+    /// device.
     pub(crate) fn keeping(&self) -> Keeping {
         match (self.settings.journaled, &self.slow) {
             (Some(is_journaled), _) => Keeping::Journal(is_journaled),
@@ -241,12 +242,12 @@ impl Store {
         }
     }
 
-    /// Which log that is, if there is one.
+    /// The identity of that log, if there is one.
     pub(crate) fn value_log_id(&self) -> u64 {
         self.log.as_ref().map_or(0, ValueLog::log_id)
     }
 
-    /// Leaves proof of what was synced when no later record is there to carry it.
+    /// Writes a mark that proves the last sync if no later record does.
     fn mark_if_idle(&self, sequence: u64) {
         if let Some(mut writer) = self.writer.try_lock()
             && writer.last_sequence == sequence
@@ -257,9 +258,9 @@ impl Store {
         }
     }
 
-    /// Changes the manifest, on disk first. After a failure it stays as it is: it may list what the version
-    /// does not have, and what was made of that version would take it away. Once the directory's lock was
-    /// given back it may be another's.
+    /// Changes the manifest, on disk first. After a failure it stays the same: its file may list
+    /// files that the version does not have, and a later manifest, made from that version, would
+    /// drop them. Once the directory's lock was given back it may be another process's.
     pub(crate) fn change_manifest(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let mut held = self.manifest.lock();
         self.intake.check_not_failed()?;
@@ -290,14 +291,14 @@ impl Store {
         Ok(())
     }
 
-    /// Remembers for good that there are extra bytes, before the first of them is there.
+    /// Notes durably that there are extra bytes, before the first of them is written.
     pub(crate) fn note_extras(&self) -> Result<()> {
         if self.has_extras.load(Ordering::Acquire) {
             return Ok(());
         }
         self.change_manifest(|manifest| manifest.has_extras = true)?;
         let manifest = self.manifest.lock();
-        // An erasure that came between is told to the put, which notes it again.
+        // The put finds an erasure made meanwhile, and notes it again.
         if manifest.has_extras {
             self.has_extras.store(true, Ordering::Release);
         }
@@ -326,7 +327,7 @@ impl Store {
         }
     }
 
-    /// The same for files that were read. What damaged bytes they have is copied before they go.
+    /// The same for files that were read. Their damaged bytes are copied before they are removed.
     pub(crate) fn retire_files(&self, paths: impl IntoIterator<Item = PathBuf>) {
         self.read_side.lost.write(&*self.disk);
         for path in paths {

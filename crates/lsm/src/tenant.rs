@@ -1,11 +1,11 @@
-//! The store's side of the value log: what it needs there, and what it is given back after a crash.
+//! The store's side of the value log: its use of segments, and its replay after a crash.
 //!
-//! Two things need a segment: batches that are in no table yet, and entries of tables whose bodies are
-//! there. The first are counted while they are put ([`crate::uncovered`]), the second are what tables say
-//! of themselves. A segment whose bodies were copied ([`crate::relocation`]) stays named by tables until
-//! these are merged: those entries are hidden by the copies, so that it is enough to remember which
-//! segments are done with. That is not kept across a restart: either the log has let go of such a segment
-//! by then, or it is collected once more, and nothing is found in it.
+//! Two kinds of data need a segment: batches that are in no table yet, and entries of tables with
+//! bodies there. The first are counted while they are put ([`crate::log_backlog`]), the second by the
+//! tables' properties. A segment whose bodies were copied ([`crate::relocation`]) stays named by
+//! tables until these are merged: the copies hide those entries, so it is enough to remember the
+//! finished segments. That does not outlive a restart: either the log has dropped such a segment by
+//! then, or it is collected once more, and nothing is found in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::logged::{lost_name, taken_bytes};
 use crate::rebuilding::lost_tables;
 use crate::store::{Store, WriteSide};
 
-/// How often sums over tables are made without a lock before puts are made to wait for them.
+/// The number of sums over tables made without a lock before puts have to wait for one.
 const SUMS_WITHOUT_LOCK: usize = 3;
 
 impl Tenant for Lsm {
@@ -79,7 +79,7 @@ impl Tenant for Lsm {
 }
 
 impl Lsm {
-    /// Nobody asks meanwhile what is due. On a full disk memory has to do.
+    /// Due tasks are not run during replay. On a full disk memory has to suffice.
     fn flush_what_is_full(&self) -> Result<()> {
         let store = &*self.store;
         let is_full = |bytes: u64| {
@@ -97,14 +97,14 @@ impl Lsm {
     }
 }
 
-/// Takes a batch that was logged and is in no table, where it stands. One that is known is passed over:
-/// the log may be read again. Of one without records the log has lost something, and knows no keys.
+/// Takes a logged batch that is in no table, at its place. A known one is skipped: the log may be
+/// read again. A batch without records stands for a loss in the log, with unknown keys.
 fn replay(store: &Store, segment: &Arc<LogSegment>, sequence: u64, records: &[LoggedRecord]) {
     let mut writer = store.writer.lock();
     let is_known = sequence <= writer.last_sequence;
     let is_behind_gap = sequence > writer.last_sequence + 1;
     if records.is_empty() || is_behind_gap {
-        // The log has told what it has lost.
+        // The log has reported its losses.
         let everything = KeyRange::everything();
         store.read_side.doubts.open(DoubtKind::Lost, everything);
     }
@@ -144,7 +144,7 @@ fn note_undecodable(store: &Store, record: &LoggedRecord) {
     store.read_side.doubts.open(DoubtKind::Lost, everything);
 }
 
-/// What the store needs of the log. Puts wait, so that of a batch that was appended the place counts.
+/// The store's use of the log. Puts wait, so that the place of each appended batch counts.
 fn usage_of_log(store: &Store) -> Vec<SegmentUse> {
     let (writer, named) = named_segments(store);
     let mut usage = BTreeMap::new();
@@ -166,8 +166,9 @@ fn usage_of_log(store: &Store) -> Vec<SegmentUse> {
     usage.into_values().collect()
 }
 
-/// Bytes of each segment that tables name, with the writer's lock, under which that stays so. There may
-/// be many tables, so that the sums are made before, as long as nobody changes the tables meanwhile.
+/// Bytes of each segment that tables name, with the writer's lock, under which they do not change.
+/// There may be many tables, so the sums are made before, as long as the tables do not change
+/// meanwhile.
 fn named_segments(store: &Store) -> (MutexGuard<'_, WriteSide>, BTreeMap<u32, u64>) {
     for _ in 0..SUMS_WITHOUT_LOCK {
         let version = store.version.load_full();
@@ -182,10 +183,10 @@ fn named_segments(store: &Store) -> (MutexGuard<'_, WriteSide>, BTreeMap<u32, u6
     (writer, named)
 }
 
-/// Keeps in the value log what the store needs of it now, for a copy of the store.
+/// Keeps the segments of the value log that the store needs now, for a copy of the store.
 pub(crate) fn hold_log(store: &Store) -> Option<Arc<HeldSegments>> {
     let log = store.log.as_ref()?;
-    // Whoever is asked for the usage has the writer's lock as well, and puts wait: the segment that is
+    // The call for usage takes the writer's lock as well, and puts wait: the segment that is
     // appended to now is the oldest that later batches can be in.
     let (writer, named) = named_segments(store);
     let from = log.newest_segment();
@@ -195,7 +196,7 @@ pub(crate) fn hold_log(store: &Store) -> Option<Arc<HeldSegments>> {
     Some(store.holds.add(HeldSegments { older, from }))
 }
 
-/// Segments that copies under way need, and those of which lost tables are made again.
+/// Segments for copies in progress, and for rebuilding lost tables.
 fn held_segments(store: &Store) -> BTreeSet<u32> {
     let Some(log) = &store.log else {
         return BTreeSet::new();

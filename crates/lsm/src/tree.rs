@@ -1,4 +1,4 @@
-//! An open store as an ordered tree: what those use who derive keys from other keys.
+//! An open store as an ordered tree: its interface for code that derives keys from other keys.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use kvorum_backend::{
 use kvorum_encoding::KeyRange;
 use kvorum_ordered_tree::{DoubtKind, Doubts, OrderedTree, PutBelow};
 
-use crate::below::write_below;
+use crate::derived_writes::write_below;
 use crate::version::LevelTable;
 use crate::write::Guard;
 use crate::{Body, Lsm, LsmSnapshot, Op, Value};
@@ -32,7 +32,7 @@ impl OrderedTree for Lsm {
         self.snapshot(lease)
     }
 
-    /// A body that is to stay in the value log goes there as it is, and is not copied.
+    /// A body that is to stay in the value log is passed on without a copy.
     fn put_op(&self, key: &[u8], fields: Fields, extra: Bytes, head: &[u8], body: &Bytes) -> Op {
         let stays = self.store.log.is_some() && self.store.keeping().keeps(key, body.len());
         let copied = if stays { &[][..] } else { &body[..] };
@@ -132,7 +132,7 @@ impl OrderedTree for Lsm {
         &self.store.read_side.doubts
     }
 
-    /// In a block that is known to be damaged, in a table that is not there, or below a mark that stands for
+    /// True for a range in a damaged block, in a missing table, or below a mark that stands for
     /// such a block.
     fn is_lost(&self, range: &KeyRange) -> bool {
         let version = self.store.version.load();
@@ -148,7 +148,7 @@ impl OrderedTree for Lsm {
         for range in ranges {
             self.doubts().open(kind, range.clone());
         }
-        // What is in memory counts, and is written with the next change.
+        // The doubts in memory count, and are written with the next change.
         let _written_or_failing_disk = self.store.change_manifest(|_| {});
     }
 

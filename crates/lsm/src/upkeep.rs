@@ -1,8 +1,8 @@
-//! Upkeep: what is due, and doing a part of it.
+//! Upkeep: due tasks, and steps of them.
 //!
-//! A task is a name; what was begun is kept here and goes on where it stopped. Each kind has one job
-//! at a time. A job that fails is given up, its files are removed, and it is due again; only a failed
-//! sync stops the store. Jobs know the store, and none knows what is here.
+//! A task is a name; the jobs in progress are kept here and continue where they stopped. Each kind
+//! has one job at a time. A failed job is abandoned, its files are removed, and it is due again;
+//! only a failed sync stops the store. Jobs use the store, and none uses this module.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,17 +21,17 @@ use crate::merging::{self, Merging, Payer, SharedPut};
 use crate::rebuilding::Rebuilding;
 use crate::relocation::Relocating;
 use crate::scrub::{self, ScrubJob};
-use crate::settling::Settling;
+use crate::segment_release::SegmentRelease;
 use crate::store::Store;
 use crate::version::{Version, layers_of};
 
 /// A put pays for merging at most so many bytes at once.
 const PAID_BYTES_MAX: u64 = 256 << 10;
-/// How many times its own bytes a put pays for at full pressure.
+/// The multiple of its own bytes that a put pays for at full pressure.
 const PAID_FACTOR_MAX: u64 = 24;
-/// The same while a flush is late: as much as it takes in, and a good deal more.
+/// The same while a flush is late: as much as the put adds, and a good deal more.
 const FLUSHED_FACTOR: u64 = 6;
-/// Where each put pays its share, they pay when together they are so many bytes.
+/// If each put pays its share, they pay once they have so many bytes together.
 const SHARE_BYTES_MIN: u64 = 1 << 10;
 /// Full memtables in memory from which on puts pay for flushing them.
 const LATE_MEMTABLES: u64 = 2;
@@ -40,7 +40,7 @@ const LATE_MEMTABLES: u64 = 2;
 pub(crate) struct Upkeep {
     store: Arc<Store>,
     pub(crate) jobs: Mutex<Jobs>,
-    /// Bytes put of which no share was paid yet.
+    /// Bytes put whose share was not paid yet.
     unpaid_bytes: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Jobs {
     unsynced: Unsynced,
     pub(crate) scrub: Scrubbing<ScrubJob>,
     relocation: Relocating,
-    settling: Settling,
+    settling: SegmentRelease,
 }
 
 impl Upkeep {
@@ -70,7 +70,8 @@ impl Upkeep {
     pub(crate) fn due(&self, now: Timestamp) -> Vec<Task> {
         let store = &*self.store;
         store.pins.release_expired(now);
-        // While somebody is at a step, what was begun is not known: then it is told what would be.
+        // During a step of another thread, jobs in progress are unknown: then the next ones are
+        // returned.
         let mut jobs = self.jobs.try_lock();
         let mut due = Vec::new();
         if let Some(jobs) = &mut jobs {
@@ -120,7 +121,7 @@ impl Upkeep {
         store.pins.release_expired(now);
         let mut jobs = self.jobs.lock();
         store.intake.check_writable()?;
-        // Steps of other stores may have taken much of what was free at the last look.
+        // Steps of other stores may have taken much of the free space since the last measurement.
         store.intake.measure();
         match (task.kind, task.subject) {
             (TaskKind::Flush, 0) => {
@@ -157,8 +158,8 @@ impl Upkeep {
         }
     }
 
-    /// A put pays for a part of what the store owes. `put_bytes` are all of it, `tabled_bytes` those that go to
-    /// tables.
+    /// Makes a put pay for a part of the store's backlog. `put_bytes` are all of it, `tabled_bytes`
+    /// those that go to tables.
     pub(crate) fn pay(&self, put_bytes: u64, tabled_bytes: impl Fn() -> u64, now: Timestamp) {
         match self.store.settings.compaction.share_per_byte() {
             Some(per_byte) => self.pay_share(tabled_bytes(), per_byte, now),
@@ -172,7 +173,7 @@ impl Upkeep {
         if before.saturating_add(tabled_bytes) < SHARE_BYTES_MIN {
             return;
         }
-        // Somebody else is at it: the next put pays for this one too.
+        // Another thread merges: the next put pays for this one too.
         let Some(mut jobs) = self.jobs.try_lock() else {
             return;
         };
@@ -199,7 +200,8 @@ impl Upkeep {
         }
     }
 
-    /// Where each put pays its share, the next ones pay for what a flush has less than it counts for.
+    /// Charges the next puts for the bytes that a flush lacks of its counted size, if each put pays
+    /// its share.
     fn charge_small_flush(&self, flushed: &StepOutcome) {
         let settings = &self.store.settings;
         if !flushed.is_done || settings.compaction.share_per_byte().is_none() {
@@ -212,8 +214,8 @@ impl Upkeep {
         self.unpaid_bytes.fetch_add(missing, Ordering::Relaxed);
     }
 
-    /// A put of so many bytes pays for a part of what the store owes: nothing as long as upkeep keeps
-    /// up, and more the further it falls behind.
+    /// Makes a put of so many bytes pay for a part of the store's backlog: nothing while upkeep
+    /// keeps up, and more the further it falls behind.
     fn pay_for_what_is_behind(&self, put_bytes: u64, now: Timestamp) {
         let store = &*self.store;
         let version = store.version.load();
@@ -229,10 +231,10 @@ impl Upkeep {
         let factor = least + PAID_FACTOR_MAX * debt.pressure_permille / 1000;
         let budget = (factor * put_bytes).min(PAID_BYTES_MAX);
         let Some(mut jobs) = self.jobs.try_lock() else {
-            // Somebody else is at it.
+            // Another thread is at work.
             return;
         };
-        // What fails here is due again, and told to whoever asks for it.
+        // A failed step is due again, and reported to the next upkeep.
         let mut left = budget;
         if is_flushing_late && let Ok(paid) = jobs.flush.step(store, budget, now, false) {
             left = left.saturating_sub(paid.cost_bytes);
@@ -252,12 +254,12 @@ impl Upkeep {
     pub(crate) fn flush_all(&self) -> Result<u64> {
         let wanted = self.store.visible_sequence();
         let flushed = self.jobs.lock().flush.up_to(&self.store, wanted);
-        // A recovery replays one log after the other, and nobody asks meanwhile what is due.
+        // A recovery replays one log after the other, without upkeep in between.
         self.store.replaced.release_unread();
         flushed
     }
 
-    /// Copies out of the value log what a segment has that still counts. Returns the bytes copied.
+    /// Copies the live records of a segment out of the value log. Returns the bytes copied.
     pub(crate) fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
         let jobs = &mut *self.jobs.lock();
         self.store.intake.check_writable()?;
@@ -265,7 +267,7 @@ impl Upkeep {
             .relocate(&self.store, &mut jobs.flush, records)
     }
 
-    /// Does a part of what has to be done before the log may let go of a segment.
+    /// Does a part of the work before the log may drop a segment.
     pub(crate) fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome> {
         let jobs = &mut *self.jobs.lock();
         self.store.intake.check_writable()?;
@@ -283,13 +285,13 @@ fn is_flushing_late(store: &Store, version: &Version) -> bool {
 }
 
 impl Jobs {
-    /// A sync of the store's own log, or of the value log where what is put stays.
+    /// A sync of the store's own log, or of the value log if puts stay there.
     fn sync_due(&mut self, store: &Store, now: Timestamp) -> Option<Task> {
         let unsynced_bytes: u64 = {
             let writer = store.writer.lock();
             let handles = writer.unsynced.iter();
             let behind = handles.map(|(_, it)| it.written_to().saturating_sub(it.synced_to()));
-            // Of the value log it is not known how much; a sync of what is synced costs nothing.
+            // The unsynced bytes of the value log are unknown; a needless sync costs nothing.
             let is_behind = writer.last_sequence > store.durable.load(Ordering::Acquire);
             behind.sum::<u64>() + u64::from(store.log.is_some() && is_behind)
         };
@@ -297,12 +299,12 @@ impl Jobs {
         self.unsynced.due(store.settings.sync, bytes, now)
     }
 
-    /// Gives up what was begun; its files go with it.
+    /// Abandons all jobs; their files are removed.
     pub(crate) fn abandon(&mut self, store: &Store) {
         self.flush.abandon(store);
         self.merge.abandon(store);
         self.scrub.abandon();
-        self.settling = Settling::default();
+        self.settling = SegmentRelease::default();
         self.relocation.abandon(store);
         self.collect.abandon(store);
         self.journal.abandon(store);

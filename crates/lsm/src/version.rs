@@ -1,4 +1,4 @@
-//! What readers look at: memtables, tables and blob files, as they were at one moment.
+//! The view of readers: memtables, tables and blob files at one moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl LevelTable {
         all.into_iter().chain(lost.map(kvorum_sst::Mark::range))
     }
 
-    /// Forgets the marks over what was lost.
+    /// Drops the marks over losses.
     pub(crate) fn drop_lost_marks(&mut self) {
         let properties = Arc::make_mut(&mut self.properties);
         let marks = properties.marks.iter();
@@ -50,9 +50,8 @@ impl LevelTable {
     }
 }
 
-/// What the tables of each level were at one moment. A job that goes on for long goes by it: a version would
-/// keep files open that are removed meanwhile, and segments of the value log, and their space would not be
-/// free.
+/// The tables of each level at one moment. A long job uses it: a version would keep files open that
+/// are removed meanwhile, and segments of the value log, so that their space would not be freed.
 pub(crate) struct Outline {
     levels: Vec<Vec<Arc<Properties>>>,
 }
@@ -94,7 +93,8 @@ pub struct Version {
     /// Level 0 newest first, the others in key order.
     pub(crate) levels: Vec<Arc<Vec<LevelTable>>>,
     pub(crate) blobs: Arc<BTreeMap<u64, Arc<BlobFile>>>,
-    /// Files with what the value log let go of, in the order of their first records.
+    /// Files with records of dropped segments of the value log, in the order of their first
+    /// records.
     pub(crate) journal: Arc<Vec<Arc<JournalFile>>>,
     /// The segments of the value log in which entries of tables have bodies; memtables keep their own.
     pub(crate) segments: Arc<BTreeMap<u32, Arc<LogSegment>>>,
@@ -139,7 +139,7 @@ impl Version {
         rest.take_while(move |it| &it.properties.smallest[..] <= key)
     }
 
-    /// What its tables are, without the tables.
+    /// The outline of its tables, without the tables.
     pub(crate) fn outline(&self) -> Outline {
         let of = |tables: &Arc<Vec<LevelTable>>| {
             let properties = tables.iter().map(|it| it.properties.clone());
@@ -150,7 +150,7 @@ impl Version {
         }
     }
 
-    /// What the policy looks at.
+    /// The shape for the policy.
     pub(crate) fn shape(
         &self,
         expiry_micros: Option<u64>,
@@ -239,10 +239,10 @@ impl Version {
         Arc::make_mut(&mut self.segments).extend(numbered);
     }
 
-    /// The record of a batch that was logged at a place, if the log let go of it.
+    /// The record of a batch at a place in the log, if its segment was dropped.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] where a file cannot be read that may have it, and no other has it.
+    /// [`ErrorKind::Corrupt`] if a file that may have it cannot be read, and no other has it.
     pub(crate) fn read_journal(
         &self,
         at: &LogPlace,
@@ -263,8 +263,7 @@ impl Version {
         damage.map_or(Ok(Collected::Nowhere), Err)
     }
 
-    /// Takes over the segments that memtables kept whose entries are in tables now, and lets go of those
-    /// that no table names.
+    /// Takes over the segments of flushed memtables, and releases those that no table names.
     pub(crate) fn keep_named_segments(&mut self, flushed: &[Arc<Memtable>]) {
         if self.segments.is_empty() && flushed.iter().all(|it| it.segments().is_empty()) {
             return;
@@ -293,7 +292,7 @@ pub(crate) fn layers_of(zero: &[LevelTable]) -> impl Iterator<Item = Arc<Vec<Lev
     layers.map(|it| Arc::new(it.to_vec()))
 }
 
-/// When about half of a table is expired.
+/// The time when about half of a table is expired.
 fn half_expired_at(properties: &Properties, expiry_micros: Option<u64>) -> Option<u64> {
     let lasting = properties.entries - properties.removals;
     let (from, to) = (properties.last_modified_min, properties.last_modified_max);
@@ -309,7 +308,7 @@ fn half_expired_at(properties: &Properties, expiry_micros: Option<u64>) -> Optio
     earlier(by_age, by_own)
 }
 
-/// When everything in a table is expired.
+/// The time when all of a table is expired.
 fn expired_at(properties: &Properties, expiry_micros: Option<u64>) -> Option<u64> {
     let lasting = properties.entries - properties.removals;
     let by_age = expiry_micros.filter(|_| lasting > 0);

@@ -1,7 +1,8 @@
 //! Putting a batch: encoded without a lock, applied under the writer's, shown in one step.
 //!
-//! A store over the value log appends the batch there. What is large stays there: the memtable gets its
-//! place, which is known as soon as the order is, and the log serves it from memory until it is written.
+//! A store over the value log appends the batch there. Large bodies stay there: the memtable gets a
+//! body's place, which is known as soon as the order is, and the log serves it from memory until it
+//! is written.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -22,7 +23,8 @@ use crate::logged::taken_bytes;
 use crate::op::Op;
 use crate::store::{Store, WriteSide};
 
-/// What a writer saw before it decided what to write; see [`kvorum_ordered_tree::OrderedTree::put_if_unchanged`].
+/// A writer's view before it decided on a write; see
+/// [`kvorum_ordered_tree::OrderedTree::put_if_unchanged`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
     pub(crate) sequence: u64,
@@ -37,13 +39,13 @@ enum Prepared<'a> {
     Logged(&'a ValueLog, Vec<LogRecord>, LogPromise),
 }
 
-/// What became of a batch.
+/// Result of applying a batch.
 enum Applied {
     /// It has this sequence.
     At(u64),
     /// The same, in the value log: when that has it, and whether everybody should wait for it.
     Logged(u64, SyncTicket, bool),
-    /// One of its keys was written since its guard was taken.
+    /// One of its keys was written since the guard was taken.
     Changed,
     /// The store was erased since it was noted that there are extra bytes.
     Erased,
@@ -76,8 +78,8 @@ impl Store {
                 }
                 Applied::At(sequence) => break (sequence, Durable::Already),
                 Applied::Logged(sequence, ticket, is_crowded) => {
-                    // What is queued there would be lost with this process: whoever leaves it to the
-                    // store waits until the batch is with the system at least.
+                    // Queued batches would be lost with this process: a caller that leaves
+                    // durability to the store waits at least until the batch is with the system.
                     let waits = is_grouped || durability == Durability::BackendDefault;
                     break match waits || is_crowded {
                         true => (sequence, Durable::After(ticket)),
@@ -250,9 +252,9 @@ impl Store {
     }
 }
 
-/// A batch as it is logged, applied and replayed. All of it has one sequence, by which an entry stands
-/// above a removed range; so what a range removes that comes behind it in the batch becomes a removal.
-/// Ranges without keys are left out.
+/// The form of a batch that is logged, applied and replayed. All of it has one sequence, by which
+/// an entry is above a removed range; so a put whose key a later range of the batch removes becomes
+/// a removal. Ranges without keys are left out.
 fn in_effect(ops: &[Op]) -> Cow<'_, [Op]> {
     if !ops.iter().any(|op| matches!(op, Op::RemoveRange { .. })) {
         return Cow::Borrowed(ops);

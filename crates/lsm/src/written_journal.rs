@@ -1,4 +1,4 @@
-//! New journal files: what moves records begins and finishes them in the same way.
+//! New journal files: moves of records begin and finish them in the same way.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl JournalWriter {
         self.writer.len()
     }
 
-    /// Adds a record. One that stands there already is passed over: the log may offer it again.
+    /// Adds a record. One with the same place is skipped: the log may offer it again.
     pub(crate) fn add(&mut self, at: &LogPlace, record: &JournalRecord) -> Result<()> {
         self.buffer.clear();
         let mut buffer = std::mem::take(&mut self.buffer);

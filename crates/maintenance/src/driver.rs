@@ -1,7 +1,7 @@
-//! Background work: the thread that carries out what the arbiter decides.
+//! Background work: the thread that carries out the arbiter's decisions.
 //!
-//! The arbiter is pure and knows neither stores nor clocks. Here is the rim: stores are asked what
-//! they owe, steps are done and timed, errors are reported, and the arbiter is told.
+//! The arbiter is pure and has neither stores nor clocks. This module is the rim: it queries stores
+//! for their backlog, does and times steps, logs errors, and reports to the arbiter.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,21 +37,22 @@ use crate::unwritable::Failures;
 /// files of 256 KiB in rounds of 16, the device was busy for 65 ms instead of 92 ms with one, and the
 /// log's syncs took as long as before. Four made those slower.
 const SYNC_THREADS: usize = 2;
-/// Stands for the store of the hints among those of partitions, whose numbers are lower.
+/// The number of the hints' store among those of partitions, which are lower.
 const HINTS: u16 = u16::MAX;
 /// Rounds smaller than this are not worth a thread.
 const SYNCS_SHARED_MIN: usize = 4;
-/// Memory that is free is given back to the system this often.
+/// The interval in which free memory is returned to the system.
 const MEMORY_GIVEN_BACK_EVERY: Duration = Duration::from_secs(1);
-/// Open files are counted this often: it means reading a directory with an entry for each.
+/// The interval in which open files are counted: that means reading a directory with an entry for
+/// each.
 const FILES_COUNTED_EVERY: Duration = Duration::from_secs(10);
-/// Requests are too few to say anything when they were so for this long.
+/// The time after which a new reading begins, even with few requests.
 const LATENCY_READ_MAX: Duration = Duration::from_secs(5);
-/// A store that syncs in intervals is asked this many times in each.
+/// The number of queries in each interval of a store that syncs in intervals.
 const ASKS_PER_INTERVAL: u32 = 4;
 const ASK_PERIOD_MIN: Duration = Duration::from_millis(20);
 
-/// What the maintenance thread works on.
+/// The state of the maintenance thread.
 pub struct Maintenance {
     pub(crate) parts: Parts,
     stop: StopSignal,
@@ -60,7 +61,7 @@ pub struct Maintenance {
     full_disk: Mutex<FullDisk>,
 }
 
-/// What was seen at the last look.
+/// Figures of the last look.
 #[derive(Default)]
 struct Seen {
     reads: LastReading,
@@ -75,20 +76,20 @@ struct Seen {
     disk_bytes: BTreeMap<u16, u64>,
 }
 
-/// A histogram as it was when it had last told enough.
+/// A histogram at its last meaningful reading.
 #[derive(Default)]
 struct LastReading {
     reading: LatencyReading,
     at: Moment,
 }
 
-/// What maintenance needs of a node.
+/// The parts of a node for maintenance.
 pub struct Parts {
     /// For the clock.
     pub runtime: Runtime,
     /// The stores of partitions.
     pub vnodes: Arc<VnodeTable>,
-    /// The store of what waits for other nodes.
+    /// The store of hints for other nodes.
     pub hints: Arc<VnodeHints>,
     /// Shared by all stores, where there is one.
     pub node_log: Option<Arc<dyn MaintainedLog>>,
@@ -98,30 +99,30 @@ pub struct Parts {
     pub stats: Arc<Stats>,
     /// Shared with the coordinator, which delays puts by it.
     pub log: Arc<StepLog>,
-    /// Shared with transfers between nodes, which ask it before each page.
+    /// Shared with transfers between nodes, which query it before each page.
     pub arbiter: Arc<Mutex<Arbiter>>,
-    /// Within this time every file is read again; `None` for never.
+    /// The period in which every file is read again; `None` for never.
     pub scrub_period: Option<Duration>,
     /// Caches and write buffers.
     pub giving_way: GivingWay,
-    /// For what requests hold.
+    /// Room for the memory of requests.
     pub room: Room,
     /// The free space that clients' writes leave alone, if that is known.
     pub reserve: Option<Arc<Reserve>>,
-    /// Gives memory that the allocator holds free back to the system.
+    /// Returns free memory of the allocator to the system.
     pub give_memory_back: fn(),
 }
 
-/// Requests may hold this part of the memory budget.
+/// The part of the memory budget for requests.
 const REQUESTS_PART: u64 = 8;
 
-/// Room for what requests hold, where there is a budget of memory.
+/// Room for the memory of requests, if there is a budget.
 pub fn room_for_requests(budgets: &Budgets) -> Room {
     let bytes_max = budgets.memory_bytes_max.map(|most| most / REQUESTS_PART);
     bytes_max.map_or_else(Room::default, Room::new)
 }
 
-/// The arbiter's budgets, from the settings and from what the machine has.
+/// The arbiter's budgets, from the settings and from the machine's limits.
 pub fn budgets(settings: &Settings) -> Budgets {
     let own = &settings.maintenance;
     let defaults = Budgets::default();
@@ -168,8 +169,8 @@ impl Maintenance {
         self.stop.stop();
     }
 
-    /// Bytes a second that transfers into this node may take at present, or could by what is known of
-    /// the device where nothing bounds them.
+    /// The present rate for transfers into this node, in bytes a second, or the device's known rate
+    /// without a limit.
     pub fn transfer_rate(&self) -> u64 {
         let now = self.parts.runtime.now();
         let arbiter = self.parts.arbiter.lock();
@@ -183,12 +184,12 @@ impl Maintenance {
         )
     }
 
-    /// What takes no more writes.
+    /// Stores that take no more writes.
     pub fn failures(&self) -> Failures {
         self.failures.lock().clone()
     }
 
-    /// Does the next thing; returns for how long to rest.
+    /// Does the next step; returns the time to rest.
     fn turn(&self) -> Duration {
         let decision = self.parts.arbiter.lock().decide(self.parts.runtime.now());
         match decision {
@@ -209,7 +210,7 @@ impl Maintenance {
     }
 
     fn look(&self) {
-        // Tombstones whose time has come are no store's task: several replicas have to agree.
+        // Reaping of tombstones is no store's task: several replicas have to agree.
         let reaping = || self.parts.coordinator.reap_due(Reading::MayBlock);
         if catch_unwind(AssertUnwindSafe(reaping)).is_err() {
             tracing::error!(event = "reaping_panicked", "report this bug");
@@ -232,7 +233,7 @@ impl Maintenance {
             .chain(log.map(|log| (Owner::ValueLog, log.batches())))
             .collect();
         if let (Some(reserve), None) = (&self.parts.reserve, log) {
-            // The log counts what its stores take.
+            // The log counts the space of its stores.
             let disk_bytes = self.seen.lock().disk_bytes.values().sum();
             reserve.set_own_bytes(disk_bytes);
         }
@@ -260,8 +261,8 @@ impl Maintenance {
         self.give_memory_back();
     }
 
-    /// Often, so that it is little at a time; not at every look, for most of what is free is used again
-    /// before long.
+    /// Often, so that it is little at a time; not at every look, since most free memory is soon
+    /// used again.
     fn give_memory_back(&self) {
         let now = self.parts.runtime.now();
         let last = &mut self.seen.lock().memory_given_back_at;
@@ -393,7 +394,7 @@ impl Maintenance {
         });
     }
 
-    /// Does a step, times it, and reports what went wrong with it.
+    /// Does a step, times it, and reports its failure.
     fn carry_out(&self, order: &Order) -> Ended {
         let (from, cpu_before) = (self.parts.runtime.now(), machine::thread_cpu_time());
         let step = catch_unwind(AssertUnwindSafe(|| self.step_of(order)));
@@ -464,7 +465,7 @@ impl Maintenance {
             return Ok(StepOutcome::nothing_left());
         };
         if order.task.kind == TaskKind::Sync {
-            // A sync that the log waits for is no task that the store has named.
+            // A sync that the log waits for is no task of the store.
             return backend.sync().map(|_| StepOutcome::nothing_left());
         }
         if order.task.kind == TaskKind::Scrub {
@@ -473,7 +474,7 @@ impl Maintenance {
         backend.maintenance_step(&order.task, order.budget, self.wall_time())
     }
 
-    /// Nobody waits for what a scrub reads: what it finds is told here.
+    /// No request waits for the reads of a scrub: its findings are reported here.
     fn scrub(&self, order: &Order, backend: &dyn Backend) -> Result<StepOutcome, BackendError> {
         let known = backend.status().lost.len();
         let outcome = backend.maintenance_step(&order.task, order.budget, self.wall_time());
@@ -534,7 +535,7 @@ pub fn disk_room(reserve: &Reserve) -> Option<DiskRoom> {
     })
 }
 
-/// True when something that is done so often is to be done again; it then counts as done now.
+/// True when a periodic action is due; it then counts as done now.
 fn is_time(last: &mut Option<Moment>, every: Duration, now: Moment) -> bool {
     let is_time = last.is_none_or(|at| now.since(at) >= every);
     if is_time {
@@ -543,8 +544,8 @@ fn is_time(last: &mut Option<Moment>, every: Duration, now: Moment) -> bool {
     is_time
 }
 
-/// How requests fared since the last reading of a histogram of their times. Where requests are few,
-/// the reading goes on for some looks.
+/// The latencies since the last reading of a histogram. With few requests, the reading extends over
+/// several looks.
 fn latency_of(times: &Histogram, last: &mut LastReading, now: Moment) -> Latency {
     let totals = times.totals();
     let reading = LatencyReading {
@@ -561,7 +562,7 @@ fn latency_of(times: &Histogram, last: &mut LastReading, now: Moment) -> Latency
 /// A task as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ToldTask {
-    /// Whose it is, and of which part of a store that is made of several.
+    /// Its owner, and the part of a store that consists of several.
     pub(crate) owner: String,
     /// The name of that part.
     pub(crate) part: Option<String>,
@@ -595,7 +596,7 @@ pub(crate) fn name_of(owner: Owner) -> String {
     }
 }
 
-/// The name of a step as operators see it: its task and its owner.
+/// The name of a step for operators: its task and its owner.
 pub fn step_name(order: &Order) -> String {
     match order.owner {
         Owner::ValueLog if order.task.kind == TaskKind::Sync => {

@@ -19,7 +19,7 @@ const KEYS: u64 = 600;
 /// Random numbers of a store.
 type Draw = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Stores on a disk in memory, and a device that takes time for what they read and write.
+/// Stores on a disk in memory, and a device that takes time for their reads and writes.
 struct World<S = Bitcask> {
     arbiter: Arbiter,
     stores: Vec<S>,
@@ -27,7 +27,8 @@ struct World<S = Bitcask> {
     randomness: Arc<SeededRandomness>,
     now: Moment,
     bytes_per_second: f64,
-    /// Steps, and those beyond twice what they declared, with what they were to cost and did.
+    /// The number of steps, and those that cost more than twice their declaration, with both
+    /// figures.
     steps: u64,
     overruns: Vec<(Order, u64)>,
     kinds: BTreeMap<TaskKind, u64>,
@@ -112,7 +113,7 @@ impl<S: Backend> World<S> {
         }
     }
 
-    /// Does what the arbiter says for this long.
+    /// Carries out the arbiter's decisions for this long.
     fn run(&mut self, duration: Duration) {
         let end = self.now.plus(duration);
         while self.now < end {
@@ -180,7 +181,7 @@ impl<S: Backend> World<S> {
         &self.stores[usize::from(at)]
     }
 
-    /// Overwrites for as long as it takes to see so many steps.
+    /// Overwrites until there were so many steps.
     fn overwrite_until(&mut self, steps: u64) {
         for _ in 0..20_000 {
             if self.steps >= steps {
@@ -206,7 +207,8 @@ fn small_segments() -> BitcaskSettings {
     }
 }
 
-/// Memtables and tables of a quarter of a megabyte; values of 4 KB and more stand apart from their keys.
+/// Memtables and tables of a quarter of a megabyte; values of 4 KB and more are kept apart from
+/// their keys.
 fn small_tables() -> LeveldbSettings {
     LeveldbSettings {
         write_buffer_bytes: 256 << 10,
@@ -237,8 +239,9 @@ fn check_costs<S>(world: &World<S>, kinds: &[TaskKind]) {
     );
 }
 
-/// Values are of one letter and take next to nothing when they are packed: steps count them unpacked, and
-/// what was declared was once the length of the files, so that four of ten cost more than twice as much.
+/// Values are of one letter and take next to nothing when they are packed: steps count them
+/// unpacked, and the declared cost was once the length of the files, so that four of ten cost more
+/// than twice as much.
 #[test]
 fn of_a_thousand_real_steps_of_leveldb_at_most_one_costs_more_than_twice_what_it_declared() {
     for (bytes_per_second, steps) in [(20e6, 3000), (300e6, 1000)] {
@@ -273,7 +276,8 @@ fn overwritten_stores_are_merged_until_nothing_is_owed() {
     }
 }
 
-/// Merges keep up with writers: level 0 never has so many tables that they would have to pay for it.
+/// Merges keep up with writers: level 0 never has so many tables that writers would have to pay for
+/// it.
 #[test]
 fn an_overwritten_leveldb_is_kept_within_its_level_zero() {
     let settings = small_tables();
@@ -369,7 +373,7 @@ fn an_io_ceiling_slows_merges() {
 
 #[test]
 fn a_processor_share_slows_merges() {
-    // Merges for the bound on a store's dead bytes press, and what presses may take more.
+    // Merges for the bound on a store's garbage press, and pressing work may take more.
     let mut stores = small_segments();
     stores.merge.store_dead_trigger_percent = 100;
     let (_, free) = done_by(&stores, &[]);
@@ -388,7 +392,7 @@ fn the_time_of_a_step_is_kept_to() {
         "{longest:?}"
     );
     let (world, _) = done_with(&["maintenance.step_time=1ms"]);
-    // The first step has a budget that nobody has measured yet.
+    // The first step has a budget without any measurement.
     let mean = world.arbiter.report(world.now).all_steps();
     assert!(mean.bytes / mean.count < 100_000, "{mean:?}");
 }

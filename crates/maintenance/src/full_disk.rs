@@ -1,6 +1,6 @@
-//! Log lines about a full disk: that it is full, now and then the number of failed steps, and that there is
-//! room again. Each of many stores tries again every few seconds, and a line for each try would bury
-//! everything else, and fill a disk that the log shares.
+//! Log lines about a full disk: one when it is full, now and then one with the number of failed
+//! steps, and one when there is room again. Each of many stores tries again every few seconds, and
+//! a line for each try would bury everything else, and fill a disk that the log shares.
 
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ struct Said {
 }
 
 impl FullDisk {
-    /// A step had no space. Returns the number of such steps since the last line, if one is due now.
+    /// Counts a step without space. Returns the number of such steps since the last line, if one is
+    /// due now.
     pub(crate) fn had_no_space(&mut self, now: Moment) -> Option<u64> {
         let Some(said) = &mut self.said else {
             self.said = Some(Said {
@@ -43,7 +44,7 @@ impl FullDisk {
         Some(std::mem::take(&mut said.failed))
     }
 
-    /// There is room. True if the disk was logged as full.
+    /// Notes that there is room. True if the disk was logged as full.
     pub(crate) fn has_room(&mut self) -> bool {
         self.said.take().is_some()
     }

@@ -1,8 +1,9 @@
-//! Background work of a node: the thread that carries out what the arbiter decides, the memory that gives
-//! way, the record of steps for requests and operators, and what the machine lets the process have.
+//! Background work of a node: the thread that carries out the arbiter's decisions, the memory that
+//! can be reduced, the record of steps for requests and operators, and the machine's limits for the
+//! process.
 //!
-//! A node fills [`Parts`]. Its log comes in as a [`MaintainedLog`], so that nothing here depends on how a
-//! node is put together.
+//! A node fills [`Parts`]. Its log comes in as a [`MaintainedLog`], so that nothing here depends on
+//! the assembly of a node.
 
 mod counted;
 mod driver;

@@ -1,4 +1,4 @@
-//! The value log as background work sees it: an owner of tasks beside the stores.
+//! The value log as an owner of background tasks beside the stores.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ pub trait MaintainedLog: Send + Sync {
     /// The number of batches committed since the start.
     fn batches(&self) -> u64;
 
-    /// The reason for the log to take nothing any more, if that is so.
+    /// The reason why the log takes no more writes, if that is so.
     fn failure(&self) -> Option<String>;
 
     /// Bytes of memory that wait to be written.
     fn queued_bytes(&self) -> u64;
 
-    /// The tasks that the log owes, scrubbing left out.
+    /// The log's due tasks, without scrubbing.
     fn owed(&self, now: Timestamp) -> Told;
 
-    /// The part that a scrub would read now, where every file is to be read again within `period`.
+    /// The part that a scrub would read now, if every file is to be read again within `period`.
     fn scrub_due(&self, period: Option<Duration>, now: Timestamp) -> Option<Task>;
 
     /// Reads a part again. Damage is logged.
@@ -33,9 +33,9 @@ pub trait MaintainedLog: Send + Sync {
         now: Timestamp,
     ) -> Result<StepOutcome, BackendError>;
 
-    /// Does a part of a task that it owes.
+    /// Does a part of a due task.
     ///
     /// # Errors
-    /// Those of the disk; [`kvorum_backend::ErrorKind::Full`] where it has no room.
+    /// Those of the disk; [`kvorum_backend::ErrorKind::Full`] if it has no room.
     fn step(&self, task: &Task, budget: StepBudget) -> Result<StepOutcome, BackendError>;
 }

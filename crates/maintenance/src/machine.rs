@@ -1,4 +1,4 @@
-//! What the machine, or the container, lets the process have.
+//! Limits of the machine, or the container, for the process.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The part of all memory that stores may hold, in percent: the rest is for requests, and for the
-/// system's cache of what the stores have on disk.
+/// system's cache of the stores' files.
 const STORES_PERCENT: u64 = 75;
-/// Limits beyond this mean that there is none, as control groups of the first version say it.
+/// The value above which a limit means that there is none, in control groups of the first version.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// Cores that the process may use.
@@ -18,18 +18,18 @@ pub(crate) fn cores() -> u32 {
     u32::try_from(cores).unwrap_or(u32::MAX)
 }
 
-/// What the stores may hold in memory, in bytes; `None` where the system does not tell.
+/// Memory for the stores, in bytes; `None` if the system does not report it.
 pub(crate) fn memory_for_stores() -> Option<u64> {
     memory_bytes().map(|bytes| bytes / 100 * STORES_PERCENT)
 }
 
-/// The memory of the machine, or of the process's control group if that is less; `None` where the
-/// system does not tell.
+/// The memory of the machine, or of the process's control group if that is less; `None` if the
+/// system does not report it.
 pub fn memory_bytes() -> Option<u64> {
     memory_told_by(read)
 }
 
-/// The same where `read` gives what files hold, and nothing for those that cannot be read.
+/// The same with `read`, which returns the contents of files, empty for unreadable ones.
 fn memory_told_by(read: impl Fn(&Path) -> String) -> Option<u64> {
     let meminfo = read(Path::new("/proc/meminfo"));
     let of_machine = memory_total(&meminfo);
@@ -39,12 +39,12 @@ fn memory_told_by(read: impl Fn(&Path) -> String) -> Option<u64> {
     of_groups.chain(of_machine).min()
 }
 
-/// How many files the process may have open.
+/// The limit of the process's open files.
 pub(crate) fn open_files_max() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Raises the number of files that the process may have open to as many as the system lets us have; `None` where there is no limit.
+/// Raises the limit of open files to the system's maximum; `None` if there is no limit.
 pub fn raise_open_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -57,7 +57,7 @@ pub fn raise_open_files() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// How many it has open.
+/// The number of open files.
 pub(crate) fn open_files() -> Option<u64> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     // One of them is the directory being read.
@@ -71,7 +71,7 @@ pub(crate) fn thread_cpu_time() -> Duration {
     Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
 }
 
-/// A file that cannot be read says nothing.
+/// An unreadable file counts as empty.
 fn read(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap_or_default()
 }
@@ -85,7 +85,7 @@ fn memory_total(meminfo: &str) -> Option<u64> {
     Some(kilobytes.saturating_mul(1024))
 }
 
-/// Where the limits of the process's control group and of those above it stand, by
+/// The files with the limits of the process's control group and of those above it, by
 /// `/proc/self/cgroup`: `0::PATH` in the second version, `N:memory:PATH` in the first.
 fn control_group_files(groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
@@ -102,7 +102,7 @@ fn control_group_files(groups: &str) -> Vec<PathBuf> {
         } else {
             continue;
         };
-        // In a container the path may be that of the host: then only the root is there.
+        // In a container the path may be that of the host: then only the root exists.
         let group = Path::new(group.trim_start_matches('/'));
         for above in group.ancestors() {
             files.push(Path::new(root).join(above).join(file));
@@ -111,7 +111,7 @@ fn control_group_files(groups: &str) -> Vec<PathBuf> {
     files
 }
 
-/// A limit in bytes, unless it says that there is none.
+/// A limit in bytes, unless it means that there is none.
 fn limit(text: &str) -> Option<u64> {
     let bytes: u64 = text.trim().parse().ok()?;
     (bytes < NO_LIMIT).then_some(bytes)
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(found, expected.map(PathBuf::from));
     }
 
-    /// What is told by files of these contents.
+    /// The memory by files with these contents.
     fn told(files: &[(&str, &str)]) -> Option<u64> {
         memory_told_by(|path| {
             let mut held = files.iter().filter(|it| Path::new(it.0) == path);
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(told(&both), one);
         let none = [machine, own, of_own("max\n"), of_above("17179869184\n")];
         assert_eq!(told(&none), machines);
-        // A group counts also where the machine does not tell, and one that is another's does not.
+        // A group also counts without a value for the machine, and another group does not.
         assert_eq!(told(&[own, of_own(two_text)]), two);
         assert_eq!(told(&[machine, of_own(two_text)]), machines);
         assert_eq!(told(&[]), None);

@@ -1,72 +1,140 @@
-//! Caches and write buffers of the node's engines: what they hold, and making them hold less.
+//! Caches and write buffers of the node's engines: their sizes, and their reduction.
 
 use std::sync::Arc;
 
 use kvorum_arbiter::{MemoryOrders, SharedMemory};
 use kvorum_backend_bitcask::ReadCache;
+use kvorum_backend_innostore::PageCache;
 use kvorum_backend_leveldb::Shared;
 
-/// Caches share their bound out over their parts, and round it up.
+/// The rounding of caches, which share their bound out over their parts.
 const ROUNDED_BYTES_MAX: u64 = 4096;
 
-/// What gives way when memory runs out, with what it was given by the settings.
+/// Memory that can be reduced, with its configured limits.
 #[derive(Clone, Default)]
 pub struct GivingWay {
-    read_cache: Option<(Arc<ReadCache>, u64)>,
-    trees: Option<(Shared, SharedMemory)>,
+    caches: Vec<BoundedCache>,
+    /// Memtables of the engines over merge trees, and their bound by the settings. Bytes.
+    write_buffers: Option<(Shared, u64)>,
+}
+
+/// A cache that the stores of a node share.
+#[derive(Clone)]
+enum NodeCache {
+    /// Objects that stores of bitcask have read.
+    Objects(Arc<ReadCache>),
+    /// Blocks of tables, of the engines over merge trees.
+    Blocks(Shared),
+    /// Pages of innostore.
+    Pages(Arc<PageCache>),
+}
+
+/// A cache, and its bound by the settings. Bytes.
+#[derive(Clone)]
+struct BoundedCache {
+    cache: NodeCache,
+    most: u64,
 }
 
 impl GivingWay {
-    /// Takes the bounds that both have now for what the settings give them.
-    pub fn new(read_cache: Option<Arc<ReadCache>>, trees: Option<Shared>) -> Self {
-        let read_cache = read_cache.map(|cache| {
-            let most = cache.bytes_max();
-            (cache, most)
-        });
-        let trees = trees.map(|shared| {
-            let most = SharedMemory {
-                caches_max: shared.cache.bytes_max(),
-                write_buffers_max: shared.memory.bytes_max(),
-                ..SharedMemory::default()
-            };
+    /// Takes the present bounds of all for the configured limits.
+    pub fn new(
+        read_cache: Option<Arc<ReadCache>>,
+        trees: Option<Shared>,
+        page_cache: Option<Arc<PageCache>>,
+    ) -> Self {
+        let caches = [
+            read_cache.map(NodeCache::Objects),
+            trees.clone().map(NodeCache::Blocks),
+            page_cache.map(NodeCache::Pages),
+        ];
+        let write_buffers = trees.map(|shared| {
+            let most = shared.memory.bytes_max();
             (shared, most)
         });
-        Self { read_cache, trees }
+        Self {
+            caches: caches.into_iter().flatten().map(BoundedCache::of).collect(),
+            write_buffers,
+        }
     }
 
     pub(crate) fn used(&self) -> SharedMemory {
-        let mut used = SharedMemory::default();
-        if let Some((cache, most)) = &self.read_cache {
-            used.caches += cache.bytes();
-            used.caches_max += most;
-        }
-        if let Some((shared, most)) = &self.trees {
-            used.caches += shared.cache.bytes();
-            used.caches_max += most.caches_max;
-            used.write_buffers += shared.memory.used();
-            used.write_buffers_max += most.write_buffers_max;
+        let mut used = SharedMemory {
+            caches: self.caches.iter().map(|it| it.cache.bytes()).sum(),
+            caches_max: self.caches_most(),
+            ..SharedMemory::default()
+        };
+        if let Some((shared, most)) = &self.write_buffers {
+            used.write_buffers = shared.memory.used();
+            used.write_buffers_max = *most;
         }
         used
     }
 
-    /// Makes everybody keep to what they may have; what is too much goes at once. A node has stores of
-    /// one engine, so that one of the two has all of it.
+    /// Applies the present limits; excess is freed at once. Caches share in proportion to their
+    /// configured limits.
     pub(crate) fn obey(&self, orders: &MemoryOrders) {
-        if let Some((cache, most)) = &self.read_cache {
-            let allowed = orders.caches_max.min(*most);
-            if is_other(cache.bytes_max(), allowed) {
-                cache.set_bytes_max(allowed);
-            }
+        let most = self.caches_most();
+        for cache in &self.caches {
+            cache.keep_to(share(cache.most, orders.caches_max, most));
         }
-        if let Some((shared, most)) = &self.trees {
-            let allowed = orders.caches_max.min(most.caches_max);
-            if is_other(shared.cache.bytes_max(), allowed) {
-                shared.cache.set_bytes_max(allowed);
-            }
-            let allowed = orders.write_buffers_max.min(most.write_buffers_max);
-            shared.memory.set_bytes_max(allowed);
+        if let Some((shared, most)) = &self.write_buffers {
+            shared.memory.set_bytes_max(orders.write_buffers_max.min(*most));
         }
     }
+
+    fn caches_most(&self) -> u64 {
+        self.caches.iter().map(|it| it.most).sum()
+    }
+}
+
+impl BoundedCache {
+    fn of(cache: NodeCache) -> Self {
+        let most = cache.bytes_max();
+        Self { cache, most }
+    }
+
+    fn keep_to(&self, allowed: u64) {
+        if is_other(self.cache.bytes_max(), allowed) {
+            self.cache.set_bytes_max(allowed);
+        }
+    }
+}
+
+impl NodeCache {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Objects(cache) => cache.bytes(),
+            Self::Blocks(shared) => shared.cache.bytes(),
+            Self::Pages(cache) => cache.bytes(),
+        }
+    }
+
+    fn bytes_max(&self) -> u64 {
+        match self {
+            Self::Objects(cache) => cache.bytes_max(),
+            Self::Blocks(shared) => shared.cache.bytes_max(),
+            Self::Pages(cache) => cache.bytes_max(),
+        }
+    }
+
+    fn set_bytes_max(&self, bytes_max: u64) {
+        match self {
+            Self::Objects(cache) => cache.set_bytes_max(bytes_max),
+            Self::Blocks(shared) => shared.cache.set_bytes_max(bytes_max),
+            Self::Pages(cache) => cache.set_bytes_max(bytes_max),
+        }
+    }
+}
+
+/// The part of what all caches may have for the one with this bound, where all together are bounded by
+/// `all_most`.
+fn share(most: u64, allowed: u64, all_most: u64) -> u64 {
+    if allowed >= all_most {
+        return most;
+    }
+    let part = u128::from(most) * u128::from(allowed) / u128::from(all_most);
+    u64::try_from(part).unwrap_or(most)
 }
 
 fn is_other(present: u64, allowed: u64) -> bool {
@@ -79,13 +147,20 @@ mod tests {
 
     const MEBIBYTE: u64 = 1 << 20;
 
+    /// Caches share their bound out over their parts.
+    fn rounded(bytes: u64) -> u64 {
+        (bytes + MEBIBYTE / 2) / MEBIBYTE
+    }
+
     #[test]
     fn caches_and_write_buffers_keep_to_what_they_may_have_and_get_back_what_they_had() {
         let shared = Shared::new(64 * MEBIBYTE, 32 * MEBIBYTE);
         let cache = Arc::new(ReadCache::new(16 * MEBIBYTE));
-        let giving_way = GivingWay::new(Some(cache.clone()), Some(shared.clone()));
+        let pages = Arc::new(PageCache::new(16 * MEBIBYTE));
+        let giving_way =
+            GivingWay::new(Some(cache.clone()), Some(shared.clone()), Some(pages.clone()));
         let used = giving_way.used();
-        assert!((80..=81).contains(&(used.caches_max / MEBIBYTE)));
+        assert!((96..=97).contains(&(used.caches_max / MEBIBYTE)));
         assert_eq!(used.write_buffers_max, 32 * MEBIBYTE);
         let orders = |caches_max, write_buffers_max| MemoryOrders {
             caches_max,
@@ -93,12 +168,14 @@ mod tests {
             fullness: 0.0,
             refuses_puts: false,
         };
-        giving_way.obey(&orders(MEBIBYTE, 2 * MEBIBYTE));
-        assert_eq!(cache.bytes_max() / MEBIBYTE, 1);
-        assert_eq!(shared.cache.bytes_max() / MEBIBYTE, 1);
+        giving_way.obey(&orders(12 * MEBIBYTE, 2 * MEBIBYTE));
+        assert_eq!(rounded(cache.bytes_max()), 2);
+        assert_eq!(rounded(pages.bytes_max()), 2);
+        assert_eq!(rounded(shared.cache.bytes_max()), 8);
         assert_eq!(shared.memory.bytes_max(), 2 * MEBIBYTE);
         giving_way.obey(&orders(u64::MAX, u64::MAX));
         assert_eq!(cache.bytes_max() / MEBIBYTE, 16);
+        assert_eq!(pages.bytes_max() / MEBIBYTE, 16);
         assert_eq!(shared.cache.bytes_max() / MEBIBYTE, 64);
         assert_eq!(shared.memory.bytes_max(), 32 * MEBIBYTE);
     }

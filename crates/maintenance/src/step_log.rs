@@ -1,5 +1,5 @@
-//! What requests and operators see of maintenance: which steps were done when, and the delay of puts. And
-//! what maintenance sees of puts.
+//! The record of maintenance for requests and operators: the steps and their times, and the delay
+//! of puts. And the record of puts for maintenance.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,9 +10,9 @@ use kvorum_runtime::Moment;
 use kvorum_stats::Histogram;
 use parking_lot::Mutex;
 
-/// Steps remembered for those who ask what was in a request's way.
+/// The number of recorded steps, for queries about a slow request.
 const STEPS_REMEMBERED: usize = 512;
-/// Shorter steps are in nobody's way.
+/// The shortest step that can delay a request.
 const NOTABLE_STEP: Duration = Duration::from_millis(1);
 
 /// A step that was done.
@@ -30,7 +30,7 @@ pub struct StepLog {
     steps: Mutex<VecDeque<DoneStep>>,
     put_delay_us: AtomicU64,
     refuses_puts: AtomicBool,
-    /// What puts took, but for their delay: that is due to what is owed, and not to what is done.
+    /// The times of puts without their delay, which is due to the backlog and not to present work.
     put_times: Histogram,
 }
 
@@ -40,7 +40,7 @@ impl StepLog {
         steps.iter().rev().take(count).cloned().collect()
     }
 
-    /// Takes over what puts are to be delayed by from now on.
+    /// Sets the delay of puts from now on.
     pub(crate) fn set_put_delay(&self, delay: Duration) {
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         self.put_delay_us.store(micros, Ordering::Relaxed);
@@ -50,12 +50,12 @@ impl StepLog {
         &self.put_times
     }
 
-    /// Takes over whether puts are refused from now on.
+    /// Sets whether puts are refused from now on.
     pub(crate) fn set_refuses_puts(&self, refuses: bool) {
         self.refuses_puts.store(refuses, Ordering::Relaxed);
     }
 
-    /// Remembers a step that took long enough to be in somebody's way.
+    /// Records a step that was long enough to delay a request.
     pub(crate) fn note_if_long(&self, took: Duration, step: impl FnOnce() -> DoneStep) {
         if took < NOTABLE_STEP {
             return;

@@ -1,4 +1,4 @@
-//! Tells the maintenance thread to stop, and wakes it.
+//! A signal that stops the maintenance thread, and wakes it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

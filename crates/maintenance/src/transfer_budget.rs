@@ -1,4 +1,4 @@
-//! Transfers between nodes under the arbiter: what it lets a page wait for.
+//! Transfers between nodes under the arbiter: the wait before a page.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use kvorum_member::Budget;
 use kvorum_runtime::Runtime;
 use parking_lot::Mutex;
 
-/// Whoever waits asks again after this: the arbiter may have become more generous meanwhile.
+/// The longest wait before the next query: the arbiter's rate may have risen meanwhile.
 const WAIT_MAX: Duration = Duration::from_millis(250);
 
 /// See the module's description.

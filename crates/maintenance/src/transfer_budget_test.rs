@@ -1,4 +1,4 @@
-//! What the arbiter lets transfers wait for, on a clock of the test's own.
+//! Waits of transfers under the arbiter, on a clock of the test's own.
 
 use kvorum_arbiter::{Budgets, Event, Latency, Looked};
 use kvorum_runtime::Executor;
@@ -21,7 +21,7 @@ impl Bench {
             arbiter: Arc::new(Mutex::new(Arbiter::new(budgets))),
         };
         let bench = Self { executor, budget };
-        // At the first moment of a clock nothing is saved up.
+        // A clock starts without saved credit.
         bench.sleep(Duration::from_secs(1));
         bench
     }
@@ -31,7 +31,7 @@ impl Bench {
         self.executor.block_on(async { runtime.sleep(wait).await });
     }
 
-    /// Sends pages as a transfer does, for so long; their bytes.
+    /// Sends pages like a transfer, for so long; returns their bytes.
     fn send_for(&self, seconds: u64) -> u64 {
         let until = self.budget.runtime.now().plus(Duration::from_secs(seconds));
         let mut sent = 0;
@@ -46,7 +46,7 @@ impl Bench {
         sent
     }
 
-    /// What the driver sees of requests between two of its looks.
+    /// The driver's figures of requests between two of its looks.
     fn look(&self, p99: Duration) {
         let reads = Latency {
             count: 1_000,
@@ -64,7 +64,8 @@ impl Bench {
     fn look_for(&self, looks: usize, p99: Duration) {
         for _ in 0..looks {
             self.look(p99);
-            // Meanwhile transfers do all that they may and would do more: the share comes back only then.
+            // Meanwhile transfers use all of their rate and would use more: the share rises only
+            // then.
             let passes = |_: &u32| self.budget.ask(PAGE).is_zero();
             let _passed = (0..1_000).take_while(passes).count();
             self.sleep(Duration::from_millis(250));
@@ -79,7 +80,7 @@ fn a_page_waits_while_the_budget_is_spent() {
         ..Budgets::default()
     });
     assert_eq!(bench.budget.ask(10 * MB), Duration::ZERO);
-    // Two seconds in all: it is asked again before, for the arbiter may have become more generous.
+    // Two seconds in all: the next query comes earlier, since the arbiter's rate may have risen.
     assert_eq!(bench.budget.ask(PAGE), WAIT_MAX);
     bench.sleep(Duration::from_millis(1_500));
     assert_eq!(bench.budget.ask(PAGE), WAIT_MAX);
@@ -99,7 +100,7 @@ fn pages_wait_while_requests_suffer_and_pass_freely_when_they_do_not() {
     assert!(free > 500 * PAGE, "{free}");
     bench.look_for(9, slow);
     let held = bench.send_for(10);
-    // However requests fare, a node that is added to a busy cluster is filled some day.
+    // Even with slow requests, a node that is added to a busy cluster is filled some day.
     assert!((39 * PAGE..45 * PAGE).contains(&held), "{held}");
     bench.look_for(200, quick);
     let free = bench.send_for(1);

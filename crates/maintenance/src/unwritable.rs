@@ -1,13 +1,15 @@
-//! What takes no more writes since a sync or a write failed for good: the value log, or single stores.
+//! Stores that take no more writes since a final failure of a sync or a write: the value log, or
+//! single ones.
 //!
-//! Reads go on, and other replicas take what is written; but a replica is missing for every write until
-//! somebody looks after the device and restarts the node. So it is said once, loudly, and shown until then.
+//! Reads go on, and other replicas take the writes; but a replica is missing for every write until
+//! an operator repairs the device and restarts the node. So it is logged once, as an error, and
+//! shown until then.
 
 use std::collections::BTreeMap;
 
 use kvorum_runtime::WallTime;
 
-/// Why something takes no more writes, and since when that was seen.
+/// The reason why a store takes no more writes, and the time when that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwritable {
     /// In words for operators.
@@ -26,7 +28,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Takes over what is seen now. What has failed stays so until the restart.
+    /// Takes the present failures. A failed store stays so until the restart.
     pub(crate) fn saw(
         &mut self,
         log: Option<String>,
@@ -48,7 +50,7 @@ impl Failures {
             if self.stores.contains_key(&partition) {
                 continue;
             }
-            // The one line about the log says it of all stores.
+            // The one line about the log covers all stores.
             if self.log.is_none() {
                 tracing::error!(
                     event = "store_failed",
@@ -62,7 +64,7 @@ impl Failures {
         }
     }
 
-    /// Why a partition takes no more writes.
+    /// Failure after which a partition takes no more writes.
     pub fn of(&self, partition: u16) -> Option<&Unwritable> {
         self.stores.get(&partition).or(self.log.as_ref())
     }

@@ -1,4 +1,4 @@
-//! Background work as operators see it: `kvorum admin maintenance` and `/metrics`.
+//! Background work for operators: `kvorum admin maintenance` and `/metrics`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::driver::{Maintenance, ToldTask, name_of};
 use crate::step_log::DoneStep;
 
-/// The widest line of text, and the column in which names stand.
+/// The widest line of text, and the column of values.
 const TEXT_WIDTH: usize = 100;
 const NAME_WIDTH: usize = 12;
 /// Steps that are shown.
@@ -38,7 +38,7 @@ impl Maintenance {
         (text, json_of(&report, &budgets, &done, now, told))
     }
 
-    /// What monitoring draws.
+    /// Figures for monitoring.
     pub fn metrics(&self, text: &mut MetricsText) {
         let report = self.parts.arbiter.lock().report(self.parts.runtime.now());
         metrics_of(&report, text);
@@ -83,7 +83,7 @@ fn text_of(
     text
 }
 
-/// The text behind a name, in as many lines as it takes: the parts between semicolons stay whole.
+/// The text behind a name, in as many lines as necessary: the parts between semicolons stay whole.
 fn folded(value: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in value.split("; ") {
@@ -229,7 +229,7 @@ fn kinds_table(report: &Report) -> Table {
     table
 }
 
-/// Kinds that are owed or were done.
+/// Kinds with due or finished tasks.
 fn kinds(report: &Report) -> std::collections::BTreeSet<kvorum_backend::TaskKind> {
     let owed = report.owed_by_kind.keys();
     owed.chain(report.steps.keys()).copied().collect()
@@ -424,7 +424,7 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     let reserve = report.disk.map_or(0, |disk| disk.reserve_bytes);
     let put_delay = report.put_delay.as_secs_f64();
     let longest = report.longest_step.as_secs_f64();
-    let help = "Background work that is owed";
+    let help = "Pending background work";
     text.gauge("maintenance_debt_bytes", help, report.debt_bytes);
     let help = "Of it, what presses";
     text.gauge("maintenance_pressing_bytes", help, report.pressing_bytes);
@@ -489,7 +489,7 @@ fn labelled_metrics(report: &Report, text: &mut MetricsText) {
         })
         .collect();
     let samples = labels.iter().map(|(labels, owed)| (&labels[..], *owed));
-    let help = "Background work that is owed, by kind";
+    let help = "Pending background work, by kind";
     text.family(MetricKind::Gauge, "maintenance_owed_bytes", help, samples);
 
     let owing: Vec<(String, u64)> = report
@@ -502,7 +502,7 @@ fn labelled_metrics(report: &Report, text: &mut MetricsText) {
         .map(|(partition, owed)| ([("partition", partition.as_str())], *owed))
         .collect();
     let samples = labels.iter().map(|(labels, owed)| (&labels[..], *owed));
-    let help = "Background work that is owed, by partition; who owes nothing is missing";
+    let help = "Pending background work, by partition; partitions without any are missing";
     text.family(
         MetricKind::Gauge,
         "maintenance_partition_owed_bytes",

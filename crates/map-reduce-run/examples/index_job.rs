@@ -1,4 +1,4 @@
-//! How many keys a second a MapReduce job goes through: a node of one with its stores in memory, and jobs
+//! Measures the keys a second of a MapReduce job: a node of one with its stores in memory, and jobs
 //! over an index of it.
 //!
 //! `cargo run --release -p kvorum-map-reduce-run --example index_job [KEYS]`
@@ -15,7 +15,7 @@ use kvorum_test_cluster::{Failure, LoneNode, coordinator_settings};
 
 const VALUE_BYTES: usize = 100;
 
-/// Of which the best counts.
+/// The number of runs, of which the best counts.
 const RUNS: usize = 5;
 
 #[expect(clippy::print_stdout, reason = "the figures are what it is for")]
@@ -107,7 +107,7 @@ fn best_of_runs(
     for _ in 0..RUNS {
         let began = runtime.now();
         let text = Bytes::copy_from_slice(job.as_bytes());
-        // On a thread of the pool, as a server's connection is.
+        // On a thread of the pool, like a server's connection.
         let (coordinator, room) = (coordinator.clone(), room.clone());
         let running = runtime.clone();
         let run = runtime.spawn("job", async move {

@@ -1,6 +1,7 @@
-//! A job on its way in: its text is read, and memory is taken for what it becomes.
+//! Admission of a job: its text is read, and memory is taken for its decoded form.
 //!
-//! A job of keys is as large as its text; one that lists keys is small, and takes memory as it goes on.
+//! A job of keys is as large as its text; one that lists keys is small, and takes memory as it goes
+//! on.
 
 use bytes::Bytes;
 use kvorum_map_reduce::{Job, JobForm, Refusal};
@@ -9,10 +10,10 @@ use kvorum_runtime::{Room, Runtime, Taken};
 /// The longest text of a job, in bytes: some hundred thousand keys.
 const TEXT_BYTES_MAX: usize = 16 << 20;
 
-/// What a byte of a job's text becomes at most, in bytes: two of them can be an element of a list.
+/// The most bytes that a byte of a job's text becomes: two of them can be an element of a list.
 const READ_BYTES_PER_BYTE: usize = 16;
 
-/// A text that is longer is read where it holds up nobody, in bytes.
+/// A longer text is read on another thread, in bytes.
 const READ_IN_PLACE_BYTES_MAX: usize = 16 << 10;
 
 /// A job that may run, with the memory that its text takes.
@@ -21,10 +22,10 @@ pub struct AdmittedJob {
     pub(crate) room: Taken,
 }
 
-/// Why a job is not begun.
+/// Reason to refuse a job.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAdmitted {
-    /// It is refused in Riak's words.
+    /// Refusal in Riak's words.
     #[error("the job is refused")]
     Refused(Refusal),
     /// Its text is too long.
@@ -55,7 +56,7 @@ impl AdmittedJob {
     ///
     /// # Errors
     ///
-    /// It is no job that can run, or there is no room for it.
+    /// The text is no valid job, or there is no room for it.
     pub async fn read(
         runtime: &Runtime,
         room: &Room,

@@ -1,4 +1,5 @@
-//! Where a job's inputs come from, a page of keys at a time; the next page is read while one is worked on.
+//! The source of a job's inputs, a page of keys at a time; the next page is read while one is
+//! processed.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub(crate) struct KeySource {
 
 enum State {
     Reading(Reading),
-    /// Read ahead of being wanted, and what reads the next.
+    /// A page read ahead, and the source of the next.
     Ready(Option<Source>, Page),
     Ended,
 }
@@ -64,7 +65,7 @@ impl KeySource {
         self.is_wanted = true;
     }
 
-    /// The wanted page, if it is there; reads on ahead in any case, once the first was wanted.
+    /// The wanted page, if it is ready; reads on ahead in any case, once the first was wanted.
     pub(crate) fn poll_page(&mut self, context: &mut Context<'_>) -> Poll<Page> {
         if let State::Reading(reading) = &mut self.state
             && let Poll::Ready((source, page)) = reading.as_mut().poll(context)
@@ -95,7 +96,7 @@ impl KeySource {
     }
 }
 
-/// What is to be listed.
+/// The kind of listing.
 enum Opening {
     Bucket(BucketName),
     Index(IndexRange),
@@ -132,7 +133,7 @@ fn query_of(range: IndexRange, patience: Duration) -> Result<IndexQuery, Request
         true => IndexValues::Equal(range.start),
         false => IndexValues::Range(range.start, range.end),
     };
-    // The job's reader has looked at index and values; what it lets through is understood here.
+    // The job's reader has checked index and values; those that it admits are valid here.
     let selection = IndexSelection::new(range.index.as_bytes(), &values)
         .map_err(|error| RequestError::Internal(error.to_string()))?;
     Ok(IndexQuery {

@@ -1,14 +1,15 @@
 //! MapReduce jobs run over the coordinator.
 //!
-//! [`AdmittedJob`] is a job whose text was read. The machine of `kvorum-map-reduce` says what it needs, and
-//! the loop of `run.rs` gets it: pages of keys from the coordinator's listings and index queries, objects
-//! from its gets, as many at a time as the machine wants. Both protocols run jobs by this: one sends each
-//! [`Output`] as it comes ([`JobOutputs`]), the other wants one answer ([`answer`]).
+//! [`AdmittedJob`] is a job whose text was read. The machine of `kvorum-map-reduce` requests its
+//! inputs, and the loop of `run.rs` gets them: pages of keys from the coordinator's listings and
+//! index queries, objects from its gets, as many at a time as the machine wants. Both protocols run
+//! jobs with this crate: one sends each [`Output`] when it is ready ([`JobOutputs`]), the other
+//! wants one answer ([`answer`]).
 //!
 //! A job goes on only while its results are taken, so a client that reads slowly slows its job down and
 //! nothing piles up. It ends at its deadline, and when memory for requests runs out.
 //!
-//! What the crate must not know: protocols, engines, vnodes.
+//! This crate depends on no protocol, engine or vnode.
 
 mod admission;
 mod key_source;

@@ -1,4 +1,4 @@
-//! Objects for map and link phases: read by the coordinator, and brought into the machine's form.
+//! Objects for map and link phases: read by the coordinator, and converted to the machine's form.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use kvorum_map_reduce::{BucketName, ObjectLink, ObjectSibling, ReadObject, Wante
 use kvorum_object::{Object, Sibling};
 use kvorum_properties::Quorum;
 
-/// An object that was asked for, or why it could not be read.
+/// A requested object, or the reason why it could not be read.
 pub(crate) struct Read {
     pub(crate) ticket: u64,
     pub(crate) object: Result<Option<ReadObject>, RequestError>,
 }
 
-/// Reads an object as Riak's map phases read it: the first replica that has it answers, and it is missing
-/// when none has it.
+/// Reads an object with the options of Riak's map phases: the first replica that has it answers,
+/// and it is missing when none has it.
 pub(crate) async fn read(
     coordinator: Arc<Coordinator>,
     wanted: Wanted,

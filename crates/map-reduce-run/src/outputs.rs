@@ -1,8 +1,8 @@
-//! The results of a job for a client that takes them as they come, however slowly.
+//! The results of a job for a client that takes them one by one, at any speed.
 //!
-//! The job is a task of its own, one output ahead of the client. A client that takes nothing until the
-//! job's deadline finds it ended with its time-out; what the job held is given back at the deadline,
-//! whether the client looks or not.
+//! The job is a task of its own, one output ahead of the client. A client that takes nothing until
+//! the job's deadline finds it ended with its time-out; the job's memory is freed at the deadline,
+//! even if the client does not read.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::admission::AdmittedJob;
 use crate::run::JobRun;
 use crate::run_error::RunError;
 
-/// What the task sends: results, or none when all are there.
+/// The task's items: results, or none when all were sent.
 type Item = Result<Option<Output>, RunError>;
 
 /// The results of a job that runs.

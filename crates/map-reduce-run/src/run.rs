@@ -1,4 +1,4 @@
-//! A job as it runs: the loop that gets what the machine asks for.
+//! The run of a job: the loop that serves the machine's requests.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,19 +20,19 @@ use crate::run_error::{RunError, is_passing};
 /// Steps after which the other tasks of the thread have their turn.
 const STEPS_AT_A_TIME: u32 = 64;
 
-/// Room for what a job holds is taken in pieces of this many bytes.
+/// The size of the pieces in which room for a job's memory is taken.
 const ROOM_PIECE_BYTES: usize = 1 << 20;
 
-/// Results of more bytes are written where that holds up nobody.
+/// Results of more bytes are encoded on another thread.
 const WRITTEN_IN_PLACE_BYTES_MAX: usize = 256 << 10;
 
 type Reading = Pin<Box<dyn Future<Output = Read> + Send>>;
 
-/// Runs a job; the JSON of all results.
+/// Runs a job; returns the JSON of all results.
 ///
 /// # Errors
 ///
-/// The job failed, or the node has no room for what it holds.
+/// The job failed, or the node has no room for its memory.
 pub async fn answer(
     coordinator: &Arc<Coordinator>,
     admitted: AdmittedJob,
@@ -57,18 +57,18 @@ pub(crate) struct JobRun {
     coordinator: Arc<Coordinator>,
     execution: Execution,
     keys: KeySource,
-    /// Objects that are not there yet.
+    /// Objects that are being read.
     reading: FuturesUnordered<Reading>,
     deadline: Moment,
     room: Taken,
-    /// Of that room, what the job's text has as it was read.
+    /// The part of that room for the job's text as it was read.
     text_bytes: u64,
     held_elsewhere_bytes: usize,
     steps: u32,
     has_ended: bool,
 }
 
-/// What a wait brought.
+/// The result of a wait.
 enum Arrival {
     Page(Page),
     Object(Read),
@@ -118,7 +118,7 @@ impl JobRun {
         }
     }
 
-    /// Looks at the bounds, and lets others run after some steps.
+    /// Checks the limits, and lets other tasks run after some steps.
     async fn pause_between_steps(&mut self) -> Result<(), RunError> {
         self.take_room()?;
         self.steps += 1;
@@ -133,7 +133,7 @@ impl JobRun {
         Ok(())
     }
 
-    /// Takes room for what the job holds by now.
+    /// Takes room for the job's present memory.
     fn take_room(&mut self) -> Result<(), RunError> {
         let held = self.execution.bytes() + self.held_elsewhere_bytes;
         let wanted = self.text_bytes.saturating_add(held as u64);
@@ -154,7 +154,7 @@ impl JobRun {
         self.deadline.since(self.coordinator.runtime().now())
     }
 
-    /// Begins to read an object; one that memory has is there at once.
+    /// Begins to read an object; one in memory is ready at once.
     async fn begin_to_read(&mut self, wanted: Wanted) -> Result<(), RunError> {
         let coordinator = self.coordinator.clone();
         let mut reading: Reading = Box::pin(read(coordinator, wanted, self.remaining()));
@@ -167,7 +167,7 @@ impl JobRun {
         }
     }
 
-    /// Applies a reduce function to much where it holds up nobody, until the deadline.
+    /// Applies a reduce function to many terms on another thread, until the deadline.
     async fn reduce(&mut self, reducing: Reducing) -> Result<(), RunError> {
         let runtime = self.coordinator.runtime();
         let reduced = runtime.blocking(move || reducing.run());

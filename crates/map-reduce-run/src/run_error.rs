@@ -1,4 +1,4 @@
-//! Why a job ended without all of its results.
+//! Ends of jobs without all of their results.
 
 use kvorum_coordinator::RequestError;
 use kvorum_map_reduce::Failure;
@@ -15,7 +15,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// The JSON of it, as jobs' failures have it.
+    /// Its JSON, in the form of jobs' failures.
     pub fn json(&self) -> String {
         match self {
             Self::Failed(failure) => failure.json(),
@@ -36,7 +36,7 @@ impl RunError {
     }
 }
 
-/// Whether the request would be answered otherwise a little later.
+/// True if the request may be answered a little later.
 pub(crate) fn is_passing(error: &RequestError) -> bool {
     matches!(
         error,

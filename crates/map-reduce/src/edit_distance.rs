@@ -1,6 +1,6 @@
 //! The number of changes of one byte that make one text of another (Levenshtein), for `similar_to`.
 
-/// Whether the distance is at most `max`.
+/// True if the distance is at most `max`.
 pub(crate) fn within_edit_distance(left: &[u8], right: &[u8], max: usize) -> bool {
     if left.len().abs_diff(right.len()) > max {
         return false;

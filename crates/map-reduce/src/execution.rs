@@ -1,4 +1,4 @@
-//! A job as it runs: a machine that says what it needs next and never waits itself.
+//! The run of a job: a machine that returns its next request and never waits itself.
 //!
 //! ```text
 //!            step()                      the caller
@@ -6,16 +6,16 @@
 //!      take_keys(keys, last) <-- a page of them
 //!   ReadObject(wanted) --------> reads it; others are read at the same time
 //!      take_object(ticket, ..) <-
-//!   Reduce(reducing) ----------> runs it where it holds up nobody
+//!   Reduce(reducing) ----------> runs it without blocking others
 //!      take_reduced(reduced) <--
 //!   Emit(output) --------------> sends it to the client
 //!   Wait ----------------------> waits for what it was asked for, or for the time-out
 //!   Done
 //! ```
 //!
-//! Phases that are further on go first, so that inputs are asked for when there is nothing else to do.
-//! All that waits between phases is accounted for; a job that would hold more than it may ends with the
-//! phase that wanted more.
+//! Later phases go first, so that inputs are requested when there is nothing else to do. All terms
+//! waiting between phases are counted; a job that would exceed its memory limit ends with the phase
+//! that wanted more.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -34,19 +34,19 @@ use crate::print::{flat, printed};
 use crate::reduce_function::ReduceFunction;
 use crate::term::Term;
 
-/// How many objects are read at a time.
+/// The most objects that are read at a time.
 pub const OBJECTS_AT_A_TIME_MAX: usize = 64;
 
-/// How many inputs may wait for the first phase before more are asked for.
+/// The number of inputs waiting for the first phase above which no more are requested.
 const WAITING_INPUTS_MAX: usize = 1000;
 
-/// How many results go out together.
+/// The most results of an output.
 const OUTPUT_RESULTS_MAX: usize = 100;
 
-/// A reduce function is applied in place to so many terms at most; to more, the caller applies it.
+/// The most terms to which a reduce function is applied in place; for more, the caller applies it.
 const REDUCED_IN_PLACE_TERMS_MAX: usize = 10_000;
 
-/// What a job needs, or has.
+/// The next request or result of a job.
 #[derive(Debug)]
 pub enum Next {
     /// A page of keys, for [`Execution::take_keys`].
@@ -57,7 +57,7 @@ pub enum Next {
     Reduce(Reducing),
     /// Results for the client.
     Emit(Output),
-    /// Nothing, until what was asked for is taken in.
+    /// Nothing, until a request was answered.
     Wait,
     /// Nothing any more: all results are out.
     Done,
@@ -83,7 +83,7 @@ pub struct Output {
     pub results: Vec<Term>,
 }
 
-/// A reduce function that is to be applied to what its phase holds.
+/// A reduce function to be applied to the terms of its phase.
 #[derive(Debug)]
 pub struct Reducing {
     phase: usize,
@@ -91,7 +91,7 @@ pub struct Reducing {
     held: Vec<Term>,
 }
 
-/// What came of it.
+/// Its result.
 #[derive(Debug)]
 pub struct Reduced {
     phase: usize,
@@ -126,7 +126,7 @@ pub struct Execution {
 #[derive(Debug)]
 struct InputSource {
     from: Inputs,
-    /// The next of the keys that the client has named.
+    /// The index of the next key named by the client.
     next_key: usize,
     asked: bool,
     ended: bool,
@@ -136,19 +136,19 @@ struct InputSource {
 struct Stage {
     phase: Phase,
     waiting: VecDeque<Term>,
-    /// What a reduce phase has: results of its function, and inputs behind them.
+    /// The terms of a reduce phase: results of its function, and inputs behind them.
     held: Vec<Term>,
-    /// How many of these are inputs.
+    /// The number of inputs among them.
     unreduced: usize,
     reading: usize,
     reduced_once: bool,
-    /// What it held is with the caller.
+    /// The caller has its terms.
     is_reducing: bool,
     ended: bool,
 }
 
 impl Execution {
-    /// A job that is to run, and what it may hold in bytes ([`crate::JOB_BYTES_MAX`]).
+    /// A job to be run, and its memory limit in bytes ([`crate::JOB_BYTES_MAX`]).
     pub fn new(job: Job, bytes_max: usize) -> Self {
         Self {
             shows_inputs: job.shows_inputs(),
@@ -167,21 +167,21 @@ impl Execution {
         }
     }
 
-    /// Where the inputs come from.
+    /// The source of the inputs.
     pub fn inputs(&self) -> &Inputs {
         &self.inputs.from
     }
 
-    /// What the job holds now, in bytes.
+    /// The job's present memory, in bytes.
     pub fn bytes(&self) -> usize {
         self.memory.used()
     }
 
-    /// What the job needs or has next.
+    /// The next request or result of the job.
     ///
     /// # Errors
     ///
-    /// The job has failed; it says so again whenever it is asked.
+    /// The job has failed; later calls return the same error.
     pub fn step(&mut self) -> Result<Next, Failure> {
         match &self.failure {
             Some(failure) => Err(failure.clone()),
@@ -192,7 +192,7 @@ impl Execution {
         }
     }
 
-    /// Takes in keys of the bucket or the index; `last` if there are no more.
+    /// Takes keys of the bucket or the index; `last` if there are no more.
     pub fn take_keys(&mut self, keys: Vec<Bytes>, last: bool) -> Result<(), Failure> {
         assert!(
             self.inputs.asked,
@@ -204,11 +204,11 @@ impl Execution {
         self.noted(taken)
     }
 
-    /// Takes in an object that was asked for; none if there is no such object.
+    /// Takes a requested object; none if it does not exist.
     pub fn take_object(&mut self, ticket: u64, object: Option<ReadObject>) -> Result<(), Failure> {
         let asked = self.reading.remove(&ticket);
         let Some((index, input)) = asked else {
-            // The job has failed meanwhile, or was told twice.
+            // The job has failed meanwhile, or the object came twice.
             return Ok(());
         };
         self.stages[index].reading -= 1;
@@ -216,14 +216,14 @@ impl Execution {
         self.noted(taken)
     }
 
-    /// Takes in what a reduce function gave.
+    /// Takes the result of a reduce function.
     pub fn take_reduced(&mut self, reduced: Reduced) -> Result<(), Failure> {
         self.stages[reduced.phase].is_reducing = false;
         let taken = self.take_results(reduced);
         self.noted(taken)
     }
 
-    /// Ends the job because an object that was asked for could not be read.
+    /// Ends the job because a requested object could not be read.
     pub fn object_failed(&mut self, ticket: u64, error: String) -> Failure {
         let failure = match self.reading.remove(&ticket) {
             Some((phase, input)) => Failure::Read {
@@ -280,7 +280,7 @@ impl Execution {
         }
     }
 
-    /// Whether there is something to do before anything has to be taken in.
+    /// True if there is something to do before an answer is needed.
     fn moved_on(&mut self) -> Result<bool, Failure> {
         let more_named = matches!(self.inputs.from, Inputs::Keys(_)) && self.wants_inputs();
         Ok(self.end_stages()? || more_named || self.has_work())
@@ -308,7 +308,7 @@ impl Execution {
         !self.inputs.ended && !self.inputs.asked && room
     }
 
-    /// Feeds keys that the client has named; false if the keys have to be listed.
+    /// Feeds keys named by the client; false if the keys have to be listed.
     fn feed_named_keys(&mut self) -> Result<bool, Failure> {
         let Inputs::Keys(keys) = &self.inputs.from else {
             return Ok(false);
@@ -336,7 +336,8 @@ impl Execution {
         let Inputs::Filtered(_, filters) = &self.inputs.from else {
             return Ok(true);
         };
-        // Riak's process that lists the keys fails, and says so whatever the filter failed on.
+        // Riak's process that lists the keys fails, with the same error for every failure of a
+        // filter.
         filters.passes(key).map_err(|reason| Failure::Filter {
             error: "function_clause".to_string(),
             input: flat(&Term::pair(Term::Binary(key.clone()), Term::atom(reason))),
@@ -493,10 +494,10 @@ impl Execution {
         self.deliver(index, results)
     }
 
-    /// Has a reduce phase take in what waits for it.
+    /// Makes a reduce phase take its waiting inputs.
     ///
-    /// Where the function's results are more than a batch, as those of a sort are, it waits for as many
-    /// inputs. Riak sorts all again for every 20; the results are the same.
+    /// If the function's results are more than a batch, as those of a sort are, it waits for as
+    /// many inputs. Riak sorts all again for every 20; the results are the same.
     fn reduce_waiting(
         &mut self,
         index: usize,
@@ -522,7 +523,7 @@ impl Execution {
         }
     }
 
-    /// Applies the function to all that the phase holds, or has the caller apply it.
+    /// Applies the function to all terms of the phase, or leaves that to the caller.
     fn reduce(&mut self, phase: usize, function: ReduceFunction) -> Result<Option<Next>, Failure> {
         let stage = &mut self.stages[phase];
         let held = std::mem::take(&mut stage.held);
@@ -552,8 +553,8 @@ impl Execution {
         Ok(())
     }
 
-    /// Whether nothing comes to a reduce phase any more and its function is not applied to all of it. One
-    /// without any input applies it once, to nothing: the count is then 0.
+    /// True if a reduce phase has got all inputs and its function is not applied to all of them.
+    /// One without any input applies it once, to nothing: the count is then 0.
     fn is_to_be_reduced_at_the_end(&self, index: usize) -> bool {
         let (stage, before) = (&self.stages[index], &self.stages[..index]);
         let gets_no_more = self.inputs.ended && before.iter().all(|it| it.ended);
@@ -561,7 +562,7 @@ impl Execution {
         gets_no_more && has_more_to_do && matches!(stage.phase.work, Work::Reduce(..))
     }
 
-    /// Ends the phases to which nothing comes any more; whether one has ended, or is to be reduced first.
+    /// Ends the phases that have got all inputs; true if one has ended, or is to be reduced first.
     fn end_stages(&mut self) -> Result<bool, Failure> {
         let mut before_ended = self.inputs.ended;
         for index in 0..self.stages.len() {
@@ -582,7 +583,7 @@ impl Execution {
         Ok(false)
     }
 
-    /// Gives out what a reduce phase holds.
+    /// Gives out the terms of a reduce phase.
     fn end_stage(&mut self, index: usize) -> Result<(), Failure> {
         self.stages[index].ended = true;
         let held = std::mem::take(&mut self.stages[index].held);

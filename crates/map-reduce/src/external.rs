@@ -28,7 +28,7 @@ pub(crate) struct NoExternal {
     pub(crate) term: String,
 }
 
-/// Reads a term with its format byte in front; none if it is none, compressed, or too large.
+/// Reads a term with its format byte in front; none if it is invalid, compressed, or too large.
 pub(crate) fn term_of_external(bytes: &Bytes) -> Option<Term> {
     let external = TermReader::begin(bytes).ok()?.next_term().ok()?;
     let mut left = TERMS_MAX;

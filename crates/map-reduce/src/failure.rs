@@ -1,4 +1,4 @@
-//! Why a job that had begun ends without all of its results, and the JSON that clients get for it.
+//! Reasons why a begun job ends without all of its results, and their JSON for clients.
 
 use crate::json::put_string;
 
@@ -12,15 +12,15 @@ pub enum Failure {
         phase: usize,
         /// The reason, as Erlang names it.
         error: String,
-        /// What the function was given, as Erlang prints it.
+        /// The function's input, in Erlang's printed form.
         input: String,
     },
-    /// A function of a map phase gave something else than a list.
+    /// A function of a map phase returned something other than a list.
     #[error("phase {phase}: the function's result for {input} is no list")]
     NonListResult {
         /// The phase.
         phase: usize,
-        /// What the function was given.
+        /// The function's input.
         input: String,
     },
     /// A phase whose function a client has sent as source.
@@ -50,17 +50,17 @@ pub enum Failure {
     /// The job would hold too much.
     #[error("phase {phase}: the job would hold more than {bytes_max} bytes")]
     Memory {
-        /// The phase that asked for more.
+        /// The phase that needed more.
         phase: usize,
-        /// What a job may hold.
+        /// The memory limit of a job.
         bytes_max: usize,
     },
     /// Results that have no form in JSON, or in Erlang's external term format for a job in that form.
     #[error("phase {phase}: {error}")]
     NoForm {
-        /// The phase whose results they are.
+        /// The phase of the results.
         phase: usize,
-        /// Which part has none.
+        /// The part without a form.
         error: String,
     },
     /// An object could not be read.

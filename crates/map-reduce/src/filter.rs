@@ -1,7 +1,7 @@
-//! Key filters: functions of a key, each applied to what the one before it gave.
+//! Key filters: functions of a key, each applied to the result of the one before it.
 //!
-//! A key is an input if the last filter gives `true`. Filters work on terms, so a transformation that
-//! makes another kind of term has its effect on what follows: `to_upper` gives a list of characters,
+//! A key is an input if the last filter gives `true`. Filters work on terms, so a transformation
+//! that makes another kind of term affects the next filters: `to_upper` gives a list of characters,
 //! which is equal to no text of the job.
 
 use std::cmp::Ordering;
@@ -18,13 +18,13 @@ use crate::refusal::Refusal;
 use crate::term::Term;
 use crate::term_text::{float_of_text, integer_of_text, text_of, text_of_float, url_decoded};
 
-/// Filters, of which each takes what the one before it gives.
+/// Filters, each of which takes the result of the one before it.
 #[derive(Clone, Debug, Default)]
 pub struct FilterChain {
     filters: Vec<Filter>,
 }
 
-/// The most that a compiled expression of `matches` may take, in bytes.
+/// The size limit of a compiled expression of `matches`, in bytes.
 const EXPRESSION_BYTES_MAX: usize = 1 << 20;
 
 /// The longest text of `similar_to`, in bytes: a comparison costs the product of both lengths.
@@ -69,7 +69,7 @@ enum Filter {
     Not(FilterChain),
 }
 
-/// Why a filter has no result for a key, by the name that Erlang has for it.
+/// Erlang's name for the reason why a filter has no result for a key.
 type Unfit = &'static str;
 
 impl FilterChain {
@@ -82,11 +82,11 @@ impl FilterChain {
         Ok(Self { filters })
     }
 
-    /// Whether a key passes.
+    /// True if a key passes.
     ///
     /// # Errors
     ///
-    /// A filter that cannot take what it is given, or a last one that gives neither true nor false.
+    /// A filter that cannot take its input, or a last one that returns neither true nor false.
     pub(crate) fn passes(&self, key: &Bytes) -> Result<bool, Unfit> {
         self.passes_term(&Term::Binary(key.clone()))
     }
@@ -164,7 +164,7 @@ impl Filter {
     }
 }
 
-/// Whether a chain gives the wanted answer; those behind it are not asked.
+/// True if a chain gives the wanted answer; those behind it are not applied.
 fn first_that(chains: &[FilterChain], value: &Term, wanted: bool) -> Result<bool, Unfit> {
     for chain in chains {
         if chain.passes_term(value)? == wanted {

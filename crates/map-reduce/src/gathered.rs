@@ -18,7 +18,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Nothing yet, of a job; `bytes_max` is what its results may hold.
+    /// No results yet, of a job; `bytes_max` is the memory limit of its results.
     pub fn new(job: &Job, bytes_max: usize) -> Self {
         let kept = job.kept_phases().into_iter().map(|it| (it, Vec::new()));
         Self {
@@ -28,7 +28,7 @@ impl Gathered {
         }
     }
 
-    /// About what they hold in memory.
+    /// Their memory, about.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -37,7 +37,7 @@ impl Gathered {
     ///
     /// # Errors
     ///
-    /// All together would hold more than they may.
+    /// All together would exceed the memory limit.
     pub fn add(&mut self, output: &Output) -> Result<(), Failure> {
         let phase = output.phase;
         self.bytes += output.results.iter().map(Term::bytes).sum::<usize>();
@@ -52,7 +52,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// The answer: the results of the phase that is kept, or a list of those of each if there are several.
+    /// The answer: the results of the kept phase, or a list of those of each if there are several.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! One input of a job: an object's place and what the client gave with it, and its forms as a term.
+//! One input of a job: an object's place and the client's data with it, and its forms as a term.
 //!
 //! | form | of what |
 //! |---|---|
@@ -19,7 +19,7 @@ pub struct Input {
     pub bucket: BucketName,
     /// Its key.
     pub key: Bytes,
-    /// What the client gave with it.
+    /// The client's data with it.
     pub data: Option<Term>,
 }
 
@@ -70,7 +70,7 @@ impl Input {
         }
     }
 
-    /// The form in which clients see inputs: a list.
+    /// The form of inputs for clients: a list.
     pub(crate) fn listed(&self) -> Term {
         let mut parts = vec![
             Term::Binary(self.bucket.bucket.clone()),

@@ -11,7 +11,7 @@ use crate::object::BucketName;
 use crate::refusal::Refusal;
 use crate::term::Term;
 
-/// Where a job's inputs come from.
+/// The sources of a job's inputs.
 #[derive(Debug)]
 pub enum Inputs {
     /// The client has named them.
@@ -37,7 +37,7 @@ pub struct IndexRange {
     pub end: Bytes,
 }
 
-/// The forms of inputs, as Riak's error lists them.
+/// The forms of inputs, in the order of Riak's error.
 const FORMS: &[&str] = &[
     "Valid formats are:\n",
     "\nKey List:\n",
@@ -196,7 +196,7 @@ pub(crate) fn index_inputs(
     }))
 }
 
-/// The term that an index by this name has for a value.
+/// The term of a value in an index by this name.
 fn index_term(index: &str, value: &Value) -> Result<Bytes, Refusal> {
     let wanted = if index.ends_with("_int") {
         whole_number(value)

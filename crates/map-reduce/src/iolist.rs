@@ -1,4 +1,4 @@
-//! JSON as the nested list of pieces that Riak's JSON library makes, which its errors show undigested.
+//! JSON as the nested list of pieces of Riak's JSON library, which its errors show unflattened.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! A job: inputs, phases and a time-out, as a client's JSON or Erlang terms give them.
+//! A job: inputs, phases and a time-out, from a client's JSON or Erlang terms.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::term_phases::phases_of_term;
 /// A job that can be run.
 #[derive(Debug)]
 pub struct Job {
-    /// Where its inputs come from.
+    /// The source of its inputs.
     pub inputs: Inputs,
     /// Its phases, in order. Without any, the inputs are the results.
     pub phases: Vec<Phase>,
-    /// How long it may take.
+    /// Its time limit.
     pub timeout: Duration,
     /// In which form it came, and its results go.
     pub form: JobForm,
@@ -35,10 +35,10 @@ pub enum JobForm {
     ErlangTerms,
 }
 
-/// How long a job may take if it does not say.
+/// The time limit of a job without one.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The longest time that is taken, in milliseconds: a larger one is this one.
+/// The longest time limit, in milliseconds: a larger one is reduced to this.
 const TIMEOUT_MILLIS_MAX: f64 = 4_294_967_295.0;
 
 impl Job {
@@ -46,8 +46,8 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// What Riak refuses is refused with its text, in its order: JSON, missing members, inputs, the form
-    /// of the query, what phases name. Filters are read with the inputs.
+    /// Riak's refusals, with its texts, in its order: JSON, missing members, inputs, the form of
+    /// the query, the functions of phases. Filters are read with the inputs.
     pub fn from_json(body: &[u8]) -> Result<Self, Refusal> {
         let body: Value = serde_json::from_slice(body)
             .map_err(|error| Refusal::InvalidJson(error.to_string()))?;
@@ -81,7 +81,7 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// What Riak refuses is refused with its text, functions of Erlang among it.
+    /// Riak's refusals, with its texts, functions of Erlang among them.
     pub fn from_terms(text: &Bytes) -> Result<Self, Refusal> {
         let Some(Term::List(members)) = term_of_external(text) else {
             return Err(Refusal::NoTerm);
@@ -99,7 +99,7 @@ impl Job {
         })
     }
 
-    /// Whether results are inputs that are shown as lists: in JSON, where no phase has a function.
+    /// True if results are inputs shown as lists: in JSON, if no phase has a function.
     pub(crate) fn shows_inputs(&self) -> bool {
         self.form == JobForm::Json && self.has_no_function()
     }
@@ -136,7 +136,7 @@ fn timeout_of_json(timeout: Option<&Value>) -> Duration {
     millis.map_or(TIMEOUT, timeout_of_millis)
 }
 
-/// What is no number above zero is as if it were not there.
+/// The time limit of a number; one that is not above zero is ignored.
 fn timeout_of_millis(millis: f64) -> Duration {
     match millis > 0.0 {
         true => Duration::from_secs_f64(millis.min(TIMEOUT_MILLIS_MAX) / 1000.0),

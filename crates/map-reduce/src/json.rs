@@ -1,4 +1,4 @@
-//! JSON to terms and back, as Riak's JSON library does it.
+//! JSON to terms and back, in the manner of Riak's JSON library.
 //!
 //! An object of JSON is the term `{struct, [{Name, Value}, ...]}`. Terms that have no form in JSON are
 //! an error, as in Riak: objects, tuples, and binaries that are no UTF-8. A list that begins with a pair
@@ -101,7 +101,7 @@ fn put_list(out: &mut String, elements: &[Term]) -> Result<(), NoJson> {
     Ok(())
 }
 
-/// Whether a list that begins so is written as an object.
+/// True if a list that begins with this term is written as an object.
 fn is_member(term: &Term) -> bool {
     matches!(term, Term::Tuple(parts) if parts.len() == 2 && !parts[0].is_atom("struct"))
 }
@@ -136,7 +136,7 @@ fn put_name(out: &mut String, name: &Term) -> Result<(), NoJson> {
     Ok(())
 }
 
-/// A text with its quotes; what is beyond ASCII is escaped.
+/// A text with its quotes; characters beyond ASCII are escaped.
 pub(crate) fn put_string(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {

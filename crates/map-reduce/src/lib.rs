@@ -1,15 +1,16 @@
-//! MapReduce as Riak's clients use it: jobs in JSON, built-in functions, key filters, and their execution.
+//! MapReduce for Riak's clients: jobs in JSON, built-in functions, key filters, and their
+//! execution.
 //!
-//! [`Job::read`] reads a job, in JSON or as Erlang's terms, or refuses it with Riak's text ([`Refusal`]). [`Execution`] runs it
-//! without I/O: it asks for pages of keys and for objects, and gives out the results of the phases that
-//! are kept. [`Gathered`] puts them together into one answer; in a stream each [`Output`] is sent by
-//! itself. A job holds at most [`JOB_BYTES_MAX`].
+//! [`Job::read`] reads a job, in JSON or as Erlang's terms, or refuses it with Riak's text
+//! ([`Refusal`]). [`Execution`] runs it without I/O: it requests pages of keys and objects, and
+//! gives out the results of the kept phases. [`Gathered`] combines them into one answer; in a
+//! stream each [`Output`] is sent by itself. A job holds at most [`JOB_BYTES_MAX`].
 //!
 //! Values between phases are Erlang's terms ([`Term`]), since Riak's functions are defined on these.
 //! JavaScript, and Erlang that a client sends, is not run.
 //!
-//! Everything here is a pure function of its arguments. What the crate must not know: how keys are
-//! listed and objects are read, and by which protocol a job came.
+//! Everything here is a pure function of its arguments. The crate does not depend on listings of
+//! keys, reads of objects, or the protocol of a job.
 
 mod edit_distance;
 mod execution;

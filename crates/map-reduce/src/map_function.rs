@@ -1,4 +1,4 @@
-//! The built-in functions of map phases, and what a link phase makes of an object.
+//! The built-in functions of map phases, and the results of a link phase for an object.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub enum MapFunction {
     ObjectValueList,
 }
 
-/// Why a function has no results.
+/// Failure of a map function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MapError {
     /// The function does not return a list.
@@ -60,7 +60,7 @@ impl MapFunction {
     }
 }
 
-/// The term that functions are given in place of an object that is not there.
+/// The functions' argument in place of a missing object.
 pub(crate) fn not_found() -> Term {
     Term::pair(Term::atom("error"), Term::atom("notfound"))
 }
@@ -108,7 +108,7 @@ fn substitute(argument: &Term) -> Option<&Term> {
     }
 }
 
-/// The inputs that an object's links are, as far as they fit; `None` fits all.
+/// The inputs for an object's links that match; `None` matches all.
 pub(crate) fn linked(
     object: Option<&Arc<ReadObject>>,
     bucket: Option<&Bytes>,

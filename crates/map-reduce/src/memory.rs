@@ -1,9 +1,9 @@
-//! What a job holds, and how much it may hold.
+//! The memory of a job, and its limit.
 
 use crate::failure::Failure;
 use crate::term::Term;
 
-/// What a job may hold, in bytes: inputs and results that wait, and what reduce phases keep.
+/// The memory limit of a job, in bytes: waiting inputs and results, and terms of reduce phases.
 pub const JOB_BYTES_MAX: usize = 64 << 20;
 
 /// The account of one job.
@@ -40,7 +40,7 @@ impl Memory {
     }
 }
 
-/// What terms hold together.
+/// The memory of terms.
 pub(crate) fn bytes_of(terms: &[Term]) -> usize {
     terms.iter().map(Term::bytes).sum()
 }

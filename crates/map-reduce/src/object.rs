@@ -1,7 +1,7 @@
-//! An object as a map or link phase sees it: its siblings' values and links.
+//! An object for a map or link phase: its siblings' values and links.
 //!
-//! The caller reads it and brings it into this form. A tombstone that the read shows is a sibling with
-//! an empty value, as it is for Riak's functions.
+//! The caller reads it and converts it to this form. A tombstone that the read shows is a sibling
+//! with an empty value, as it is for Riak's functions.
 
 use bytes::Bytes;
 
@@ -25,7 +25,7 @@ pub struct ObjectLink {
     pub tag: Bytes,
 }
 
-/// A value that an object has, one of several if there were concurrent writes.
+/// A value of an object, one of several if there were concurrent writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectSibling {
     /// The bytes that were stored.
@@ -37,7 +37,7 @@ pub struct ObjectSibling {
 /// An object that was read for a phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadObject {
-    /// Where it is stored.
+    /// The bucket that it is stored in.
     pub bucket: BucketName,
     /// Its key there.
     pub key: Bytes,
@@ -45,7 +45,7 @@ pub struct ReadObject {
     pub siblings: Vec<ObjectSibling>,
 }
 
-/// What a link costs beside its texts, in bytes.
+/// The memory of a link beside its texts, in bytes.
 const LINK_OVERHEAD_BYTES: usize = 96;
 
 impl ReadObject {

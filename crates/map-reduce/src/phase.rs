@@ -13,13 +13,13 @@ use crate::term::Term;
 /// A phase of a job.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// What it does.
+    /// Its work.
     pub work: Work,
-    /// Whether its results go to the client.
+    /// True if its results go to the client.
     pub keep: bool,
 }
 
-/// What a phase does.
+/// The work of a phase.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// Applies a function to each object, with the argument.
@@ -28,14 +28,14 @@ pub enum Work {
     Reduce(ReduceFunction, usize),
     /// Follows links of this bucket and this tag; `None` is any.
     Link(Option<Bytes>, Option<Bytes>),
-    /// Would run a client's Erlang source. Riak refuses that at the first input, and so do we.
+    /// A client's Erlang source, which is not run. It is refused at the first input, as in Riak.
     Source,
 }
 
 /// The module of the built-in functions.
 const MODULE: &str = "riak_kv_mapreduce";
 
-/// How many inputs a reduce function takes at a time if the job does not say.
+/// The number of inputs that a reduce function takes at a time by default.
 pub(crate) const BATCH_INPUTS: usize = 20;
 
 /// Reads the value of `query`.
@@ -82,7 +82,7 @@ struct Step<'a> {
     keep: bool,
 }
 
-/// What kinds of phases there are.
+/// Kinds of phases.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Map,
@@ -250,7 +250,7 @@ pub(crate) fn no_javascript(kind: Kind) -> String {
     )
 }
 
-/// The work of a phase that names a function of a module; else why there is none.
+/// The work of a phase that names a function of a module; else the reason why there is none.
 pub(crate) fn built_in(
     kind: Kind,
     (module, function): (&str, &str),
@@ -277,7 +277,7 @@ pub(crate) fn built_in(
     })
 }
 
-/// The batch that a reduce phase's argument asks for.
+/// The batch in a reduce phase's argument.
 fn batch_inputs(argument: Option<&Value>) -> usize {
     let member = |name| argument.and_then(|it| it.get(name));
     if member("reduce_phase_only_1") == Some(&Value::Bool(true)) {

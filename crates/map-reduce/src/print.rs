@@ -1,18 +1,19 @@
-//! Terms as Erlang's `~p` prints them, with its line breaks: the form of most texts of Riak's errors.
+//! Terms in the form of Erlang's `~p`, with its line breaks: the form of most texts of Riak's
+//! errors.
 //!
-//! A list or a tuple that fits into the rest of the line stands on one line. Otherwise its elements stand
-//! below each other; those that are no list and no tuple share a line with the one before them while
-//! they fit. The elements of a tuple that begins with a name stand behind the name.
+//! A list or a tuple that fits into the rest of the line is printed on it. Otherwise its elements
+//! are below each other; those that are no list and no tuple share a line with the one before them
+//! while they fit. The elements of a tuple that begins with a name are behind the name.
 
 use crate::term::Term;
 
 /// The length of a line, in characters.
 const LINE_CHARACTERS: usize = 80;
 
-/// How much of a term is printed at most, in bytes: errors go to clients.
+/// The most bytes that are printed of a term: errors go to clients.
 const PRINTED_BYTES_MAX: usize = 64 * 1024;
 
-/// The term as `~p` prints it from the start of a line.
+/// The term in the form of `~p` from the start of a line.
 pub(crate) fn printed(term: &Term) -> String {
     let mut line = flat(term);
     if line.len() > PRINTED_BYTES_MAX {
@@ -64,7 +65,7 @@ fn joined(elements: &[Term]) -> String {
     elements.join(",")
 }
 
-/// Whether Erlang shows the bytes as text: printable ones of Latin-1, and blanks.
+/// True if Erlang shows the bytes as text: printable ones of Latin-1, and blanks.
 fn is_text(bytes: &[u8]) -> bool {
     let printable = |it: &u8| matches!(it, 8..=13 | 27 | 32..=126 | 160..=255);
     !bytes.is_empty() && bytes.iter().all(printable)
@@ -90,7 +91,7 @@ fn quoted(bytes: &[u8]) -> String {
     out
 }
 
-/// The elements below which a term may be broken, with its brackets.
+/// The elements between which a term may be broken, with its brackets.
 fn broken(term: &Term) -> Option<(char, &[Term], char)> {
     match term {
         Term::Tuple(elements) if !elements.is_empty() => Some(('{', elements, '}')),

@@ -1,7 +1,7 @@
 //! The built-in functions of reduce phases.
 //!
-//! A phase applies its function to its inputs and to what the function gave for those before them, so a
-//! function must take its own results.
+//! A phase applies its function to its inputs and to the results for earlier ones, so a function
+//! must take its own results.
 
 use crate::print::flat;
 use crate::term::Term;
@@ -20,13 +20,13 @@ pub enum ReduceFunction {
     StringToInteger,
     /// The sum of numbers.
     Sum,
-    /// The sums of the values that lists of pairs have for each name.
+    /// The sums of the values for each name in lists of pairs.
     PlistSum,
-    /// How many inputs there are; whole numbers are counts.
+    /// The number of inputs; whole numbers are counts.
     CountInputs,
 }
 
-/// Why a function has no results, as Erlang names it.
+/// Erlang's name for the reason why a function has no results.
 pub(crate) type Raised = String;
 
 impl ReduceFunction {
@@ -99,7 +99,7 @@ fn sorted(mut inputs: Vec<Term>) -> Vec<Term> {
     inputs
 }
 
-/// Whether it is no mark of an object that was not found.
+/// True unless it marks an object that was not found.
 fn is_datum(term: &Term) -> bool {
     !matches!(term, Term::Tuple(parts)
         if matches!(parts.len(), 2 | 3) && parts[0].is_atom("not_found"))

@@ -1,4 +1,4 @@
-//! Why a job is not begun, in the texts that Riak sends over HTTP and over protocol buffers.
+//! Reasons why a job is not begun, in Riak's texts over HTTP and over protocol buffers.
 
 use crate::json::{json_of_term, put_string};
 use crate::print::printed;
@@ -15,24 +15,24 @@ pub enum Refusal {
     NotAnObject,
     /// `inputs` or `query` is missing.
     MissingField,
-    /// `inputs` cannot be read; the reason as Riak has it.
+    /// `inputs` cannot be read; the reason in Riak's form.
     Inputs(Term),
-    /// `query` cannot be read; the reason as Riak has it.
+    /// `query` cannot be read; the reason in Riak's form.
     Query(Term),
-    /// A phase names what is not built in.
+    /// A phase names a function that is not built in.
     Phase {
         /// The number of the phase, from 0.
         phase: usize,
-        /// What is wrong with it.
+        /// The error in it.
         text: String,
     },
-    /// There is no key filter of this name.
+    /// Unknown key filter.
     UnknownFilter(Term),
     /// A key filter cannot work with its arguments.
     FilterArguments {
         /// The filter.
         name: String,
-        /// What is wrong, as a fragment.
+        /// The error, as a fragment.
         reason: String,
     },
     /// Inputs that only functions of an application or a search index could give.

@@ -1,7 +1,8 @@
-//! Erlang's terms, as far as jobs see them, with Erlang's order.
+//! Erlang's terms that occur in jobs, with Erlang's order.
 //!
-//! Riak's built-in functions and key filters are defined on terms: a sort puts numbers before texts, and
-//! a text that `to_upper` made is a list of numbers and equal to no binary. Results follow from that.
+//! Riak's built-in functions and key filters are defined on terms: a sort puts numbers before
+//! texts, and a result of `to_upper` is a list of numbers and equal to no binary. Results follow
+//! from that.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -30,10 +31,10 @@ pub enum Term {
     Object(Arc<ReadObject>),
 }
 
-/// The members that an object has as a tuple in Riak.
+/// The members of an object's tuple in Riak.
 const OBJECT_ARITY: usize = 8;
 
-/// What a term costs beside its bytes.
+/// The memory of a term beside its bytes.
 const TERM_BYTES: usize = size_of::<Term>();
 
 impl Term {
@@ -52,7 +53,7 @@ impl Term {
         Self::atom(if value { "true" } else { "false" })
     }
 
-    /// A list of the bytes, which is how Erlang's old functions for texts give them.
+    /// A list of the bytes, which is the result of Erlang's old functions for texts.
     pub fn characters(text: &[u8]) -> Self {
         Self::List(
             text.iter()
@@ -66,7 +67,7 @@ impl Term {
         Self::Tuple(vec![first, second])
     }
 
-    /// Whether it is the atom.
+    /// True if it is the atom.
     pub fn is_atom(&self, name: &str) -> bool {
         matches!(self, Self::Atom(it) if it == name)
     }
@@ -175,7 +176,7 @@ fn compare_objects(left: &ReadObject, right: &ReadObject) -> Ordering {
     (place(left), values(left)).cmp(&(place(right), values(right)))
 }
 
-/// Exact, however large the numbers: an order by rounded numbers is none.
+/// Exact for all numbers: rounding would not give an order.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the number is within the range of the type, and its fraction is compared by itself"

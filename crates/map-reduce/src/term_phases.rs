@@ -59,7 +59,7 @@ fn links(bucket: &Term, tag: &Term) -> Option<Work> {
     Some(Work::Link(pattern(bucket)?, pattern(tag)?))
 }
 
-/// Which buckets or tags a link phase follows: the name, or `'_'` for any.
+/// The buckets or tags that a link phase follows: the name, or `'_'` for any.
 fn pattern(term: &Term) -> Option<Option<Bytes>> {
     match term {
         Term::Binary(name) if name.as_ref() == b"_" => Some(None),
@@ -95,7 +95,7 @@ fn called(
     }
 }
 
-/// The batch that a reduce phase's argument asks for, in a list of pairs or in JSON's term of one.
+/// The batch in a reduce phase's argument, in a list of pairs or in JSON's term of one.
 fn batch_inputs(argument: &Term) -> usize {
     let members = match argument {
         Term::List(members) => members,

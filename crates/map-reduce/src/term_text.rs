@@ -1,4 +1,4 @@
-//! Texts of terms and terms of texts, as Erlang's functions for it do.
+//! Texts of terms and terms of texts, in the manner of Erlang's functions.
 
 use crate::print::flat;
 use crate::term::Term;
@@ -34,7 +34,7 @@ pub(crate) fn float_of_text(text: &[u8]) -> Option<f64> {
     text.parse().ok().filter(|it: &f64| it.is_finite())
 }
 
-/// A number as Erlang's `float_to_list` writes it: `6.00000000000000000000e+00`.
+/// A number in the form of Erlang's `float_to_list`: `6.00000000000000000000e+00`.
 pub(crate) fn text_of_float(number: f64) -> String {
     let text = format!("{number:.20e}");
     let Some((digits, exponent)) = text.split_once('e') else {

@@ -7,7 +7,7 @@ use kvorum_disk::DiskError;
 use kvorum_ring::Partition;
 
 use crate::follower::{Ground, note_repaired};
-use crate::held::{Held, Known};
+use crate::store_list::{StoreList, Known};
 use crate::member::Member;
 use crate::recognising::KnownStores;
 use crate::stores::StoreError;
@@ -32,7 +32,7 @@ impl Ground {
     /// Moves the files of the partition's store away and opens an empty one. Blocks.
     fn give_up(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         state: &ClusterState,
         partition: Partition,
         is_refused: bool,
@@ -53,9 +53,9 @@ impl Ground {
         Ok(moved)
     }
 
-    /// Has the log keep nothing any more for stores that were replaced or given up. What it keeps too long
-    /// costs space alone. Blocks.
-    pub(crate) fn forget_others(&self, held: &Held) {
+    /// Drops log records of stores that were replaced or given up. Records that stay too long cost
+    /// space alone. Blocks.
+    pub(crate) fn forget_others(&self, held: &StoreList) {
         if let Err(error) = self.stores.forget_others(&held.identities()) {
             tracing::warn!(event = "stores_not_forgotten", error = %error);
         }
@@ -63,9 +63,9 @@ impl Ground {
 }
 
 impl Member {
-    /// Gives up what the store of a partition held that could not be opened, and has an empty one serve in
-    /// its place; where other nodes have replicas, it is repaired from them. A store that is open and waits
-    /// for its repair serves what it has. Returns where the files of the store are now, which are kept.
+    /// Gives up the store of a partition that could not be opened, and has an empty one serve in its
+    /// place; where other nodes have replicas, it is repaired from them. A store that is open and waits
+    /// for its repair serves its entries. Returns the new places of the store's files, which are kept.
     ///
     /// # Errors
     /// [`AcceptError::NotRefused`] for a store that is open and lacks nothing, or is being opened.
@@ -87,7 +87,7 @@ impl Member {
         };
         let (refused, is_refused) = (*refused, *is_refused);
         let state = self.state.current();
-        let accept = move |ground: &Ground, held: &mut Held| {
+        let accept = move |ground: &Ground, held: &mut StoreList| {
             ground.give_up(held, &state, refused, is_refused)
         };
         let moved = self.follower.with_record(&mut held, accept).await?;

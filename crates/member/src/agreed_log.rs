@@ -1,4 +1,4 @@
-//! The agreed state as transfers want it: changed by what is awaited, and telling of news.
+//! The agreed state as transfers use it: changes are awaited, and watchers are notified.
 
 use std::sync::Arc;
 

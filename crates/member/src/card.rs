@@ -1,8 +1,8 @@
-//! The membership card: who this node is, to which cluster it belongs, and which log it follows.
+//! The membership card: this node's identity, its cluster, and the log that it follows.
 //!
-//! A node that joins a cluster takes up another log in another directory; the card is what makes the
-//! change, in one atomic step. A card that cannot be read never leads to a new identity: that would be
-//! a new node over another one's data.
+//! A node that joins a cluster takes up another log in another directory; the card makes the change in
+//! one atomic step. A card that cannot be read never leads to a new identity: that would be a new node
+//! over another one's data.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::checked_file::{CheckedFile, Found};
 use crate::error::OpenError;
-use crate::held::nodes_of_records;
+use crate::store_list::nodes_of_records;
 
 /// Prefix of the name of a log's directory, before the log's number.
 pub(crate) const LOG_DIRECTORY: &str = "log-";
@@ -26,11 +26,11 @@ pub(crate) const SECOND_MARK_END: &str = ".end";
 /// The number of the log of a cluster that a node makes of itself alone.
 pub(crate) const FIRST_LOG: u64 = 1;
 
-/// How far a node has come with its log.
+/// The stage of a node's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It is making one of its own, of a new cluster or of one that it recovers; what there is of it is
-    /// made anew.
+    /// It is making one of its own, of a new cluster or of one that it recovers; files of an earlier
+    /// attempt are made anew.
     Founding,
     /// Its log was founded by itself.
     Founded,
@@ -156,7 +156,7 @@ impl CardFile {
         self.file.store(&*self.disk, *sequence, &text(card))
     }
 
-    /// Where the card is.
+    /// The directory of the card.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -166,7 +166,7 @@ impl CardFile {
         &self.data_directory
     }
 
-    /// Where the log of this number is.
+    /// The directory of the log with this number.
     pub(crate) fn log_directory(&self, log: u64) -> PathBuf {
         Self::log_directory_in(&self.directory, log)
     }

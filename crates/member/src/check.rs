@@ -54,7 +54,7 @@ pub fn check_ring(disk: &dyn Disk, ring: &Path, data: &Path, is_backup: bool) ->
         findings.push((cards.path().to_owned(), what));
     }
     for file in [
-        held::file(ring, card.node),
+        store_list::file(ring, card.node),
         generation::file(ring, card.node),
         recovered_file(ring, card.node),
     ] {

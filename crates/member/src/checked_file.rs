@@ -5,7 +5,7 @@
 //! when the first cannot be read.
 //!
 //! The file of a node begins its body with the node (`of NODE`), so that a copy of another node's file
-//! counts as damaged, whatever its sequence. Files of earlier versions lack the line.
+//! counts as damaged at any sequence. Files of earlier versions lack the line.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ type Files = [Option<Vec<u8>>; 2];
 /// Sequence and body of an intact file.
 pub(crate) type Content = (u64, String);
 
-/// What is there.
+/// The content of the files.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Neither file.
@@ -44,7 +44,7 @@ pub(crate) enum Found {
         body: String,
         stale: Option<PathBuf>,
     },
-    /// Files, none of which holds what was written.
+    /// Files are there, and none holds the bytes that were written.
     Damaged,
 }
 
@@ -70,11 +70,11 @@ impl CheckedFile {
         &self.path
     }
 
-    /// Reads what is there; mends the file that does not have the newest content, if it can.
+    /// Reads the files; mends the file that does not have the newest content, if it can.
     ///
     /// # Errors
-    /// If reading fails. Where a device does not give one of the files, the other one serves; where that
-    /// does not either, it is an error, and not damage: the next attempt may succeed.
+    /// If reading fails. Where a device does not give one of the files, the other one serves. If
+    /// neither can be read, that is an error, and not damage: the next attempt may succeed.
     pub(crate) fn load(&self, disk: &dyn Disk) -> Result<Found, DiskError> {
         self.load_own(disk, |_| true)
     }
@@ -91,7 +91,7 @@ impl CheckedFile {
     /// The newest intact body that satisfies `is_own`. Repairs nothing.
     ///
     /// # Errors
-    /// As [`CheckedFile::bodies`].
+    /// Those of [`CheckedFile::bodies`].
     pub(crate) fn newest_own(
         &self,
         disk: &dyn Disk,
@@ -102,10 +102,10 @@ impl CheckedFile {
         Ok(newest.map(|it| it.1))
     }
 
-    /// As [`CheckedFile::load`], but only a body that satisfies `is_own` counts.
+    /// Like [`CheckedFile::load`], but only a body that satisfies `is_own` counts.
     ///
     /// # Errors
-    /// As [`CheckedFile::load`].
+    /// Those of [`CheckedFile::load`].
     pub(crate) fn load_own(
         &self,
         disk: &dyn Disk,

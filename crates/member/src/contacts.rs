@@ -1,4 +1,4 @@
-//! Who the other members are and where, as the agreed state says.
+//! Names and addresses of the other members, from the agreed state.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Contacts {
         self.cluster.load().as_node_id()
     }
 
-    /// The name that a stranger has to know.
+    /// The name that a stranger has to give.
     fn cluster_name(&self) -> String {
         let state = self.shown.look();
         let agreed = Some(&state).filter(|state| !is_unknown(state));

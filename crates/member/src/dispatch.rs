@@ -1,4 +1,4 @@
-//! Which service answers what another node asks.
+//! The table of services that answer other nodes' requests.
 
 use kvorum_agreement::Agreement;
 use kvorum_claimant::ReplicatedState;
@@ -48,7 +48,7 @@ impl PeerService for Dispatch {
     }
 }
 
-/// Tells the coordinator who is up.
+/// Gives the coordinator the nodes that are up.
 pub(crate) struct Up(pub(crate) Liveness);
 
 impl kvorum_coordinator::Liveness for Up {

@@ -15,38 +15,38 @@ use serde::{Deserialize, Serialize};
 /// The first byte of every message of this service.
 pub(crate) const SERVICE: u8 = b'J';
 
-/// How long the log may take to let go of a member that was removed, before it comes back.
+/// Time for the log to drop a member that was removed, before it comes back.
 const LET_GO_WAIT: Duration = Duration::from_secs(10);
 /// The time between looks at the log meanwhile.
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
 
-/// What a node that wants to join says of itself.
+/// A node's request to join, with its introduction.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Knock {
     /// The name by which the operator called the member; none when only its address was given.
     pub(crate) looks_for: Option<String>,
     pub(crate) name: String,
     pub(crate) addresses: BTreeMap<String, String>,
-    /// Of a member that is left, and is to follow the one that has recovered the cluster.
+    /// Set by a remaining member that is to follow the one that has recovered the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) follows: Option<Follows>,
 }
 
-/// What a member that is left knows of the cluster that was.
+/// A remaining member's state of the former cluster.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Follows {
     pub(crate) cluster: String,
     pub(crate) version: u64,
 }
 
-/// What a node asks that was a member, and may have been removed.
+/// The question of a former member that may have been removed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Inquiry {
     /// The version of the state in which it was one.
     pub(crate) member_at: u64,
 }
 
-/// What is asked of a member by somebody who is none.
+/// A request to a member by a node that is none.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Request {
@@ -54,13 +54,13 @@ enum Request {
     Inquiry(Inquiry),
 }
 
-/// What the member says.
+/// The member's answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     /// The node is a member that joins.
     Welcome { cluster: String, name: String },
-    /// It looked for somebody else.
+    /// The node looked for another name.
     OtherName { name: String },
     /// It is not, in words for its operator.
     Refused { reason: String },
@@ -117,7 +117,7 @@ async fn let_in(
         };
     }
     if let Some(known) = current.member(caller.node) {
-        // It did not get to hear it the first time.
+        // It did not receive the first answer.
         return if known.name == knock.name {
             Answer::Welcome { cluster, name }
         } else {
@@ -148,8 +148,8 @@ async fn let_in(
     }
 }
 
-/// Waits until the log does not count a node: who leads would expect it to have what it had before, and
-/// it comes with an empty log.
+/// Waits until the log does not count a node. The leader would expect it to have its earlier log, and
+/// it comes with an empty one.
 async fn has_let_go(runtime: &Runtime, state: &ReplicatedState, node: NodeId) -> bool {
     let is_counted = || {
         let status = state.agreement().status();
@@ -162,7 +162,7 @@ async fn has_let_go(runtime: &Runtime, state: &ReplicatedState, node: NodeId) ->
     !is_counted()
 }
 
-/// Whether a node that was a member was removed since.
+/// Answers if a former member was removed since.
 fn tell(current: &ClusterState, node: NodeId, inquiry: &Inquiry) -> Answer {
     if current.member(node).is_none() && current.version() > inquiry.member_at {
         let cluster = current.id().to_string();
@@ -173,7 +173,7 @@ fn tell(current: &ClusterState, node: NodeId, inquiry: &Inquiry) -> Answer {
     }
 }
 
-/// Why a member that is left cannot follow: nothing that it knows may be undone.
+/// The reason why a remaining member cannot follow: none of its agreed entries may be undone.
 fn not_followed(current: &ClusterState, node: NodeId, follows: &Follows) -> Option<String> {
     if current.member(node).is_none() {
         return Some("this node is no member of the recovered cluster".into());

@@ -1,4 +1,4 @@
-//! Why a member cannot be opened, or cannot join, by what its operator can do.
+//! The reasons why a member cannot be opened, or cannot join, by what its operator can do.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,12 @@ use kvorum_ring::NodeId;
 
 use crate::stores::StoreError;
 
-/// Why a member cannot be opened.
+/// The reason why a member cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The card and its copy are not what was written. Restore one of them from a backup.
+    /// Neither the card nor its copy holds the bytes that were written. Restore one of them from a
+    /// backup.
     #[error(
         "neither {} nor its copy holds what was written there; restore one of them from a backup, a new \
          node is not started over existing data", file.display()
@@ -29,18 +30,17 @@ pub enum OpenError {
     CardUnread {
         /// The card.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         error: DiskError,
     },
-    /// The state that a recovered cluster begins with is not there, or not what was written. Restore it
-    /// from a backup.
+    /// The first state of a recovered cluster is missing, or not as written. Restore it from a backup.
     #[error(
         "this node was told to recover its cluster, and neither {} nor its copy holds the state to begin \
          with; restore one of them from a backup, a new cluster is not started over existing data",
         file.display()
     )]
     RecoveredDamaged {
-        /// Where the state is.
+        /// The file of the state.
         file: PathBuf,
     },
     /// The card and its copy are whole and belong to two nodes, and no log decides between them. Restore the
@@ -85,13 +85,13 @@ pub enum OpenError {
         /// The cluster that the card names.
         expected: ClusterId,
     },
-    /// There is a log, and no card that says whose it is. Restore the card from a backup.
+    /// There is a log, and no card that names its node. Restore the card from a backup.
     #[error(
         "{} holds a log of the cluster, but no membership card; restore the card from a backup, a new \
          node is not started over existing data", directory.display()
     )]
     CardMissing {
-        /// Where both should be.
+        /// The directory of both.
         directory: PathBuf,
     },
     /// The state of an earlier version cannot be taken over.
@@ -100,16 +100,17 @@ pub enum OpenError {
     /// The log cannot be opened.
     #[error(transparent)]
     Log(#[from] kvorum_agreement::OpenError),
-    /// The log does not say what it should.
+    /// The log lacks the state.
     #[error("the log in {} holds no cluster state; restore it from a backup", directory.display())]
     LogWithoutState {
-        /// Where the log is.
+        /// The directory of the log.
         directory: PathBuf,
     },
     /// The node could not agree with itself.
     #[error("{}", .0.in_full())]
     NotAgreed(#[from] ProposeError),
-    /// The stores of another engine hold what no other node has. Go back to it, or use another directory.
+    /// The stores of another engine have data that no other node has. Go back to it, or use another
+    /// directory.
     #[error(
         "the partitions here are stored by {before}, no other node has them, and with another \
          storage_backend nothing of it would be found; set storage_backend = {before}, or use another \
@@ -128,9 +129,9 @@ pub enum OpenError {
         directory.display(), accepting.display()
     )]
     StoresGone {
-        /// Where they should be.
+        /// The directory of the stores.
         directory: PathBuf,
-        /// How many there were.
+        /// Their number.
         stores: usize,
         /// The file by which their loss is accepted.
         accepting: PathBuf,
@@ -143,7 +144,7 @@ pub enum OpenError {
     Disk(#[from] DiskError),
 }
 
-/// What is to be done about a file of which nobody knows whether it is damaged.
+/// Advice about a file that could not be read, and may be intact.
 fn until_read(file: &Path, error: &DiskError) -> String {
     let file = file.display();
     match error.kind() {
@@ -159,7 +160,7 @@ fn until_read(file: &Path, error: &DiskError) -> String {
     }
 }
 
-/// Why a node does not join a cluster. The first words are those that Riak's operators know.
+/// The reason why a node does not join a cluster. The first words are Riak's.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
@@ -169,15 +170,15 @@ pub enum JoinError {
     /// It was asked to join itself.
     #[error("self_join: this node cannot join itself")]
     SelfJoin,
-    /// Some of its stores are not open: nobody knows whether they are empty.
+    /// Some of its stores are not open, and may not be empty.
     #[error(
         "not_ready: {opening} vnodes of this node are still being opened and {failed} could not be \
          opened; only a node that is known to be empty joins"
     )]
     NotOpen {
-        /// How many are being opened.
+        /// Number of stores that are being opened.
         opening: usize,
-        /// How many could not be.
+        /// Number of stores that could not be opened.
         failed: usize,
     },
     /// It holds objects, which joining would lose.
@@ -186,28 +187,28 @@ pub enum JoinError {
          only an empty node joins, move them with a client or start over in an empty data directory"
     )]
     NotEmpty {
-        /// How many of its stores are not empty.
+        /// Number of its stores that are not empty.
         partitions: usize,
     },
     /// It holds hints for others.
     #[error("not_empty: this node keeps hints for other nodes")]
     HoldsHints,
-    /// Nobody answers there.
+    /// No node answers there.
     #[error("not_reachable: {address} does not answer as a member would: {}", .error.without_node())]
     NotReachable {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The reason.
         error: PeerError,
     },
     /// Another node answers there.
     #[error("the node at {address} is called {got}, not {expected}")]
     OtherName {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Who was expected.
+        /// The name that was expected.
         expected: String,
-        /// Who answered.
+        /// The name of the node that answered.
         got: String,
     },
     /// The cluster does not want it.
@@ -222,19 +223,19 @@ pub enum JoinError {
          reach {address}"
     )]
     NoWordYet {
-        /// Where they look for this node.
+        /// The address at which they look for this node.
         address: SocketAddr,
     },
     /// The log of the cluster could not be begun here. Start the node again.
     #[error("{detail}; start this node again")]
     Log {
-        /// What failed.
+        /// The failure.
         detail: String,
     },
     /// A store could not be looked into.
     #[error("{detail}")]
     Storage {
-        /// What failed.
+        /// The failure.
         detail: String,
     },
 }

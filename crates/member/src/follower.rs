@@ -1,17 +1,17 @@
-//! Lets this node's vnodes follow the ring.
+//! The follower: it opens and removes vnodes as the ring changes.
 //!
 //! A vnode is opened when the ring makes this node the owner or the receiver of its partition, and is
 //! there until the partition has settled elsewhere; its epoch is that of the ring that this node has
-//! learned. Which stores there are is written down before they are opened and after they are gone.
+//! learned. The record of stores is written before they are opened and after they are gone.
 //!
-//! Those that the node has when it starts are opened by `opening`, and left alone until they are.
+//! Stores that the node has when it starts are opened by `opening`, and left alone until they are.
 //!
-//! A partition that this node owns and whose store is not the one that was complete is marked as
-//! incomplete: it takes writes, answers no reads, and is repaired from the other replicas. That is so for
-//! a store that was lost or exchanged, and for a partition that came here without a transfer. One that is
-//! being transferred is incomplete from its beginning until all is here: its source may be removed for
-//! good at any time, and this node learn of that after a crash, when nothing tells the half from the whole
-//! but the record.
+//! A partition of this node is marked as incomplete if its store is not the recorded complete one: it
+//! takes writes, answers no reads, and is repaired from the other replicas. Examples are a lost or
+//! exchanged store, and a partition that came here without a transfer. A store that a transfer fills is
+//! incomplete from its beginning until all is here. Its source may be removed for good at any time, and
+//! this node may learn of that after a crash: only the record then distinguishes half a store from a
+//! whole one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -30,19 +30,19 @@ use kvorum_runtime::Runtime;
 use kvorum_vnode::{LeaseTable, TreePlacing, Vnode, VnodeMeter, VnodeSettings};
 
 use crate::error::OpenError;
-use crate::held::{Held, HeldFile, Known};
+use crate::store_list::{StoreList, HeldFile, Known};
 use crate::recognising::KnownStores;
 use crate::stores::{Found, StoreError, Stores};
 use crate::unknown_state::is_unknown;
 use crate::vnode_table::{Unopened, VnodeTable};
 
-/// What could not be opened or removed is tried again after this long.
+/// Pause before a failed opening or removal is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// New stores that are opened concurrently: each waits for the device several times.
 const OPENINGS_AT_ONCE: usize = 16;
 
-/// What the vnodes stand on.
+/// The parts below the vnodes.
 #[derive(Clone)]
 pub(crate) struct Ground {
     pub(crate) runtime: Runtime,
@@ -65,7 +65,7 @@ pub(crate) struct Follower {
     pub(crate) liveness: Liveness,
     pub(crate) peers: Peers,
     /// The record of stores as it was written last. Held over every change of the vnodes.
-    pub(crate) written: tokio::sync::Mutex<Held>,
+    pub(crate) written: tokio::sync::Mutex<StoreList>,
     members: parking_lot::Mutex<BTreeSet<NodeId>>,
 }
 
@@ -90,8 +90,9 @@ fn received(ring: &Ring, node: NodeId) -> impl Iterator<Item = (Partition, Epoch
     })
 }
 
-/// The partitions whose recorded store is of no use: settled elsewhere, or of before a move back began.
-fn stale(held: &Held, state: &ClusterState, node: NodeId) -> Vec<Partition> {
+/// The partitions whose recorded store is of no use: settled elsewhere, or from before a move back
+/// began.
+fn stale(held: &StoreList, state: &ClusterState, node: NodeId) -> Vec<Partition> {
     if held.size != state.ring().size() {
         return held.since.keys().copied().collect();
     }
@@ -105,16 +106,16 @@ fn stale(held: &Held, state: &ClusterState, node: NodeId) -> Vec<Partition> {
     stale.map(|(partition, _)| *partition).collect()
 }
 
-/// What a node starts with.
+/// The stores with which a node starts.
 pub(crate) struct Beginning {
-    pub(crate) held: Held,
+    pub(crate) held: StoreList,
     /// The store of the hints.
     pub(crate) hints: Arc<dyn Backend>,
     /// Those whose stores are to be opened.
     pub(crate) partitions: Vec<Partition>,
 }
 
-/// Clears away what is of no use, and opens what is needed before anything is served. Blocks.
+/// Removes useless files, and opens the files needed before anything is served. Blocks.
 pub(crate) fn begin(
     ground: &Ground,
     state: &ClusterState,
@@ -124,16 +125,16 @@ pub(crate) fn begin(
     let mut wanted = wanted(state, ground.node);
     let recorded = ground.held.load()?;
     let is_first = recorded.is_none();
-    let mut held = recorded.clone().unwrap_or(Held::none(size));
+    let mut held = recorded.clone().unwrap_or(StoreList::none(size));
     if is_unknown(state) {
-        // A log that is new here has not said yet what this node has. What is logged for its stores is
-        // made good now or never.
+        // A log that is new here has not reached this node's partitions yet. Logged writes of its
+        // stores have to be restored now or never.
         wanted = held.since.clone();
     }
     check_engine(ground, &held, state)?;
     if ground.stores.begins_anew() {
-        // Written down below, before anything says that these are the stores of another engine: the others
-        // of the record are not missed after a crash.
+        // Written below, before any record names these as the stores of another engine: the others of
+        // the record are not missed after a crash.
         held.expect_none();
     } else {
         check_stores(ground, &mut held, state, loss)?;
@@ -155,7 +156,7 @@ pub(crate) fn begin(
     for (partition, since) in &mut wanted {
         match held.since.get(partition) {
             Some(recorded) => *since = *recorded,
-            // Where there is no record yet, what is there is this node's own.
+            // Without a record, the stores that are there are this node's own.
             None if is_first => {}
             None => {
                 let removed = ground.stores.remove(size, *partition, None, None);
@@ -178,31 +179,31 @@ pub(crate) fn begin(
     })
 }
 
-/// A file of this name in the data directory, which an operator makes, has the next start go on without
+/// A file of this name in the data directory, made by an operator, has the next start go on without
 /// stores that are lost for good.
 pub const ACCEPT_LOST_STORES: &str = "accept_lost_stores";
 
-/// What an operator says of stores that are gone, all of them.
+/// An operator's decision about stores that are gone, all of them.
 pub(crate) struct Loss {
     /// The file by which it is accepted.
     pub(crate) file: PathBuf,
     pub(crate) is_accepted: bool,
 }
 
-/// Refuses to start where none of the stores is there that this node had. Each of them alone is replaced
-/// and repaired from the other replicas; all of them are missing where a disk is not mounted, and so they
-/// may be on the other nodes, which would repair themselves from empty stores. On a node alone each
-/// partition is refused by itself.
+/// Refuses to start when all stores of this node are missing. A single one is replaced and repaired
+/// from the other replicas; all of them are missing where a disk is not mounted. The same may be so on
+/// the other nodes, and all would repair themselves from empty stores. On a node alone each partition
+/// is refused by itself.
 fn check_stores(
     ground: &Ground,
-    held: &mut Held,
+    held: &mut StoreList,
     state: &ClusterState,
     loss: &Loss,
 ) -> Result<(), OpenError> {
     if !have_others_it(state) {
         return Ok(());
     }
-    // A crash may have come between the removal of what had settled elsewhere and its entry in the record.
+    // A crash may have come between the removal of a settled store and its entry in the record.
     let stale = match is_unknown(state) {
         true => Vec::new(),
         false => stale(held, state, ground.node),
@@ -219,7 +220,7 @@ fn check_stores(
                 identity: found,
                 erased,
             }) if ![found, erased].contains(&identity) => place = Some(directory),
-            // It is there. What keeps it from being opened is told for each.
+            // It is there. Obstacles to its opening are reported for each.
             Ok(_) | Err(_) => return Ok(()),
         }
     }
@@ -251,9 +252,9 @@ pub(crate) fn have_others_it(state: &ClusterState) -> bool {
     is_unknown(state) || state.ring().replicas_max() > 1
 }
 
-/// Refuses an engine that would stand empty in place of another one's stores where nobody else has what
-/// these hold.
-fn check_engine(ground: &Ground, held: &Held, state: &ClusterState) -> Result<(), OpenError> {
+/// Refuses an engine that would stand empty in place of another one's stores where no other node has
+/// their data.
+fn check_engine(ground: &Ground, held: &StoreList, state: &ClusterState) -> Result<(), OpenError> {
     let others_have_it = state.ring().replicas_max() > 1;
     match ground.stores.engine_before() {
         Some(before) if !held.since.is_empty() && !others_have_it && !is_unknown(state) => {
@@ -263,7 +264,7 @@ fn check_engine(ground: &Ground, held: &Held, state: &ClusterState) -> Result<()
     }
 }
 
-impl Held {
+impl StoreList {
     pub(crate) fn note(
         &mut self,
         partition: Partition,
@@ -276,12 +277,12 @@ impl Held {
 }
 
 impl Ground {
-    /// Compares a store with the one that the record knows. Another one is noted as incomplete, and
-    /// begins empty: what it has is of a time that is over, and knows deleted keys that everybody else
-    /// has forgotten. Where there are no other replicas, it is all that there is.
+    /// Compares a store with the recorded one. Another one is noted as incomplete, and begins empty:
+    /// its data is of an earlier time, with deleted keys that all other replicas have forgotten. Where
+    /// there are no other replicas, its data is all that there is, and stays.
     pub(crate) fn recognised(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         others_have_it: bool,
         partition: Partition,
         store: Arc<dyn Backend>,
@@ -345,10 +346,10 @@ impl Ground {
         true
     }
 
-    /// A vnode that is as complete as the record says.
+    /// A vnode that is complete if the record has it so.
     pub(crate) fn known_vnode(
         &self,
-        held: &Held,
+        held: &StoreList,
         epoch: Epoch,
         partition: Partition,
         store: Arc<dyn Backend>,
@@ -371,7 +372,7 @@ impl Ground {
     /// the remains of earlier stores of the others. Blocks.
     fn announce(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         state: &ClusterState,
         new: &BTreeMap<Partition, Epoch>,
     ) -> Result<BTreeSet<Partition>, StoreError> {
@@ -396,7 +397,7 @@ impl Ground {
     /// may have failed to open before; the others are new. Blocks.
     fn enter(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         state: &ClusterState,
         had: &BTreeSet<Partition>,
         opened: Vec<(Partition, Arc<dyn Backend>)>,
@@ -420,10 +421,10 @@ impl Ground {
         Ok(())
     }
 
-    /// Closes and removes stores, whether a vnode stands on them or not. Blocks.
+    /// Closes and removes stores, with or without a vnode. Blocks.
     pub(crate) fn remove(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         partitions: impl IntoIterator<Item = (Partition, Option<Arc<Vnode>>)>,
     ) -> Result<(), StoreError> {
         for (partition, vnode) in partitions {
@@ -443,7 +444,7 @@ impl Follower {
         state: ReplicatedState,
         liveness: Liveness,
         peers: Peers,
-        held: Held,
+        held: StoreList,
     ) -> Self {
         Self {
             ground,
@@ -488,24 +489,24 @@ impl Follower {
         if let Err(error) = &followed {
             tracing::error!(event = "ring_not_followed", error = %error);
         }
-        // Whether a store has been repaired is looked at again.
+        // Stores that were being repaired are looked at again.
         followed.unwrap_or(false) && !held.lacks_something()
     }
 
     /// Opens missing stores and removes settled ones; false when work is left for later.
     async fn follow_stores(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         state: &Arc<ClusterState>,
     ) -> Result<bool, StoreError> {
         let seen = state.clone();
-        let clear = move |ground: &Ground, held: &mut Held| clear_stores(ground, held, &seen);
+        let clear = move |ground: &Ground, held: &mut StoreList| clear_stores(ground, held, &seen);
         let Some(missing) = self.with_record(held, clear).await? else {
             return Ok(false);
         };
         let opened = self.open_missing(held, state, missing.new).await;
         let (seen, unopened) = (state.clone(), missing.unopened);
-        let retry = move |ground: &Ground, held: &mut Held| {
+        let retry = move |ground: &Ground, held: &mut StoreList| {
             let is_done = ground.retry(held, &seen, &unopened);
             opened.map(|()| is_done)
         };
@@ -518,7 +519,7 @@ impl Follower {
     /// store that fails to open does not delay the others.
     async fn open_missing(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         state: &Arc<ClusterState>,
         new: BTreeMap<Partition, Epoch>,
     ) -> Result<(), StoreError> {
@@ -527,7 +528,7 @@ impl Follower {
         }
         let (seen, announced) = (state.clone(), new.clone());
         let announce =
-            move |ground: &Ground, held: &mut Held| ground.announce(held, &seen, &announced);
+            move |ground: &Ground, held: &mut StoreList| ground.announce(held, &seen, &announced);
         let had = Arc::new(self.with_record(held, announce).await?);
         let (size, mut failed) = (held.size, None);
         let known = Arc::new(KnownStores::of(held));
@@ -555,7 +556,7 @@ impl Follower {
             }
             let (seen, had) = (state.clone(), had.clone());
             let enter =
-                move |ground: &Ground, held: &mut Held| ground.enter(held, &seen, &had, opened);
+                move |ground: &Ground, held: &mut StoreList| ground.enter(held, &seen, &had, opened);
             self.with_record(held, enter).await?;
         }
         failed.map_or(Ok(()), Err)
@@ -564,8 +565,8 @@ impl Follower {
     /// Does work that blocks and changes the record of stores.
     pub(crate) async fn with_record<T: Send + 'static>(
         &self,
-        held: &mut Held,
-        work: impl FnOnce(&Ground, &mut Held) -> T + Send + 'static,
+        held: &mut StoreList,
+        work: impl FnOnce(&Ground, &mut StoreList) -> T + Send + 'static,
     ) -> T {
         let (ground, mut next) = (self.ground.clone(), held.clone());
         let work = move || {
@@ -589,8 +590,8 @@ impl Follower {
     }
 }
 
-/// Writes down which stores lack nothing any more, and which have been found to lack something.
-pub(crate) fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), DiskError> {
+/// Records the stores that have become complete, and those that were found incomplete.
+pub(crate) fn note_repaired(ground: &Ground, held: &mut StoreList) -> Result<(), DiskError> {
     let mut has_changed = false;
     for vnode in ground.table.all() {
         if let Some(known) = held.stores.get_mut(&vnode.partition())
@@ -602,8 +603,8 @@ pub(crate) fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), Disk
         }
     }
     if has_changed {
-        // Before it is written that nothing is lacking: it is not repaired twice. While something is, what
-        // was set aside may be the last copy.
+        // Before the record has that nothing is lacking: it is not repaired twice. While something is,
+        // a store that was set aside may be the last copy.
         if !held.lacks_something() && ground.table.unopened().is_empty() {
             ground.forget_others(held);
         }
@@ -626,7 +627,7 @@ struct Missing {
 /// ring are in the way. Blocks.
 fn clear_stores(
     ground: &Ground,
-    held: &mut Held,
+    held: &mut StoreList,
     state: &ClusterState,
 ) -> Result<Option<Missing>, StoreError> {
     let wanted = wanted(state, ground.node);

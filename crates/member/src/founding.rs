@@ -1,7 +1,7 @@
-//! How a node comes to its identity and its log.
+//! Founding: the origin of a node's identity and log.
 //!
-//! It has both from before; or it is new and founds a cluster of one; or an earlier version left the
-//! state of a single node in a file, which becomes the first entry of the log. That file stays as it is.
+//! A node has both from before; or it is new and founds a cluster of one. Or an earlier version left
+//! the state of a single node in a file, which becomes the first entry of the log and stays as it is.
 //! Or it recovers a cluster: then the state that it went on with becomes the first entry.
 
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use crate::recovered_state;
 use crate::settings::MemberSettings;
 use crate::unknown_state::unknown_state;
 
-/// What a node is before its log is open.
+/// The identity of a node before its log is open.
 pub(crate) struct Founded {
     pub(crate) card: Card,
     /// The first state of a log that is to be begun.
@@ -111,7 +111,7 @@ fn refuse_remnants(
     }
 }
 
-/// Has a log begun with `first`; what there is of it is of an attempt that was not completed.
+/// Begins a log with `first`; existing files of it are from an attempt that was not completed.
 fn begin(
     disk: &Arc<dyn Disk>,
     cards: &CardFile,
@@ -158,7 +158,7 @@ pub(crate) struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// The directory of contacts, which shows nothing yet, and the connections that go by it.
+    /// The directory of contacts, still empty, and the connections that use it.
     pub(crate) fn peers(&self, card: &Card) -> (Arc<Contacts>, Peers) {
         let unknown = unknown_state(card.cluster, card.node, &self.settings.name);
         let contacts = Arc::new(Contacts {
@@ -210,7 +210,7 @@ impl Opening<'_> {
             self.cards.store(&card)?;
         }
         if is_alone(&state, card.node) {
-            // What was agreed last may not be known as agreed yet: this is behind it.
+            // The last agreed entry may not be marked as agreed yet: this command follows it.
             let name = state.current().name().to_owned();
             state.agree(Command::NameCluster(name)).await?;
         }
@@ -237,7 +237,7 @@ pub(crate) fn is_alone(state: &ReplicatedState, node: NodeId) -> bool {
     voters.len() == 1 && voters.contains(&node)
 }
 
-/// What a node that is alone has agreed otherwise than it is configured, as the commands that mend it.
+/// Commands that bring the agreed state of a node that is alone to its configuration.
 pub(crate) fn settled_alone(state: &ClusterState, settings: &MemberSettings) -> Vec<Command> {
     let mut commands = Vec::new();
     if state.members().len() > 1 {
@@ -254,7 +254,7 @@ pub(crate) fn settled_alone(state: &ClusterState, settings: &MemberSettings) -> 
     commands
 }
 
-/// What the others know of this node otherwise than it is configured, as the command that mends it.
+/// The command that brings this node's entry in the agreed state to its configuration.
 pub(crate) fn introduction(
     state: &ClusterState,
     node: NodeId,
@@ -267,7 +267,7 @@ pub(crate) fn introduction(
         // It was marked as down while it could not be reached, and is there again.
         member.status = MemberStatus::Valid;
     }
-    // A start without listeners (an import) takes back nothing that others know.
+    // A start without listeners (an import) keeps the addresses that others have.
     member.addresses.extend(settings.addresses.clone());
     (member != *known).then_some(Command::UpdateMember { node, member })
 }

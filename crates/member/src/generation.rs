@@ -1,9 +1,9 @@
 //! The generation of this run of the node: higher than that of every run before.
 //!
-//! Others believe what the highest generation of a node says of itself. The wall clock alone would do
-//! for it as long as it is never set back; a node that came back with a lower one would be taken to be
-//! down, for as long as the others remember the higher one. So the last one is kept. On a full disk it
-//! is not, and the node comes up by the clock alone: to serve reads is worth more.
+//! Others accept the statements of a node's highest generation. The wall clock alone would do for it as
+//! long as it is never set back; a node that came back with a lower one would be taken to be down, for
+//! as long as the others remember the higher one. So the last one is kept. On a full disk it is not,
+//! and the node comes up by the clock alone: serving reads is worth more.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use kvorum_runtime::WallTime;
 
 use crate::checked_file::{CheckedFile, Found};
 
-/// What a run raises its own generation by at most where others took it to be down five times. One that
-/// was raised further is overtaken within a few exchanges.
+/// A run raises its own generation by this much at most, after others took it to be down five times. A
+/// generation that was raised further is overtaken within a few exchanges.
 const RENEWALS_MAX: u64 = 1_000_000;
 
 /// The file's name in the directory of the agreed state.
@@ -27,8 +27,8 @@ pub(crate) fn file(directory: &Path, node: NodeId) -> CheckedFile {
     CheckedFile::new(directory, NAME, title).of(node)
 }
 
-/// The generation of the run that begins now, kept before anybody hears of it if there is room. One that
-/// cannot be read is taken to be older than the clock.
+/// The generation of the run that begins now, kept before any other node hears of it if there is room.
+/// One that cannot be read is taken to be older than the clock.
 pub(crate) fn begin(
     disk: &Arc<dyn Disk>,
     directory: &Path,

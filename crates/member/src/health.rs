@@ -258,7 +258,7 @@ pub(crate) struct HealthWatch {
     pub(crate) stores: Arc<dyn Stores>,
     pub(crate) writability: Writability,
     pub(crate) coordinator: Arc<Coordinator>,
-    /// Another member has said that this node was removed.
+    /// Another member has answered that this node was removed.
     pub(crate) is_removed: AtomicBool,
 }
 
@@ -274,7 +274,7 @@ impl HealthWatch {
         let incomplete = vnodes.iter().filter(is_lacking);
         let (unwritable, refusal) = self.writable(&vnodes);
         let membership = Membership::of(&state, self.node, is_removed);
-        // A ring that lacks this node says nothing about it.
+        // A ring without this node has no meaning for it.
         let is_member = !matches!(membership, Membership::Unknown | Membership::Removed);
         let is_up = |node| self.liveness.is_up(node);
         let (unserved, out_of_reach) = match is_member {

@@ -1,11 +1,11 @@
-//! When the hints of a node are looked through: when another node comes up, now and then, and soon again
-//! while some stay that could go.
+//! The times at which a node's hints are looked through: when another node comes up, at intervals, and
+//! soon again while some stay that could go.
 //!
-//! Who has come up may not have its stores open yet, and a connection may break without anybody being
-//! taken to be down. A node that restarts may be back before anybody looks, and a request that was planned
-//! while it was away may leave its hint when all others have gone: the first hints after there were none
-//! are looked at at once. A hint that waits for long is more than a delay: should its replicas be lost
-//! meanwhile, what it holds is old.
+//! A node that has come up may not have its stores open yet, and a connection may break without any
+//! node being taken to be down. A node that restarts may be back before the next look, and a request
+//! planned while it was away may leave its hint when all others have gone. So the first hints after
+//! there were none are tried at once. A hint that waits for long is more than a delay: if its replicas
+//! are lost meanwhile, it holds an old object.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use kvorum_coordinator::HandedOff;
 use kvorum_ring::NodeId;
 use kvorum_runtime::Moment;
 
-/// Between two looks at who is up.
+/// Time between two looks at the nodes that are up.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Decides when hints are looked through next.
@@ -40,17 +40,17 @@ impl HintPace {
         }
     }
 
-    /// How long to wait before the next look.
+    /// Time to wait before the next look.
     pub(crate) fn look_period(&self) -> Duration {
         LOOK_PERIOD.min(self.period)
     }
 
-    /// Whether hints are to be looked through; if so, it is taken that they are.
+    /// True if hints are to be looked through, which then counts as done.
     pub(crate) fn is_due(&mut self, up: Arc<BTreeSet<NodeId>>, now: Moment) -> bool {
         let has_changed = self.up != up;
         if has_changed {
             self.up = up;
-            // Of an outcome with others.
+            // The pause followed from an outcome with other nodes.
             self.pause = self.look_period();
         } else if now.since(self.passed_at) < self.pause {
             return false;
@@ -130,8 +130,8 @@ mod tests {
         assert_eq!(passes(&mut pace(), 3, some, 4), [1, 2, 3, 4]);
     }
 
-    /// A node was restarted within half a second, between two looks: its hints waited for half a minute,
-    /// since nobody had been seen to come up.
+    /// A node was restarted within half a second, between two looks: its hints waited for half a
+    /// minute, since no node had been seen to come up.
     #[test]
     fn what_comes_when_all_have_gone_is_tried_soon() {
         let mut pace = pace();

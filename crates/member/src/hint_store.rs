@@ -12,7 +12,7 @@ use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
 
 use crate::error::OpenError;
 
-/// Reads a table of leases, and says when it could not be read.
+/// Reads a table of leases, and logs a failure to read it.
 pub(crate) fn open_leases(
     disk: &Arc<dyn Disk>,
     directory: &Path,

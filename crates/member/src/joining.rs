@@ -1,14 +1,14 @@
-//! Becoming a member of a cluster: who asks, and who lets in.
+//! Becoming a member of a cluster: the side that asks.
 //!
-//! Only an empty node joins. It takes its vnodes away from requests, looks whether they are empty,
-//! and asks a member, who has it agreed that there is one more member, one that joins and owns nothing
-//! yet. Then the node changes its card: from there on it follows the cluster's log, and its own is
-//! gone. A crash before the card changes leaves a node of its own that the cluster expects; asked
-//! again, it is let in again.
+//! Only an empty node joins. It takes its vnodes away from requests, checks that they are empty, and
+//! asks a member. The member proposes it as one more member, which joins and owns nothing yet. Then the
+//! node changes its card: from there on it follows the cluster's log, and its own is gone. A crash
+//! before the card changes leaves a node of its own that the cluster expects; it is let in again when
+//! it asks again.
 //!
-//! Who has left a cluster, or whose join was taken back, joins like a new one. Nobody may have told it
-//! so: it asks, and goes by members who know a later state than it does, in which it has no part.
-//! Whoever knows less may not have heard of it yet.
+//! A node that has left a cluster, or whose join was taken back, joins like a new one. It may not have
+//! been notified: so it asks, and goes by members with a later state than its own, in which it has no
+//! part. A member with an older state may not have its join yet.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,17 +27,17 @@ use crate::card::{Card, Stage};
 use crate::doorkeeper::{Answer, Follows, Inquiry, Knock, SERVICE};
 use crate::error::JoinError;
 use crate::follower::Ground;
-use crate::held::Held;
+use crate::store_list::StoreList;
 use crate::member::Member;
 use crate::peer_service::PEER_SERVICE;
 use crate::unknown_state::{NOBODY, is_unknown, unknown_state};
 use crate::vnode_table::Readiness;
 
-/// How long a member may take to have it agreed.
+/// Time for a member to have the joining agreed.
 const ANSWER_WAIT: Duration = Duration::from_secs(20);
-/// How long a member may take to say whether this node was removed.
+/// Time for a member to answer if this node was removed.
 const INQUIRY_WAIT: Duration = Duration::from_secs(5);
-/// How long the cluster may take to send its state.
+/// Time for the cluster to send its state.
 const STATE_WAIT: Duration = Duration::from_secs(30);
 const STATE_LOOK_PERIOD: Duration = Duration::from_millis(20);
 
@@ -55,18 +55,18 @@ fn unreadable(address: SocketAddr, detail: &dyn std::fmt::Display) -> JoinError 
 }
 
 impl Member {
-    /// Joins the cluster of whoever listens at `address`, called `name` if the operator knows that:
-    /// this node is a member that joins then, and owns nothing before a plan is committed.
+    /// Joins the cluster of the node at `address`, called `name` if the operator gives one: this node
+    /// is then a member that joins, and owns nothing before a plan is committed.
     ///
     /// # Errors
-    /// Whatever they are, nothing is lost: the node is what it was, but for [`JoinError::NoWordYet`]
-    /// and [`JoinError::Log`], when it is a member already.
+    /// No error loses anything: the node stays as it was, except after [`JoinError::NoWordYet`] and
+    /// [`JoinError::Log`], when it is a member already.
     pub async fn join(&self, address: SocketAddr, name: Option<&str>) -> Result<Joined, JoinError> {
         let own = self.peer_address();
         if own == Some(address) || name == Some(&self.settings.name) {
             return Err(JoinError::SelfJoin);
         }
-        // Nobody knows whether a store is empty that is not open.
+        // A store that is not open may not be empty.
         let opened = self.vnodes.until_opened();
         let _opened_or_not = self.runtime.timeout(ANSWER_WAIT, opened).await;
         // Held to the end: meanwhile no vnode comes or goes.
@@ -96,7 +96,7 @@ impl Member {
         }
     }
 
-    /// True for a member of a cluster that it did not found alone, as far as it knows.
+    /// True for a member of a cluster that it did not found alone, by its own state.
     fn has_others(&self) -> bool {
         self.state.current().members().len() > 1 || self.card.load().stage == Stage::Joined
     }
@@ -156,7 +156,7 @@ impl Member {
         self.knock(address, name, None).await
     }
 
-    /// Asks whoever listens at `address` to be let in; the cluster, and who lets in.
+    /// Asks the node at `address` to be let in; returns the cluster, and the name of the member.
     pub(crate) async fn knock(
         &self,
         address: SocketAddr,
@@ -186,7 +186,7 @@ impl Member {
         }
     }
 
-    /// Asks whoever listens at `address` as one who belongs to no cluster.
+    /// Asks the node at `address` as a node without a cluster.
     async fn ask_as_stranger(
         &self,
         address: SocketAddr,
@@ -231,11 +231,11 @@ impl Member {
         }
     }
 
-    /// Leaves the log of before behind and follows that of the cluster.
+    /// Leaves its former log behind and follows that of the cluster.
     async fn follow_another(
         &self,
         cluster: ClusterId,
-        held: &mut Held,
+        held: &mut StoreList,
         vnodes: Vec<Arc<Vnode>>,
     ) -> Result<(), JoinError> {
         self.state.agreement().stop().await;
@@ -250,12 +250,12 @@ impl Member {
         self.contacts.cluster.store(Arc::new(cluster));
         let gone = vnodes.into_iter();
         let gone = gone.map(|vnode| (vnode.partition(), Some(vnode)));
-        let remove = move |ground: &Ground, held: &mut Held| ground.remove(held, gone);
+        let remove = move |ground: &Ground, held: &mut StoreList| ground.remove(held, gone);
         let removed = self.follower.with_record(held, remove).await;
         removed.map_err(JoinError::log)
     }
 
-    /// Opens the log of a cluster that takes this node in, beside the one of before. The card that comes
+    /// Opens the log of a cluster that takes this node in, beside the former one. The card that comes
     /// with it counts from when it is stored.
     pub(crate) async fn open_next_log(
         &self,
@@ -269,7 +269,7 @@ impl Member {
             log: self.card.load().log + 1,
         };
         let directory = self.cards.log_directory(card.log);
-        // Of an attempt that was not completed.
+        // It is left over from an attempt that was not completed.
         if let Ok(Some(_)) = self.disk.info(&directory) {
             let removed = self.disk.remove_directory(&directory);
             removed.map_err(JoinError::log)?;
@@ -287,7 +287,7 @@ impl Member {
         Ok((card, opened.map_err(JoinError::log)?))
     }
 
-    /// Where other nodes reach this one.
+    /// The address at which other nodes reach this one.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         self.settings.addresses.get(PEER_SERVICE)?.parse().ok()
     }

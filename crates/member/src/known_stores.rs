@@ -8,7 +8,7 @@ use kvorum_disk::{Disk, DiskError};
 use kvorum_ring::{NodeId, Partition, RingSize};
 
 use crate::card;
-use crate::held;
+use crate::store_list;
 
 /// The stores in the record of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub fn known_stores(
 ) -> Result<Option<RecordedStores>, DiskError> {
     let cards = card::nodes_of_cards(disk, directory)?;
     let is_own = |node: NodeId| cards.is_empty() || cards.contains(&node);
-    let record = held::newest_record(disk, directory, is_own)?;
+    let record = store_list::newest_record(disk, directory, is_own)?;
     Ok(record.map(|(held, names_node)| {
         let stores = held.stores.into_iter().filter(|(_, it)| it.is_real());
         RecordedStores {

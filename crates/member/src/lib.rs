@@ -1,18 +1,20 @@
 //! One member of a cluster, put together from the seams.
 //!
-//! Given a disk, a runtime, listeners, and somebody who opens stores, [`Member::open`] makes a node that
-//! takes part: the agreed log and the state that it makes, the detector of who is up, connections to the
-//! others and the service that answers them, the vnodes that the ring gives to this node, and the
-//! coordinator on top. A single node is the same: the only voter of its log, the only owner of its ring.
+//! Given a disk, a runtime, listeners, and a [`Stores`] that opens stores, [`Member::open`] makes a
+//! node that takes part: the agreed log and the state that it makes, the detector of nodes that are up,
+//! connections to the others and the service that answers them, the vnodes that the ring gives to this
+//! node, and the coordinator on top. A single node is the same: the only voter of its log, the only
+//! owner of its ring.
 //!
-//! Where to look: `founding` is how a node comes to its log and its identity; `follower` lets vnodes
-//! come and go with the ring, and `opening` opens those that the node starts with; `dispatch` is which
-//! service answers what; `joining` is both sides of becoming a member; `operations` is what operators
-//! ask of one node through another; `health` is its ability to serve; `vouching` asks others about members
-//! that are not known here; `recovering` is the recovery of a cluster whose log has lost its majority.
+//! The modules: `founding` gives a node its log and its identity; `follower` opens and removes vnodes
+//! with the ring, and `opening` opens those that the node starts with; `dispatch` has the table of
+//! services; `joining` and `doorkeeper` are the two sides of becoming a member; `operations` carries
+//! operators' questions from one node to another; `health` is its ability to serve; `vouching` asks
+//! others about members that are not known here; `recovering` is the recovery of a cluster whose log
+//! has lost its majority.
 //!
 //! It starts no threads and opens no files but through the seams, so that a simulation builds whole
-//! clusters of it. What this crate must not know: engines, protocols for clients, settings files.
+//! clusters of it. Outside this crate: engines, protocols for clients, settings files.
 
 mod accepting;
 mod agreed_log;
@@ -28,7 +30,7 @@ mod follower;
 mod founding;
 mod generation;
 mod health;
-mod held;
+mod store_list;
 mod hint_pace;
 mod hint_store;
 mod joining;

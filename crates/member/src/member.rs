@@ -33,7 +33,7 @@ use crate::follower::{self, ACCEPT_LOST_STORES, Follower, Ground, Loss};
 use crate::founding::{self, Opening};
 use crate::generation;
 use crate::health::{Health, HealthWatch};
-use crate::held::HeldFile;
+use crate::store_list::HeldFile;
 use crate::hint_pace::HintPace;
 use crate::hint_store;
 use crate::opening::Opener;
@@ -45,12 +45,12 @@ use crate::unknown_state::is_unknown;
 use crate::vnode_table::VnodeTable;
 use crate::writability::Writability;
 
-/// What others know of this node is looked at again after this long while it is not right.
+/// Pause between two looks at this node's entry in the agreed state while it is not right.
 const INTRODUCTION_PAUSE: Duration = Duration::from_secs(5);
-/// How long a member that starts waits for the others to be seen, and how often it looks.
+/// Time for which a member that starts waits for the others to be seen, and time between two looks.
 const SIGHT_WAIT: Duration = Duration::from_secs(2);
 const SIGHT_LOOK_PERIOD: Duration = Duration::from_millis(5);
-/// How long a node that stops waits for what others have asked of it, and for them to hear that it goes.
+/// Time for which a node that stops waits for requests of others, and for its farewell to arrive.
 const LEAVE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Requests of other nodes that wait for devices or threads at which further ones are refused.
 const WAITING_MAX: usize = 10_000;
@@ -58,31 +58,31 @@ const WAITING_MAX: usize = 10_000;
 /// Time between the questions of a node that reaches no other.
 const REMOVAL_ASK_PERIOD: Duration = Duration::from_secs(5);
 
-/// What a member is made of.
+/// The parts of a member.
 pub struct Parts {
     /// Time, randomness, tasks and sockets.
     pub runtime: Runtime,
-    /// Where the member's own files are.
+    /// The disk of the member's own files.
     pub disk: Arc<dyn Disk>,
     /// The directory of the card, the log and the agreed state.
     pub directory: PathBuf,
     /// The directory of the vnodes' leases.
     pub data_directory: PathBuf,
-    /// Who opens stores.
+    /// The opener of stores.
     pub stores: Arc<dyn Stores>,
     /// A store in the place of this node's stores: no new node is founded over it.
     pub remnant: Option<PathBuf>,
-    /// Where other nodes connect.
+    /// Listeners for other nodes.
     pub listeners: Vec<Listener>,
-    /// Whether what goes between nodes is encrypted.
+    /// Encryption between nodes.
     pub encryption: Encryption,
-    /// Where figures go.
+    /// The receiver of figures.
     pub meter: Arc<dyn Meter>,
-    /// Who knows what maintenance ran when.
+    /// The record of maintenance steps and their times.
     pub maintenance: Arc<dyn MaintenanceWitness>,
-    /// Who says how fast transfers may go.
+    /// The limit on the rate of transfers.
     pub budget: Arc<dyn Budget>,
-    /// What it is told.
+    /// The settings.
     pub settings: MemberSettings,
 }
 
@@ -136,8 +136,8 @@ impl Member {
         Self::open_behind(parts, |services| services).await
     }
 
-    /// As [`Member::open`], with what `front` makes of this node's services before them: whatever another
-    /// node asks comes to that first. For a simulation, in which messages are lost there.
+    /// Like [`Member::open`], with `front` before this node's services: requests of other nodes come to
+    /// it first. For a simulation, in which messages are lost there.
     pub async fn open_behind(
         parts: Parts,
         front: impl FnOnce(Arc<dyn PeerService>) -> Arc<dyn PeerService> + Send,
@@ -316,7 +316,7 @@ impl Member {
         Ok(member)
     }
 
-    /// True for a member that reaches none of the others, or that is missing in its own state.
+    /// True for a member that reaches no other, or is missing in its own state.
     fn looks_removed(&self) -> bool {
         let state = self.state.current();
         if is_unknown(&state) {
@@ -326,7 +326,7 @@ impl Member {
         !is_member || state.members().len() > 1 && self.liveness().up().len() < 2
     }
 
-    /// Who has just come sees nobody for a moment, and would take all others to be down.
+    /// Waits until the others are seen: a node that has just started would take all others to be down.
     async fn until_others_are_seen(&self) {
         let deadline = self.runtime.now().plus(SIGHT_WAIT);
         let members = self.state.current().members().len();
@@ -397,7 +397,7 @@ impl Member {
         self.tasks.lock().push(task.abort_on_drop());
     }
 
-    /// Sees to it that the others know where this node is now.
+    /// Keeps this node's addresses in the agreed state up to date.
     fn keep_introduced(&self) -> impl Future<Output = ()> + Send + 'static {
         let (runtime, state) = (self.runtime.clone(), self.state.clone());
         let (node, settings) = (self.node, self.settings.clone());
@@ -427,7 +427,7 @@ impl Member {
         }
     }
 
-    /// Hands hints over whenever they are due. Who is about to be removed takes no more.
+    /// Hands hints over whenever they are due. A node that is about to be removed takes no new ones.
     fn hand_over_hints(&self) -> impl Future<Output = ()> + Send + 'static {
         let (runtime, liveness) = (self.runtime.clone(), self.liveness.clone());
         let (coordinator, hints) = (self.coordinator.clone(), self.hints.clone());
@@ -457,7 +457,7 @@ impl Member {
         }
     }
 
-    /// Whom protocols call.
+    /// The coordinator, which protocols call.
     pub fn coordinator(&self) -> &Arc<Coordinator> {
         &self.coordinator
     }
@@ -467,7 +467,7 @@ impl Member {
         &self.vnodes
     }
 
-    /// What this node keeps in place of others.
+    /// The hints that this node keeps in place of others.
     pub fn hints(&self) -> &Arc<VnodeHints> {
         &self.hints
     }
@@ -477,8 +477,7 @@ impl Member {
         &self.state
     }
 
-    /// False while a member has not been sent the state of its cluster yet: what is shown meanwhile is
-    /// nobody's.
+    /// False until a member has received the state of its cluster: before, a placeholder is shown.
     pub fn is_state_known(&self) -> bool {
         !is_unknown(&self.state().current())
     }
@@ -498,7 +497,7 @@ impl Member {
         self.exchanges.as_ref()
     }
 
-    /// Who is up.
+    /// The nodes that are up.
     pub fn liveness(&self) -> &Liveness {
         &self.liveness
     }
@@ -513,14 +512,15 @@ impl Member {
         self.node
     }
 
-    /// What it was told.
+    /// The settings.
     pub fn settings(&self) -> &MemberSettings {
         &self.settings
     }
 
-    /// Takes no part any more: says so, answers what it was asked, and ends all tasks. Stores stay open.
+    /// Takes no part any more: announces it, answers the pending requests, and ends all tasks. Stores
+    /// stay open.
     pub async fn stop(&self) {
-        // What is being opened at this moment is left to the next run.
+        // Stores that are being opened at this moment are left to the next run.
         self.vnodes.close();
         self.liveness.leave();
         // Its last words are on their way when others have run.
@@ -544,7 +544,7 @@ impl Member {
     }
 
     /// Lets the vnodes go on under their actors in the next run; the stores are closed without an
-    /// error, and what was logged for them is not needed any more. Blocks.
+    /// error, and logged writes for them are not needed any more. Blocks.
     pub fn seal(&self) -> Result<(), DiskError> {
         let vnodes = self.vnodes.all();
         self.leases
@@ -565,7 +565,7 @@ impl Member {
     }
 }
 
-/// Has it agreed how this node is called and where it is, if that is not known.
+/// Proposes this node's name and address to the cluster, if they are not agreed yet.
 async fn introduce(
     state: &ReplicatedState,
     node: NodeId,

@@ -13,9 +13,9 @@ pub struct StoreMoves {
     pub partition: u16,
     /// Those that are under way or wait, and the last one that ended.
     pub moves: Vec<MoveView>,
-    /// What has to move is not known yet.
+    /// The data to move is not known yet.
     pub is_looking: bool,
-    /// The backend that has everything, whatever properties say.
+    /// The backend that has everything, against all properties.
     pub pinned: Option<String>,
 }
 

@@ -1,13 +1,13 @@
 //! Opens the vnodes that a node has when it starts, while those that are open already serve.
 //!
-//! Stores are read several at a time. What an earlier run logged for them is given to all that have
-//! been read meanwhile, in one pass over the log: a pass for each store would read the log as often as
-//! there are stores, and one pass for all would keep everybody waiting for the slowest. A pass begins
-//! as soon as those before it have not taken more than a part of the time, so that with a long log
-//! there are few.
+//! Stores are read several at a time. Logged writes of an earlier run are given to all stores that have
+//! been read meanwhile, in one pass over the log. A pass for each store would read the log as often as
+//! there are stores, and one pass for all would make every store wait for the slowest. A pass begins as
+//! soon as the earlier ones have taken no more than a part of the time, so that with a long log there
+//! are few.
 //!
 //! A store that cannot be read or brought up to date keeps no other from serving: its vnode counts as
-//! failed, and the follower tries it again now and then.
+//! failed, and the follower tries it again at intervals.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::follower::{Follower, Ground, have_others_it};
-use crate::held::Held;
+use crate::store_list::StoreList;
 use crate::recognising::{KnownStores, Refused, Verdict};
 use crate::stores::StoreError;
 use crate::unknown_state::is_unknown;
@@ -37,7 +37,7 @@ const PASS_REST: u32 = 3;
 const RETRY_PAUSE_MIN: Duration = Duration::from_secs(5);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// A store that was read, and serves nobody yet.
+/// A store that was read, and does not serve yet.
 pub(crate) type Read = (Partition, Arc<dyn Backend>);
 
 /// See the module's description.
@@ -58,7 +58,7 @@ struct Work {
     read: Vec<Read>,
 }
 
-/// What is to be done with what was read.
+/// The next step for stores that were read.
 enum Pass {
     /// These are to be brought up to date.
     Of(Vec<Read>),
@@ -145,7 +145,7 @@ impl Opener {
         Some(next)
     }
 
-    /// Brings what was read up to date until all is.
+    /// Brings the stores that were read up to date until all are.
     async fn admit_all(self: &Arc<Self>) {
         let runtime = &self.ground.runtime;
         let mut from = runtime.now();
@@ -190,7 +190,7 @@ impl Opener {
             let partitions: Vec<Partition> = batch.iter().map(|it| it.0).collect();
             let state = opener.follower.state.current();
             opener.ground.admit(&mut next, &state, batch);
-            // The ring may have moved on before it could be heard of.
+            // The ring may have moved on before this node could learn of it.
             let state = opener.follower.state.current();
             for partition in partitions {
                 if let Some(vnode) = opener.ground.table.numbered(partition.number()) {
@@ -256,7 +256,7 @@ impl Ground {
     }
 
     /// Brings stores up to date and has their vnodes serve. Blocks.
-    pub(crate) fn admit(&self, held: &mut Held, state: &ClusterState, batch: Vec<Read>) {
+    pub(crate) fn admit(&self, held: &mut StoreList, state: &ClusterState, batch: Vec<Read>) {
         let (partitions, stores): (Vec<Partition>, Vec<_>) = batch.into_iter().unzip();
         let admitted = match guarded(|| self.stores.admit(&stores)) {
             Ok(admitted) => admitted,
@@ -293,7 +293,7 @@ impl Ground {
         }
         for (store, lost_to) in losses {
             if let Err(error) = self.stores.note_loss(store, lost_to) {
-                // It is told again at the next start.
+                // It is reported again at the next start.
                 tracing::warn!(event = "loss_not_noted", error = %error);
             }
         }
@@ -306,10 +306,10 @@ impl Ground {
         }
     }
 
-    /// Notes that a store is incomplete of which the log has lost batches.
+    /// Notes a store as incomplete if the log has lost batches of it.
     fn note_if_lossy(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         losses: &[(StoreId, Sequence)],
         others_have_it: bool,
         partition: Partition,
@@ -336,8 +336,8 @@ impl Ground {
         held.note(partition, store, false);
     }
 
-    /// Writes down what has to be before a vnode serves.
-    fn write_down(&self, before: &Held, held: &Held) -> Result<(), DiskError> {
+    /// Writes down the state that a vnode depends on, before it serves.
+    fn write_down(&self, before: &StoreList, held: &StoreList) -> Result<(), DiskError> {
         if before != held {
             self.held.store(held)?;
         }
@@ -354,11 +354,11 @@ impl Ground {
         }
     }
 
-    /// Tries again what could not be opened before, if it is time; false when not all are open yet.
+    /// Tries again to open stores that failed before, if it is time; false when not all are open yet.
     /// Blocks.
     pub(crate) fn retry(
         &self,
-        held: &mut Held,
+        held: &mut StoreList,
         state: &ClusterState,
         unopened: &BTreeMap<Partition, Unopened>,
     ) -> bool {
@@ -388,7 +388,7 @@ impl Ground {
 }
 
 /// The epoch of a partition by the ring of this moment, or by the record where that is not known.
-fn epoch_of(held: &Held, state: &ClusterState, partition: Partition) -> Epoch {
+fn epoch_of(held: &StoreList, state: &ClusterState, partition: Partition) -> Epoch {
     let ring = state.ring();
     let recorded = held.since.get(&partition);
     match recorded.filter(|_| is_unknown(state) || ring.size() != held.size) {

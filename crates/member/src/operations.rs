@@ -1,7 +1,7 @@
-//! What operators ask of any node through another one: its transfers, its stores, repairs.
+//! Operators' questions to any node through another one: its transfers, its stores, repairs.
 //!
 //! A question is the service's byte and JSON, and so is its answer: a few a minute, by people and their
-//! scripts. Fields may be added; what a node does not know it refuses in words.
+//! scripts. Fields may be added; a node refuses in words an operation that it does not have.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,24 +23,24 @@ use crate::vnode_table::VnodeTable;
 
 /// The first byte of every message of this service.
 const SERVICE: u8 = b'O';
-/// How long a node may take to answer.
+/// Time for a node to answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
-/// What is asked of a node.
+/// A request to a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// What it fetches and waits for.
+    /// Its transfers, under way and waiting.
     Transfers,
-    /// What its stores hold.
+    /// The contents of its stores.
     Sizes,
-    /// How many transfers may go on at once in each direction.
+    /// Transfers that may go on at once in each direction.
     LimitTransfers(usize),
-    /// Whether it fetches, and whether others may fetch from it; what is `None` stays.
+    /// Turns fetching on or off in each direction; `None` leaves it as it is.
     SwitchTransfers {
-        /// Whether it fetches.
+        /// True if it fetches.
         inbound: Option<bool>,
-        /// Whether others may fetch from it.
+        /// True if others may fetch from it.
         outbound: Option<bool>,
     },
     /// Makes a partition whole from its other replicas.
@@ -50,7 +50,7 @@ pub enum Operation {
     },
     /// Makes all its partitions whole.
     RepairNode,
-    /// What it serves.
+    /// Its services.
     Services,
     /// The ability of the member to serve, and its hindrances.
     Health,
@@ -58,31 +58,31 @@ pub enum Operation {
     ShownPlan,
     /// Moves between the backends of its stores.
     BackendMoves,
-    /// Which version of the agreed state it knows.
+    /// The version of its agreed state.
     Version,
-    /// Which version of the agreed state it knows, and whether that has this node as a member.
+    /// The version of its agreed state, and the answer if that has a node as a member.
     Knows {
         /// The identity of the node that is asked about.
         node: String,
     },
-    /// Whether it may be removed once it has handed over its partitions: it keeps nothing for other
+    /// Asks if it may be removed once it has handed over its partitions: it keeps nothing for other
     /// nodes, and takes nothing more.
     MayGo,
 }
 
-/// What a node says.
+/// The answer of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Its transfers.
     Transfers(TransfersView),
-    /// What its stores hold, by partition.
+    /// The contents of its stores, by partition.
     Sizes(Vec<StoreSize>),
     /// It is done.
     Done,
     /// The partitions whose repair begins, or was under way.
     Repairing(Vec<u16>),
-    /// What it serves.
+    /// Its services.
     Services(Vec<String>),
     /// The ability of the member to serve, and its hindrances.
     Health(Box<Health>),
@@ -90,11 +90,11 @@ pub enum Outcome {
     ShownPlan(Option<u32>),
     /// Moves between the backends of its stores; none of stores with one backend.
     BackendMoves(Vec<StoreMoves>),
-    /// The version of the agreed state that it knows.
+    /// The version of its agreed state.
     Version(u64),
-    /// What it knows of a node.
+    /// Its state of a node.
     Knows {
-        /// The version of the agreed state that it knows.
+        /// The version of its agreed state.
         version: u64,
         /// True when the node is a member by that.
         is_member: bool,
@@ -103,7 +103,7 @@ pub enum Outcome {
     Refused(String),
 }
 
-/// What the store of a partition holds.
+/// The content of a partition's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreSize {
     /// The partition's number.
@@ -117,19 +117,19 @@ pub struct StoreSize {
 /// The transfers of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransfersView {
-    /// What it fetches and is to fetch.
+    /// Transfers into it, under way and waiting.
     pub inbound: Vec<TransferView>,
     /// Vnodes that others fetch from it.
     pub outbound_active: usize,
-    /// Partitions that are here in full, and wait until the node that they come from knows.
+    /// Partitions that are here in full, but their source has not learned it yet.
     pub settling: Vec<u16>,
     /// Objects that it keeps for other nodes.
     pub hints: u64,
     /// Transfers at once in each direction.
     pub limit: usize,
-    /// Whether it fetches.
+    /// True if it fetches.
     pub is_inbound_enabled: bool,
-    /// Whether others may fetch from it.
+    /// True if others may fetch from it.
     pub is_outbound_enabled: bool,
 }
 
@@ -140,7 +140,7 @@ pub struct TransferView {
     pub kind: String,
     /// The number of the partition that is filled.
     pub partition: u16,
-    /// Who is asked at present.
+    /// The source at present.
     pub from: Option<String>,
     /// False while it waits for its turn.
     pub is_active: bool,
@@ -152,13 +152,13 @@ pub struct TransferView {
     pub keys_about: u64,
     /// Since when, in milliseconds.
     pub begun_ms_ago: Option<u64>,
-    /// When objects were confirmed last.
+    /// The time of the last confirmation of objects.
     pub updated_ms_ago: Option<u64>,
     /// Bytes a second since it began.
     pub bytes_per_second: u64,
-    /// How much longer it takes at this rate.
+    /// The remaining time at this rate.
     pub remaining_ms: Option<u64>,
-    /// Why it did not get on, when that was the last that happened.
+    /// The reason for its last delay, if nothing happened since.
     pub hindrance: Option<String>,
 }
 
@@ -274,7 +274,7 @@ impl Operations {
     }
 
     fn repair(&self, number: u16) -> Outcome {
-        // Whether the ring has it is looked at there.
+        // The repair checks that the ring has it.
         let repaired =
             Partition::of_number(number).map(|partition| self.transfers.repair(partition));
         match repaired {
@@ -339,7 +339,7 @@ fn encode<T: Serialize>(value: &T) -> Message {
     Message::of_head(head)
 }
 
-/// Why another node, which has left, may not be removed yet.
+/// The reason why another node, which has left, may not be removed yet.
 pub(crate) async fn reason_to_stay(runtime: Runtime, peers: Peers, node: NodeId) -> Option<String> {
     match ask(&runtime, &peers, node, &Operation::MayGo).await {
         Ok(Outcome::Done) => None,

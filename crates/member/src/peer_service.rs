@@ -1,4 +1,4 @@
 //! The service by which members reach each other.
 
-/// The name under which a member's addresses tell where it listens for the others.
+/// The name of the peers' listener among a member's addresses.
 pub const PEER_SERVICE: &str = "peer";

@@ -13,7 +13,7 @@ use std::path::Path;
 use kvorum_backend::StoreId;
 use kvorum_ring::{Partition, RingSize};
 
-use crate::held::{Held, Known};
+use crate::store_list::{StoreList, Known};
 use crate::stores::Found;
 
 /// Decision about the files found.
@@ -27,8 +27,8 @@ pub(crate) enum Verdict {
     Refuse(String),
 }
 
-/// Why a store is not opened that is not the partition's, or missing. Everything else that keeps one from
-/// being opened may pass.
+/// The reason why a store is not opened that is not the partition's, or missing. Everything else that
+/// keeps one from being opened may pass.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Refused(pub(crate) String);
@@ -42,7 +42,7 @@ pub(crate) struct KnownStores {
 
 impl KnownStores {
     /// The identities in the record.
-    pub(crate) fn of(held: &Held) -> Self {
+    pub(crate) fn of(held: &StoreList) -> Self {
         Self {
             size: held.size,
             stores: held.stores.clone(),

@@ -1,10 +1,11 @@
 //! Going on when the agreed log has lost its majority for good.
 //!
-//! One of those who are left is told to go on alone: it writes down its last state under another
+//! One of the remaining members is ordered to go on alone. It writes down its last state under another
 //! identity of the cluster, and a card by which its next start begins a log of its own with that. The
-//! others that are left are told to follow it: their next start follows its log. Both take a restart, for
-//! with the process all connections end that were made under the old identity; from then on they are
-//! refused, those of lost voters that come back among them. Stores stay as they are.
+//! other remaining members are ordered to follow it: their next start follows its log. Both take a
+//! restart, since the end of the process ends all connections that were made under the old identity.
+//! From then on such connections are refused, those of lost voters that come back among them. Stores
+//! stay as they are.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,10 +24,10 @@ use crate::member::Member;
 use crate::operations::{Operation, Outcome};
 use crate::unknown_state::unknown_state;
 
-/// How long a majority is given to show that it is there.
+/// Time for a majority to answer.
 const MAJORITY_WAIT: Duration = Duration::from_secs(5);
 
-/// Why a cluster is not recovered.
+/// The reason why a cluster is not recovered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
@@ -36,7 +37,7 @@ pub enum RecoverError {
     /// The log works.
     #[error("there is nothing to recover: a majority of the voters has just agreed")]
     HasMajority,
-    /// Another one that is left knows more.
+    /// Another remaining member has a later state.
     #[error(
         "{name} can be reached and knows decisions that this node does not know (version {theirs}, \
          here {own}): recover there"
@@ -44,7 +45,7 @@ pub enum RecoverError {
     NotNewest {
         /// Its name.
         name: String,
-        /// The version that it knows.
+        /// The version of its state.
         theirs: u64,
         /// The version that is known here.
         own: u64,
@@ -55,12 +56,12 @@ pub enum RecoverError {
     /// The state cannot be written.
     #[error("the state cannot be written: {detail}")]
     Unwritable {
-        /// Why.
+        /// The reason.
         detail: String,
     },
 }
 
-/// What a recovery by this node goes on with.
+/// The starting point of a recovery by this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outlook {
     /// The version of the state.
@@ -72,7 +73,7 @@ pub struct Outlook {
 }
 
 impl Member {
-    /// Looks whether there is something to recover, and with whom.
+    /// Checks that there is something to recover, and lists the members for it.
     pub async fn recovery_outlook(&self) -> Result<Outlook, RecoverError> {
         let state = self.state.current();
         if !self.state.is_founded() || state.members().len() < 2 {
@@ -107,7 +108,7 @@ impl Member {
         Ok(outlook)
     }
 
-    /// Has the next start of this node go on alone with what it knows. The caller stops it at once.
+    /// Has the next start of this node go on alone with its state. The caller stops it at once.
     pub async fn recover(&self) -> Result<Outlook, RecoverError> {
         let outlook = self.recovery_outlook().await?;
         let mut random = [0; 16];
@@ -138,7 +139,7 @@ impl Member {
     /// it at once.
     ///
     /// # Errors
-    /// Whatever they are, the node is what it was.
+    /// The node is unchanged after any of them.
     pub async fn follow_recovered(
         &self,
         address: SocketAddr,
@@ -153,7 +154,7 @@ impl Member {
         let unknown = unknown_state(cluster, self.node, &self.settings.name);
         let shown = Arc::new(kvorum_claimant::ShownState::new(unknown));
         let machine = Arc::new(ClusterMachine::new(shown));
-        // Begun here, so that the next start finds it; nobody asks it before.
+        // Begun here, so that the next start finds it; no node asks it before.
         let (card, log) = self.open_next_log(cluster, machine).await?;
         log.stop().await;
         self.cards.store(&card).map_err(JoinError::log)?;

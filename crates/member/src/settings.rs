@@ -14,15 +14,14 @@ use kvorum_properties::PropertyOverlay;
 use kvorum_ring::RingSize;
 use kvorum_vnode::VnodeSettings;
 
-/// What a member is told.
+/// Settings of a member.
 #[derive(Clone, Debug)]
 pub struct MemberSettings {
     /// Its name, such as `kvorum@127.0.0.1`.
     pub name: String,
     /// The cluster's name, on which all members have to agree.
     pub cluster_name: String,
-    /// Where others and clients reach it, by the name of the service; see
-    /// [`crate::PEER_SERVICE`].
+    /// Addresses for other nodes and clients, by the name of the service; see [`crate::PEER_SERVICE`].
     pub addresses: BTreeMap<String, String>,
     /// The number of partitions of a cluster that it founds.
     pub ring_size: RingSize,
@@ -30,21 +29,21 @@ pub struct MemberSettings {
     pub default_properties: PropertyOverlay,
     /// Sizes and sibling counts.
     pub vnode: VnodeSettings,
-    /// How requests are treated.
+    /// Settings of requests.
     pub coordinator: CoordinatorSettings,
     /// Replicas on other nodes are asked for heads first.
     pub heads_first: bool,
-    /// How connections are treated.
+    /// Settings of connections.
     pub peer: PeerSettings,
-    /// How the log is kept.
+    /// Settings of the log.
     pub agreement: AgreementSettings,
-    /// How quickly a node is taken to be down.
+    /// Limits after which a node is taken to be down.
     pub liveness: LivenessSettings,
-    /// How plans are carried out.
+    /// Settings for carrying plans out.
     pub claimant: ClaimantSettings,
-    /// How transfers are carried out.
+    /// Settings of transfers.
     pub transfers: TransferSettings,
-    /// How replicas are compared; `None` for no anti-entropy, and no trees.
+    /// Settings of the comparison of replicas; `None` for no anti-entropy, and no trees.
     pub exchanges: Option<ExchangeSettings>,
     /// Hints are looked through at least this often, when a node comes up, and sooner while some stay.
     pub hint_period: Duration,

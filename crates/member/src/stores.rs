@@ -1,4 +1,5 @@
-//! Where stores come from: the builder of a member knows engines and the value log, a member does not.
+//! The seam to a node's stores: the builder of a member chooses engines and the value log, a member
+//! does not.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -9,7 +10,7 @@ use kvorum_backend::{Backend, Sequence, StoreId};
 use kvorum_cluster::AgreedState;
 use kvorum_ring::{Partition, RingSize};
 
-/// What went wrong with a store, in the words of whoever opens it.
+/// An error of a store, from its opener.
 pub type StoreError = Box<dyn Error + Send + Sync>;
 
 /// The files found of a partition's store before it is opened.
@@ -43,16 +44,16 @@ pub enum Found {
 /// Opens and removes the stores of a node. All methods block but
 /// those that only report.
 ///
-/// Those that the node has when it starts are opened in two steps, while others serve already: each is
-/// read by itself, several at a time; then some are given together what an earlier run logged for them,
-/// for which the log has to be read.
+/// Stores that the node has when it starts are opened in two steps, while others serve already: each is
+/// read by itself, several at a time; then several are given together the logged writes of an earlier
+/// run, for which the log has to be read.
 pub trait Stores: Send + Sync {
     /// Opens the store of the node's hints, and begins this run's log. Called once, before everything
     /// else but [`Stores::agreed`] and [`Stores::remove`].
     fn begin(&self) -> Result<Arc<dyn Backend>, StoreError>;
 
-    /// The state that the members agree on, for who keeps buckets in different ways. Called once, before
-    /// everything else.
+    /// The state that the members agree on, for an implementation whose stores differ by bucket. Called
+    /// once, before everything else.
     fn agreed(&self, _state: Arc<dyn AgreedState>) {}
 
     /// Inspects a partition's store without opening it. `known` is the recorded identity: it decides
@@ -68,8 +69,8 @@ pub trait Stores: Send + Sync {
     /// its entries in a log stay. Returns their new place.
     fn set_aside(&self, size: RingSize, partition: Partition) -> Result<Vec<PathBuf>, StoreError>;
 
-    /// Reads a store that the node has when it starts. It serves nobody before [`Stores::admit`]. `known`
-    /// is as in [`Stores::find`].
+    /// Reads a store that the node has when it starts. It does not serve before [`Stores::admit`].
+    /// `known` is as in [`Stores::find`].
     fn read(
         &self,
         size: RingSize,
@@ -77,12 +78,13 @@ pub trait Stores: Send + Sync {
         known: Option<StoreId>,
     ) -> Result<Arc<dyn Backend>, StoreError>;
 
-    /// Gives stores that were read what an earlier run logged for them; in their order, each as it
+    /// Gives stores that were read the logged writes of an earlier run; in their order, each as it
     /// serves from here on. One that fails is to be read anew. Called for one set at a time.
     fn admit(&self, stores: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>>;
 
-    /// Stores of which admissions found since this was asked last that the log has lost batches up to this
-    /// one, and that no earlier run has noted: what such a store has may be older than what was acknowledged.
+    /// Stores for which the log has lost batches up to this one, as admissions have found since the
+    /// last call and no earlier run has noted: the entries of such a store may be older than the
+    /// acknowledged ones.
     fn take_losses(&self) -> Vec<(StoreId, Sequence)> {
         Vec::new()
     }
@@ -95,7 +97,7 @@ pub trait Stores: Send + Sync {
     /// All stores that the node has were admitted. May be called again.
     fn all_admitted(&self) {}
 
-    /// How many stores are read at the same time at most.
+    /// Number of stores that are read at the same time at most.
     fn openings_at_once(&self) -> usize {
         1
     }
@@ -105,8 +107,8 @@ pub trait Stores: Send + Sync {
         self.engine_before().is_some()
     }
 
-    /// Has the log that all stores share keep nothing any more for stores that are not among `known`, are not
-    /// open and lie in no directory of a store: they were replaced or given up.
+    /// Lets the shared log drop the entries of stores that are not among `known`, are not open and have
+    /// no directory: they were replaced or given up.
     fn forget_others(&self, _known: &BTreeSet<StoreId>) -> Result<(), StoreError> {
         Ok(())
     }
@@ -122,13 +124,13 @@ pub trait Stores: Send + Sync {
         None
     }
 
-    /// True when all stores put what they write to one log.
+    /// True when all stores write to one log.
     fn is_log_shared(&self) -> bool {
         false
     }
 
-    /// Bytes that puts can still take, where that is known: without those that are held back for merges
-    /// and collections. Measured anew at each call.
+    /// Bytes that puts can still take, if known: without those held back for merges and collections.
+    /// Measured anew at each call.
     fn room_for_puts(&self) -> Option<u64> {
         None
     }
@@ -142,9 +144,9 @@ pub trait Stores: Send + Sync {
         known: Option<StoreId>,
     ) -> Result<Arc<dyn Backend>, StoreError>;
 
-    /// Removes what there is of a partition's store: `open`, or only files of an earlier run. Files of
-    /// another store than the one of identity `known`, or than the partition's where none is known, are set
-    /// aside instead.
+    /// Removes the files of a partition's store: `open`, or only files of an earlier run. Files of
+    /// another store than the one of identity `known`, or than the partition's where none is known, are
+    /// set aside instead.
     fn remove(
         &self,
         size: RingSize,

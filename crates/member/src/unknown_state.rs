@@ -3,16 +3,16 @@
 use kvorum_cluster::{ClusterId, ClusterState, Member};
 use kvorum_ring::{NodeId, Ring, RingSize};
 
-/// Nobody: the cluster of who belongs to none yet, the owner of a ring that is not known yet.
+/// No node: the cluster of a node that belongs to none yet, the owner of a ring that is not known yet.
 pub(crate) const NOBODY: NodeId = NodeId::from_bytes([0; 16]);
 
-/// What is shown until the state of a cluster is known: this node alone, owning nothing.
+/// The placeholder until the state of a cluster is known: this node alone, owning nothing.
 pub(crate) fn unknown_state(cluster: ClusterId, node: NodeId, name: &str) -> ClusterState {
     let ring = Ring::single(RingSize::SMALLEST, NOBODY);
     ClusterState::found(cluster, name, node, Member::new(name), ring)
 }
 
-/// True for what [`unknown_state`] makes.
+/// True for the result of [`unknown_state`].
 pub(crate) fn is_unknown(state: &ClusterState) -> bool {
     state.ring().members() == [NOBODY]
 }

@@ -36,16 +36,16 @@ struct Changing {
 pub enum Unopened {
     /// It is being opened, or will be.
     Opening {
-        /// When the node began with it or with one before it.
+        /// The time at which the node began with it, or with an earlier one.
         since: Moment,
     },
     /// It could not be opened, and is tried again now and then.
     Failed {
-        /// When it was tried last.
+        /// The time of the last attempt.
         at: Moment,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
-        /// Why, in words.
+        /// The reason, in words.
         error: String,
         /// It is missing or another store, and stays refused until its directory is back or its loss is
         /// accepted; else it may be opened as it is some time.
@@ -53,7 +53,7 @@ pub enum Unopened {
     },
 }
 
-/// How many of a node's vnodes serve.
+/// Numbers of a node's serving and other vnodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
     /// They serve.
@@ -96,17 +96,17 @@ impl VnodeTable {
         open.chain(changing.unopened.keys().copied()).collect()
     }
 
-    /// How many serve at this moment.
+    /// Present numbers of serving and other vnodes.
     pub fn readiness(&self) -> Readiness {
         self.readiness.get()
     }
 
-    /// To wait for vnodes to serve: it changes whenever one comes, fails or goes.
+    /// A change whenever a vnode comes, fails or goes; for callers that wait for vnodes to serve.
     pub fn watch_readiness(&self) -> Watcher<Readiness> {
         self.readiness.watch()
     }
 
-    /// Waits until no vnode is being opened any more; what has come of it.
+    /// Waits until no vnode is being opened any more; returns the numbers.
     pub async fn until_opened(&self) -> Readiness {
         let mut readiness = self.watch_readiness();
         let opened = readiness.until(|it| it.opening == 0).await;
@@ -213,7 +213,7 @@ impl VnodeTable {
             failed,
         };
         self.slots.store(Arc::new(slots));
-        // Behind the slots: who finds no vnode finds out why.
+        // Behind the slots: a reader that finds no vnode then finds the reason.
         self.is_any_unopened
             .store(!changing.unopened.is_empty(), Ordering::Release);
         if self.readiness.get() != readiness {

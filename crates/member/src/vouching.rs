@@ -1,9 +1,9 @@
-//! Callers that this node does not know: has one joined since, or was it removed?
+//! Callers that are no members here: they may have joined since, or may have been removed.
 //!
-//! A node that was cut off while another one joined would refuse it; and if that one leads the agreed log
-//! by then, there is nobody else to tell the node what it has missed. So members that are known here are
-//! asked, and who knows a later state that has the caller as a member vouches for it, until this node
-//! knows as much. What callers say of themselves would not do: who was removed may say anything.
+//! A node that was cut off while another one joined would refuse it; and if that one leads the agreed
+//! log by then, no other node can give the cut-off node its state. So known members are asked, and a
+//! member with a later state that has the caller as a member vouches for it, until this node has that
+//! state. The callers' own statements would not do: a removed node may claim anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,15 +31,15 @@ pub(crate) struct Vouching {
 
 #[derive(Default)]
 struct Callers {
-    /// Nobody has been asked about them since they called last.
+    /// Callers that no member has been asked about since they called last.
     doubtful: BTreeSet<NodeId>,
-    /// The version of the state of whoever vouched for them.
+    /// The version of the state of the member that vouched for them.
     vouched: BTreeMap<NodeId, u64>,
 }
 
 impl Vouching {
-    /// True for a caller that was vouched for by somebody who knows more than the state of this version.
-    /// Others are asked about any other one.
+    /// True for a caller that was vouched for by a member with a later state than this version. Members
+    /// are asked about any other caller.
     pub(crate) fn is_vouched(&self, caller: NodeId, version: u64) -> bool {
         let mut callers = self.callers.lock();
         callers.vouched.retain(|_, theirs| *theirs > version);

@@ -1,13 +1,14 @@
 //! The ability of this node's stores to take writes.
 //!
-//! A log or a store that failed for good stays so until the node is restarted. A disk is full when it has no
-//! room for a small put beside what is held back for merges: that is measured at each look, so that a node
-//! which starts on a full disk, or whose disk another program fills, reports it before a put is lost to it.
+//! A log or a store that failed for good stays so until the node is restarted. A disk is full when it
+//! has no room for a small put beside the room held back for merges. That is measured at each look: so
+//! a node reports it before a put is lost, also when it starts on a full disk or when another program
+//! fills the disk.
 //!
-//! A put can be refused where a small one would still find room. That counts until a put is committed, which
-//! deletions are not: they may use what is held back. It also ends when the disk has more room for puts than
-//! it had then; a node that gets no puts while it counts as full, as behind a load balancer, would else never
-//! come back.
+//! A put can be refused where a small one would still find room. That counts until a put is committed;
+//! deletions do not end it, since they may use the room held back. It also ends when the disk has more
+//! room for puts than it had then: a node that gets no puts while it counts as full, as behind a load
+//! balancer, would else never come back.
 
 use std::sync::Arc;
 
@@ -15,13 +16,13 @@ use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// So much more room for puts than at the last refusal means that they are taken again. Bytes.
+/// Growth of the room for puts since the last refusal with which puts are taken again. Bytes.
 const ROOM_GAINED_MIN: u64 = 1 << 20;
 
 /// The room that a small put needs, with its entry in the log. Bytes.
 const ROOM_MIN: u64 = 16 << 10;
 
-/// Why stores take no writes.
+/// The reason why stores take no writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
@@ -68,7 +69,7 @@ pub(crate) struct Look {
     pub(crate) stored: u64,
     /// All stores share one log: a refusal of one is one of all.
     pub(crate) is_log_shared: bool,
-    /// Bytes that puts can still take, where that is known.
+    /// Bytes that puts can still take, if known.
     pub(crate) room: Option<u64>,
 }
 
@@ -123,7 +124,7 @@ impl Writability {
 }
 
 impl Seen {
-    /// Takes in what puts have met since the look before.
+    /// Takes in the results of puts since the look before.
     fn look(&mut self, look: &Look) -> Option<Full> {
         let is_any_stored = look.stored > self.stored;
         if look.refused > self.refused {

@@ -15,7 +15,7 @@ pub(crate) enum ClusterVerb {
         /// The node's name
         node: Option<String>,
     },
-    /// Stage the removal of a node that is gone for good; what only it had is lost
+    /// Stage the removal of a node that is gone for good; data that only it had is lost
     ForceRemove {
         /// The node's name
         node: String,
@@ -27,7 +27,7 @@ pub(crate) enum ClusterVerb {
         /// The node that takes its place
         by: String,
     },
-    /// As replace, for a node that is gone for good; what only it had is lost
+    /// Like replace, for a node that is gone for good; data that only it had is lost
     ForceReplace {
         /// The node that is gone
         node: String,
@@ -42,17 +42,17 @@ pub(crate) enum ClusterVerb {
         #[arg(long)]
         node: String,
     },
-    /// Go on when the majority of the voters is lost for good: shows what that means, or does it
+    /// Go on when the majority of the voters is lost for good: shows the consequences, or does it
     Recover {
-        /// Do it: this node goes on with what it knows, and the lost ones are refused for ever
+        /// Do it: this node goes on with its state, and the lost ones are refused for ever
         #[arg(long, conflicts_with = "follow")]
         force: bool,
         /// Follow a node that has recovered the cluster, as name@host or name@host:port
         #[arg(long, value_name = "NODE")]
         follow: Option<String>,
     },
-    /// Go on without the store of a partition of this node that is missing or not its own; what only it
-    /// had is lost
+    /// Go on without the store of a partition of this node that is missing or not its own; data that
+    /// only it had is lost
     AcceptLoss {
         /// Its number or its index; `all` for all partitions whose stores could not be opened
         partition: String,
@@ -81,9 +81,9 @@ pub(crate) enum ClusterVerb {
 pub(crate) enum RingVerb {
     /// Members with their state and share of the ring
     MemberStatus,
-    /// Who leads, what moves, and who cannot be reached
+    /// The leader, moves of partitions, and nodes that cannot be reached
     RingStatus,
-    /// Whether all nodes are there and agree on the ring
+    /// Check that all nodes are there and agree on the ring
     Ringready,
     /// Mark a node that cannot be reached as down, so that others take its vote
     Down {
@@ -113,7 +113,7 @@ pub(crate) enum RingVerb {
         /// The node's name
         node: Option<String>,
     },
-    /// What a node serves; without a name, this one
+    /// The services of a node; without a name, of this one
     Services {
         /// The node's name
         node: Option<String>,
@@ -126,7 +126,7 @@ pub(crate) enum HandoffVerb {
     Summary,
     /// Every transfer with sizes, rates and times
     Details,
-    /// What each node allows
+    /// Directions that each node allows
     Config,
     /// Let transfers go on
     Enable(SwitchArguments),
@@ -136,7 +136,7 @@ pub(crate) enum HandoffVerb {
 
 #[derive(Args)]
 pub(crate) struct SwitchArguments {
-    /// Which of them, as seen from the node
+    /// The direction, as seen from the node
     #[arg(value_parser = ["inbound", "outbound", "both"])]
     direction: String,
     /// On this node instead of the one that is asked
@@ -190,7 +190,7 @@ struct MigrateScope {
     all: bool,
 }
 
-/// A verb and what follows it, as the node takes them.
+/// A verb and its arguments, as the node takes them.
 fn request(verb: &str, rest: impl IntoIterator<Item = String>) -> AdminRequest {
     let words = std::iter::once(verb.to_owned()).chain(rest).collect();
     AdminRequest::Cluster { words }

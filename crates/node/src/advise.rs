@@ -20,20 +20,20 @@ use crate::console::{exit_code, say};
 use crate::engine_names::BUILT_IN;
 use kvorum_admin::AdminRequest;
 
-/// What stands for all bucket types where none is named.
+/// Name of the subject for all bucket types where none is named.
 const ALL_TYPES: &str = "all bucket types";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Statistics are far shorter.
 const STATS_BYTES_MAX: u64 = 16 << 20;
 
-/// What to advise on.
+/// The kind of advice.
 #[derive(Subcommand)]
 pub(crate) enum AdviseVerb {
-    /// Tell how much memory and disk a number of objects takes
+    /// Report how much memory and disk a number of objects takes
     Capacity(CapacityArguments),
     /// Recommend a backend for each bucket type, with the reasons
     ///
-    /// Facts come from load tests, from a node's statistics and from what is said; later ones of
+    /// Facts come from load tests, from a node's statistics and from the command line; later ones of
     /// these count more. On a terminal and without any of them, they are asked for.
     Backend(BackendArguments),
 }
@@ -85,7 +85,7 @@ pub(crate) struct BackendArguments {
     /// Advise on a bucket type of which this is so; may be repeated
     #[arg(long = "type", value_name = "NAME[:FACT=VALUE,...]")]
     types: Vec<String>,
-    /// List the facts that can be said
+    /// List the facts that can be given
     #[arg(long)]
     facts: bool,
     /// Print JSON, for programs
@@ -95,7 +95,7 @@ pub(crate) struct BackendArguments {
     configuration: ConfigurationArguments,
 }
 
-/// Advises as the command line says.
+/// Advises by the command line.
 pub(crate) fn main(verb: Option<&AdviseVerb>) -> anyhow::Result<ExitCode> {
     match verb {
         Some(AdviseVerb::Capacity(arguments)) => advise_capacity(arguments),
@@ -104,7 +104,7 @@ pub(crate) fn main(verb: Option<&AdviseVerb>) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The declared engines, of which those are marked that this program has.
+/// The declared engines, with those marked that this program has.
 fn engine_table() -> anyhow::Result<EngineTable> {
     Ok(EngineTable::built_in()?.with_built_in(&BUILT_IN))
 }
@@ -192,7 +192,7 @@ fn json_of(advice: &[Advice], mix: Option<&Mix>) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&all)?)
 }
 
-/// Advises on each bucket type: what is said of it counts more than what is known of all.
+/// Advises on each bucket type: facts about it count more than facts about all.
 fn advise_types(
     rules: &RuleTable,
     facts: &Facts,
@@ -240,7 +240,7 @@ fn read_runs(directories: &[PathBuf]) -> anyhow::Result<Vec<BenchResult>> {
     runs.collect()
 }
 
-/// A file's text, or what a node answers. HTTP is this one request and nothing else of it.
+/// A file's text, or a node's answer. HTTP is this one request and nothing else of it.
 fn read_stats(place: &str) -> anyhow::Result<String> {
     let Some(rest) = place.strip_prefix("http://") else {
         let text = std::fs::read_to_string(Path::new(place));
@@ -271,7 +271,7 @@ fn read_stats(place: &str) -> anyhow::Result<String> {
     Ok(body.to_owned())
 }
 
-/// What the running node has measured, and its bucket types.
+/// The running node's facts, and its bucket types.
 fn ask_node(configuration: &ConfigurationArguments) -> anyhow::Result<(Facts, Vec<String>)> {
     let loaded = configuration_file::load(&configuration.source())?;
     let settings = &loaded.configuration.settings;

@@ -1,9 +1,9 @@
-//! The process's allocator, and when the memory that it holds free goes back to the system.
+//! The process's allocator, and the return of its free memory to the system.
 //!
-//! Left alone, it gives back on whatever thread frees a page of its own next, everything at once that
-//! became free since it did so last. On a node that has just flushed that was half a gigabyte and took
-//! 140 ms on a thread that served requests, under the lock of a store and with everybody behind it. A
-//! server gives back by itself instead, on the thread of its maintenance. See `docs/performance.md`.
+//! By default, the next thread that frees a page of its own returns everything that became free since
+//! the last return. After a flush that was half a gigabyte, and took 140 ms on a thread that served
+//! requests, under the lock of a store for which others waited. A server returns memory itself instead,
+//! on the thread of its maintenance. See `docs/performance.md`.
 
 use std::ffi::c_long;
 
@@ -18,18 +18,18 @@ const PURGE_DELAY: mi_option_t = 15;
 /// Never reached as long as maintenance runs.
 const PURGE_DELAY_MILLIS: c_long = 60_000;
 
-/// Memory comes in pages of the smallest size, in every command alike.
+/// Gives every command memory in pages of the smallest size.
 ///
 /// The allocator asks the kernel for transparent huge pages, with which memory is taken 2 MB at a time
-/// and a key in memory costs up to a third more than its bytes. The process is asked, and not the
-/// allocator: that also holds where the machine gives huge pages to everybody. See
-/// `docs/performance.md` for both costs.
+/// and a key in memory costs up to a third more than its bytes. The setting is made on the process, and
+/// not in the allocator: so it also holds where the machine gives huge pages to all processes.
+/// `docs/performance.md` has both costs.
 pub(crate) fn refuse_huge_pages() {
     let _older_kernels_have_no_such_call = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-/// Leaves it to [`give_back`] to give memory back. What the environment says of it (`MIMALLOC_PURGE_DELAY`)
-/// counts more. To be called before there are other threads.
+/// Leaves it to [`give_back`] to give memory back. A setting in the environment
+/// (`MIMALLOC_PURGE_DELAY`) goes before. To be called before there are other threads.
 #[expect(
     unsafe_code,
     reason = "the allocator's options have no other interface"
@@ -46,7 +46,7 @@ pub(crate) fn keep_until_given_back() {
     reason = "the allocator is asked for this by no other call"
 )]
 pub(crate) fn give_back() {
-    // SAFETY: touches memory that nobody has allocated, and pages of this thread's own. May be called on
+    // SAFETY: touches memory that is not allocated, and pages of this thread's own. May be called on
     // any thread at any time but from within the allocator.
     unsafe { mi_collect(true) };
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::figures::resident_bytes;
 
-    /// The allocator has one state for all tests: what needs it stands in one.
+    /// The allocator has one state for all tests: everything about it stands in one.
     #[test]
     #[expect(
         unsafe_code,
@@ -67,7 +67,7 @@ mod tests {
     fn what_was_freed_is_given_back_when_it_is_told_to_and_the_rest_stays() {
         // SAFETY: reads a number.
         let delay = || unsafe { mi_option_get(PURGE_DELAY) };
-        // That the number is the one of this option is told by its default.
+        // Its default shows that the number is the one of this option.
         assert_eq!(delay(), 1000);
         keep_until_given_back();
         assert_eq!(delay(), PURGE_DELAY_MILLIS);

@@ -12,7 +12,7 @@ pub(crate) struct ConfigurationArguments {
     /// Configuration file in riak.conf's form [default: $KVORUM_CONFIG, or kvorum.conf if there is one]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Set a key, over what the file says; may be repeated
+    /// Set a key, over the file's value; may be repeated
     #[arg(long = "set", global = true, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct AdminArguments {
     /// Print JSON, for programs
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Print what Riak's command prints
+    /// Print the output of Riak's command
     #[arg(long, global = true, hide = true)]
     pub(crate) as_riak: bool,
 }

@@ -1,4 +1,4 @@
-//! The command line: one binary, its verbs, and what they print.
+//! The command line: one binary, its verbs, and their output.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -43,15 +43,15 @@ enum Verb {
     Restart(AdminArguments),
     /// Make links called riak and riak-admin, under which an operator's runbook works
     InstallLinks {
-        /// Where the links are made
+        /// Directory of the links
         directory: PathBuf,
         /// Print JSON, for programs
         #[arg(long)]
         json: bool,
     },
-    /// Check a configuration and say, key by key, what becomes of it
+    /// Check a configuration and print, key by key, its effect
     Chkconfig(CheckArguments),
-    /// Show a configuration key: what it is for, its default, its value; without one, all values
+    /// Show a configuration key: its purpose, its default, its value; without one, all values
     Describe {
         /// A key, a key of Riak's, or the beginning of several
         key: Option<String>,
@@ -62,7 +62,7 @@ enum Verb {
     Ping(PingArguments),
     /// Print the process of the node of this configuration
     Pid(AdminArguments),
-    /// Look into a running node and change what its cluster has agreed on
+    /// Look into a running node and change its cluster's agreed state
     Admin {
         #[command(subcommand)]
         verb: AdminVerb,
@@ -77,23 +77,24 @@ enum Verb {
     /// Bring data over from Riak
     #[command(subcommand)]
     Import(import::ImportVerb),
-    /// Check every checksum of a directory, and whether its files say the same; writes nothing
+    /// Check every checksum of a directory, and that its files agree; writes nothing
     Verify(verify::VerifyArguments),
-    /// Make damaged stores whole again from what their directories hold; deletes nothing
+    /// Repair damaged stores from the files in their directories; deletes nothing
     ///
-    /// For directories that are not in use. Damaged tables are written anew without what is damaged; a
-    /// store that lost its manifest is put together from its tables and logs. What is replaced moves to
-    /// lost/ beside it. A repair that was interrupted goes on where it was when it is started again.
+    /// For directories that are not in use. Damaged tables are written anew without their damaged
+    /// parts; a store that lost its manifest is put together from its tables and logs. Replaced files
+    /// move to lost/ beside it. A repair that was interrupted goes on where it was when it is started
+    /// again.
     Repair(repair::RepairArguments),
     /// Show a file of a data directory as annotated bytes
     Inspect(inspect::InspectArguments),
     /// Play with a cluster of five nodes on this machine, and a load that checks that nothing is lost
     ///
-    /// Nothing else is needed, and nothing is left behind. Keys, or a script, kill nodes, cut the network
-    /// between two halves, heal, add and remove a node. The last line says how many writes were
-    /// acknowledged and how many of them were lost; the exit code is 0 when that is none.
+    /// Nothing else is needed, and nothing is left behind. Keys, or a script, kill nodes, cut the
+    /// network between two halves, heal, add and remove a node. The last line has the numbers of
+    /// acknowledged and of lost writes; the exit code is 0 when none was lost.
     Demo(kvorum_demo::DemoArguments),
-    /// Run load tests in basho_bench's configuration format, and compare what they measured
+    /// Run load tests in basho_bench's configuration format, and compare their results
     #[command(subcommand)]
     Bench(BenchVerb),
 }
@@ -147,11 +148,11 @@ enum AdminVerb {
     /// Trees of this node, and comparisons of replicas on or off
     #[command(subcommand)]
     Tictacaae(TictacaaeVerb),
-    /// Background work: what runs, what is owed, at which rate, and when it will be paid
+    /// Background work: running steps, the backlog, its rate, and the time until it is worked off
     Maintenance,
     /// Back up the whole node, while it serves, by hard links: DIRECTORY is a data directory then
     Backup {
-        /// Where to, on the filesystem of the data directory; empty, or not there yet
+        /// Target directory on the filesystem of the data directory; empty, or not there yet
         directory: PathBuf,
     },
     /// Bucket types
@@ -187,7 +188,7 @@ enum AdminVerb {
     },
     /// Write, read and delete an object, as a client would
     Test,
-    /// Encryption between nodes: certificates, and what is encrypted
+    /// Encryption between nodes: certificates, and its present state
     #[command(subcommand)]
     Tls(TlsVerb),
     #[command(flatten)]
@@ -200,13 +201,13 @@ enum TictacaaeVerb {
     Treestatus,
     /// Compare replicas again
     Enable,
-    /// Compare replicas no more until the next start, and end what is under way
+    /// Compare replicas no more until the next start, and end comparisons under way
     Disable,
 }
 
 #[derive(Subcommand)]
 enum BucketDefaultsVerb {
-    /// What is agreed, and where this node is configured otherwise
+    /// The agreed properties, and those that this node is configured to have otherwise
     Show,
     /// Have all nodes agree on buckets.default.* of this node's configuration
     Apply,
@@ -219,7 +220,7 @@ enum BucketDefaultsVerb {
 
 #[derive(Subcommand)]
 enum BucketTypeVerb {
-    /// All bucket types and whether they are active
+    /// All bucket types, active or not
     List,
     /// The properties of a type
     Status {
@@ -455,7 +456,7 @@ fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<Exi
     Ok(show(&reply, arguments))
 }
 
-/// Prints what a node answered, for people or for programs.
+/// Prints a node's answer, for people or for programs.
 fn show(reply: &AdminReply, arguments: &AdminArguments) -> ExitCode {
     let riak = reply.riak.as_ref().filter(|_| arguments.as_riak);
     match (arguments.json, riak) {

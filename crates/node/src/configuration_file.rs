@@ -1,4 +1,4 @@
-//! Where the configuration comes from: a file, overrides, or nothing but defaults.
+//! The source of the configuration: a file, overrides, or nothing but defaults.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ const RIAK_FILE: &str = "riak.conf";
 /// Names the file where the command line does not: links called `riak` are called from anywhere.
 const FILE_VARIABLE: &str = "KVORUM_CONFIG";
 
-/// What the command line says about the configuration.
+/// The source of the configuration, from the command line.
 pub(crate) struct Source {
     pub(crate) file: Option<PathBuf>,
     pub(crate) overrides: Vec<String>,

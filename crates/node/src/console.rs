@@ -3,7 +3,8 @@
 use std::io::{self, ErrorKind, Write as _};
 use std::process::{self, ExitCode};
 
-/// Prints what the user asked for. One who reads no more of it, as `head` does, has what was wanted.
+/// Prints the output that the user asked for. A reader that closes the pipe early, as `head` does, is
+/// no error.
 pub(crate) fn say(text: &str) {
     match writeln!(io::stdout(), "{}", text.trim_end()) {
         Ok(()) => {}
@@ -17,7 +18,7 @@ pub(crate) fn say(text: &str) {
     }
 }
 
-/// What a command ends with by what it found.
+/// The exit code of a command by its finding.
 pub(crate) fn exit_code(is_good: bool) -> ExitCode {
     match is_good {
         true => ExitCode::SUCCESS,

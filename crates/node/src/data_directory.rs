@@ -49,7 +49,7 @@ use crate::store_roots::StoreRoots;
 /// Held by the running node; names its process.
 const LOCK_FILE: &str = "LOCK";
 
-/// The newest layout that this version knows: with a value log that is the journal of leveled.
+/// The newest layout of this version: with a value log that is the journal of leveled.
 const FORMAT: u32 = 4;
 /// With a value log in which leveldb has entries, too.
 const FORMAT_OF_LEVELDB_LOG: u32 = 3;
@@ -57,7 +57,7 @@ const FORMAT_OF_LEVELDB_LOG: u32 = 3;
 const FORMAT_OF_BITCASK_LOG: u32 = 2;
 /// Without one.
 const FORMAT_OF_NEW: u32 = 1;
-/// The file that says so.
+/// The file with the number of the layout.
 pub(crate) const FORMAT_NAME: &str = "format";
 const FORMAT_TITLE: &str = "kvorum format of a data directory";
 const FORMAT_BYTES_MAX: u64 = 4096;
@@ -69,7 +69,7 @@ const ENGINE_BYTES_MAX: u64 = 64 << 10;
 const HINTS_NAME: &str = "hints";
 pub(crate) const VALUE_LOG_NAME: &str = "value_log";
 
-/// Whose stores are in a data directory.
+/// The engine of the stores in a data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EngineLeft {
     /// As `storage_backend` names it.
@@ -96,7 +96,7 @@ impl EngineLeft {
     }
 
     /// Reads the file as this version writes it, or as earlier ones did: without a checksum, so that it
-    /// counts only as long as every word is one that they wrote.
+    /// counts only if each of its words is a word of theirs.
     fn parse(bytes: &[u8]) -> Option<Self> {
         if let Some((_, body)) = decode(ENGINE_TITLE, bytes) {
             return Self::parse_body(&body);
@@ -212,12 +212,12 @@ impl DataDirectory {
         })
     }
 
-    /// Where vnode dot leases are kept.
+    /// The directory of vnode dot leases.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the value log is.
+    /// The directory of the value log.
     pub(crate) fn value_log(&self) -> PathBuf {
         self.path.join(VALUE_LOG_NAME)
     }
@@ -238,8 +238,7 @@ impl DataDirectory {
         }
     }
 
-    /// Keeps versions that know of no value log, or of none of this engine, from opening its stores
-    /// without it.
+    /// Keeps versions without a value log, or without this engine, from opening its stores without it.
     pub(crate) fn note_value_log(
         &self,
         disk: &dyn Disk,
@@ -250,7 +249,7 @@ impl DataDirectory {
             StorageBackend::Leveldb | StorageBackend::Hanoidb | StorageBackend::Innostore => {
                 FORMAT_OF_LEVELDB_LOG
             }
-            // No earlier version knows how several backends lie.
+            // No earlier version can open several backends.
             StorageBackend::Leveled | StorageBackend::Multi => FORMAT,
             StorageBackend::Memory => FORMAT_OF_NEW,
         };
@@ -265,7 +264,7 @@ impl DataDirectory {
         self.path.join(ENGINE_FILE)
     }
 
-    /// Which engine's stores the runs before left here, if they said so.
+    /// The engine of the stores that earlier runs left here, if they noted it.
     pub(crate) fn engine_left(&self, disk: &dyn Disk) -> anyhow::Result<EngineFile> {
         read_engine(disk, &self.path)
     }
@@ -283,7 +282,8 @@ impl DataDirectory {
             hints,
             parts: parts.iter().map(|it| self.relative(it)).collect(),
         };
-        // After a run that was killed it says so already, and there may be no room to say it again.
+        // After a run that was killed the file has it already, and there may be no room to write it
+        // again.
         let known = match self.engine_left(disk) {
             Ok(EngineFile::Whole(known)) => Some(known),
             _ => None,
@@ -536,7 +536,7 @@ mod tests {
         assert!(refused.contains("newer version wrote"), "{refused}");
     }
 
-    /// An older version would open the stores without the log, and show what they had before.
+    /// An older version would open the stores without the log, and show their earlier contents.
     #[test]
     fn the_format_says_whose_entries_are_in_the_value_log() {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());

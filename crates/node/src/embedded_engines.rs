@@ -1,6 +1,6 @@
 //! The engines that `kvorum bench` can open in its own process, at their defaults.
 //!
-//! The bench crate knows no engine; here is the table that it is handed.
+//! The bench crate names no engine; here is the table that it is handed.
 
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
@@ -20,7 +20,7 @@ use kvorum_value_log::{Tenant, ValueLog, ValueLogSettings};
 
 use crate::data_directory::VALUE_LOG_NAME;
 
-/// Every engine that is built in, with the names that basho_bench has for its driver and keys.
+/// Every built-in engine, with basho_bench's names of its driver and keys.
 pub(crate) const EMBEDDED: [Engine; 6] = [
     Engine {
         name: "bitcask",
@@ -76,7 +76,7 @@ fn open_bitcask(directory: &Path) -> Result<Arc<dyn Backend>, String> {
     }
 }
 
-/// What all stores of this process share, as those of a node do.
+/// Parts that all stores of this process share, as those of a node do.
 static TREES_SHARED: LazyLock<Shared> = LazyLock::new(|| Shared::new(1 << 30, 1 << 30));
 
 fn open_leveldb(directory: &Path) -> Result<Arc<dyn Backend>, String> {
@@ -113,8 +113,8 @@ fn open_log(disk: &Arc<dyn Disk>, directory: &Path) -> Result<ValueLog, String> 
     opened.map(|(log, _found)| log).map_err(|it| told(&it))
 }
 
-/// Gives a store what it lacks. A thread commits what is put to its log and collects what is dead, as a node
-/// does.
+/// Gives a store its logged writes. Threads commit puts to its log and collect its garbage, as in a
+/// node.
 fn run_log(log: &ValueLog, tenant: Arc<dyn Tenant>) -> Result<(), String> {
     log.admit(&[tenant]).map_err(|it| told(&it))?;
     let (driven, collected) = (log.clone(), log.clone());
@@ -148,15 +148,15 @@ fn open_innostore(directory: &Path) -> Result<Arc<dyn Backend>, String> {
     Ok(store)
 }
 
-/// What a node of default settings has.
+/// The settings of a node by default.
 const OWN_LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 64 << 20,
     dead_percent_max: 30,
 };
-/// How often the log is asked what it owes.
+/// Time between two looks at the log's backlog.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Does what the log owes, until the process ends or the log fails.
+/// Works off the log's backlog, until the process ends or the log fails.
 fn collect(log: &ValueLog) {
     while log.failure().is_none() {
         while log.is_chore_due() && log.chore_step().is_ok_and(|it| it) {}

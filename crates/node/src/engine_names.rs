@@ -46,10 +46,10 @@ pub(crate) fn engine_of(name: &str) -> Option<StorageBackend> {
     engines.into_iter().find(|it| name_of(*it) == name)
 }
 
-/// How an engine's stores are looked at.
+/// A function that inspects an engine's store.
 pub(crate) type Find = fn(&dyn Disk, &Path, &Belonging) -> Result<FoundStore, BackendError>;
 
-/// How the stores of an engine are looked at, if it keeps files.
+/// The function that inspects the stores of an engine, if it keeps files.
 pub(crate) fn find_of(engine: StorageBackend) -> Option<Find> {
     match engine {
         StorageBackend::Bitcask => Some(kvorum_backend_bitcask::check::find_store),
@@ -92,10 +92,10 @@ pub(crate) fn find_child(
     }
 }
 
-/// Options of a repair: whether it writes nothing, and whether it keeps what is in doubt.
+/// Options of a repair: true to write nothing, and true to keep doubtful entries.
 pub(crate) type RepairOptionsOf = fn(bool, bool) -> RepairOptions;
 
-/// How stores of an engine over merge trees are repaired.
+/// The options for repairing stores of an engine over merge trees.
 pub(crate) fn repair_options_of(engine: StorageBackend) -> RepairOptionsOf {
     match engine {
         StorageBackend::Leveled => kvorum_backend_leveled::repair::options,

@@ -1,4 +1,4 @@
-//! The stores of a node, opened: the only place that knows all engines.
+//! The stores of a node, opened: the only place that names all engines.
 
 mod bitcask;
 mod hanoidb;
@@ -55,19 +55,20 @@ pub(crate) struct Engines {
     /// The directories of the stores of partitions, if the engine has any files.
     roots: Option<StoreRoots>,
     randomness: Arc<dyn Randomness>,
-    /// What the stores of an engine over merge trees share, and how it was sized.
+    /// The shared parts of an engine's stores over merge trees, and their sizes.
     trees: Option<(Memory, Shared)>,
-    /// What the stores of innostore share, and how it was sized.
+    /// The shared parts of innostore's stores, and their sizes.
     pages: Option<(Pool, kvorum_backend_innostore::Shared)>,
-    /// What the stores of bitcask have read, for all of them.
+    /// The read cache of all stores of bitcask.
     read_cache: Option<Arc<ReadCache>>,
-    /// The free space that puts to the stores' own files leave alone, if there is no value log to do that.
+    /// The free space that is held back from puts to the stores' own files, if there is no value log to
+    /// do that.
     reserve: Option<Arc<Reserve>>,
-    /// Open stores as the value log knows them.
+    /// Open stores as tenants of the value log.
     tenants: Mutex<BTreeMap<StoreId, Weak<dyn Tenant>>>,
     /// The engines of the stores that make up a store, by their names; none but for `multi`.
     backends: Vec<(String, Engines)>,
-    /// Which of them a bucket is in.
+    /// The backend of each bucket.
     routes: Arc<AgreedRoutes>,
     /// The stores that make up each store that was opened, by its identity.
     parts: Mutex<BTreeMap<StoreId, Vec<StoreId>>>,
@@ -89,7 +90,8 @@ impl Engines {
             | StorageBackend::Multi => None,
         };
         let trees = allowance.map(|allowance| {
-            // A node that joins a cluster of another ring size is told so and is to be started again.
+            // A node that joins a cluster of another ring size gets a notice that it is to be started
+            // again.
             let partitions = settings.node.ring_size;
             let memory = Memory::of(allowance, machine::memory_bytes(), partitions);
             (memory, memory.shared())
@@ -130,7 +132,7 @@ impl Engines {
         Some(reserve)
     }
 
-    /// Those of these stores that have entries in the value log, as that knows them.
+    /// The tenants among these stores that have entries in the value log.
     pub(crate) fn tenants_of(&self, stores: &[Arc<dyn Backend>]) -> Vec<Arc<dyn Tenant>> {
         let known = stores.iter().flat_map(|it| self.parts_of(it.identity()));
         known.filter_map(|it| self.tenant(it)).collect()
@@ -142,7 +144,7 @@ impl Engines {
         own.or_else(of_backends)
     }
 
-    /// The stores that a store is made of, as the value log knows them: itself, but for `multi`.
+    /// The tenants that a store is made of: itself, but for `multi`.
     fn parts_of(&self, store: StoreId) -> Vec<StoreId> {
         let parts = self.parts.lock();
         parts.get(&store).cloned().unwrap_or_else(|| vec![store])
@@ -155,12 +157,13 @@ impl Engines {
         whole.map_or(tenant, |(whole, _)| *whole)
     }
 
-    /// Goes by this state from here on, where something of the stores depends on what is agreed.
+    /// Goes by this state from here on, if the stores depend on the agreed state.
     pub(crate) fn follow(&self, state: Arc<dyn AgreedState>) {
         self.routes.follow(state);
     }
 
-    /// Of two copies of a store the first counts: the second is not going to stay open.
+    /// Notes a tenant of the log. The first of two copies of a store counts: the second is not going to
+    /// stay open.
     fn note_tenant(&self, tenant: &Arc<dyn Tenant>) {
         let mut tenants = self.tenants.lock();
         tenants.retain(|_, it| it.strong_count() > 0);
@@ -170,7 +173,7 @@ impl Engines {
             .or_insert_with(|| Arc::downgrade(tenant));
     }
 
-    /// The cache of what was read, where there is one.
+    /// The read cache, if there is one.
     pub(crate) fn read_cache(&self) -> Option<&Arc<ReadCache>> {
         let of_backends = || self.backends.iter().find_map(|(_, it)| it.read_cache());
         self.read_cache.as_ref().or_else(of_backends)
@@ -186,13 +189,13 @@ impl Engines {
         name_of(self.settings.node.storage_backend)
     }
 
-    /// How damaged stores are repaired without being opened.
+    /// The options for repairing damaged stores without opening them.
     pub(crate) fn repair_options(&self) -> RepairOptions {
         repair_options_of(self.settings.node.storage_backend)(false, false)
     }
 
     /// True when entries are put to the node's value log, and stay there. Stores that have some in one
-    /// of an earlier run go on with it, whatever their durability is now.
+    /// of an earlier run go on with it, under any present durability.
     pub(crate) fn use_value_log(&self, is_there_one: bool) -> bool {
         match self.settings.node.storage_backend {
             StorageBackend::Bitcask | StorageBackend::Leveldb | StorageBackend::Hanoidb => {
@@ -208,7 +211,7 @@ impl Engines {
         }
     }
 
-    /// When stores may merge, and what they have in the value log may be collected.
+    /// Times at which stores may merge, and their entries in the value log may be collected.
     pub(crate) fn merge_policy(&self) -> MergePolicy {
         match self.settings.node.storage_backend {
             StorageBackend::Bitcask => bitcask::merge_policy(&self.settings),
@@ -218,7 +221,7 @@ impl Engines {
             | StorageBackend::Hanoidb
             | StorageBackend::Innostore
             | StorageBackend::Memory => MergePolicy::Always,
-            // What the stores of one backend keep from being collected is in the same log.
+            // Segments that one backend's stores keep from being collected are in the same log.
             StorageBackend::Multi => {
                 let policies = self.backends.iter().map(|(_, it)| it.merge_policy());
                 let mut restricted = policies.filter(|it| *it != MergePolicy::Always);
@@ -227,8 +230,8 @@ impl Engines {
         }
     }
 
-    /// Opens the store of a partition, creating it if it is new. Blocks. `known` is the identity that the
-    /// node knows it by; `log` is the value log, for engines that use it.
+    /// Opens the store of a partition, creating it if it is new. Blocks. `known` is the identity in the
+    /// node's record; `log` is the value log, for engines that use it.
     pub(crate) fn open(
         &self,
         size: RingSize,
@@ -287,12 +290,12 @@ impl Engines {
         Ok(moved)
     }
 
-    /// Which store a partition's files are, as far as they tell.
+    /// The identity of a partition's store, as far as its files have it.
     pub(crate) fn identity_left(&self, size: RingSize, partition: Partition) -> Option<StoreId> {
         self.identity_in(&self.partition_directory(size, partition)?)
     }
 
-    /// Where the record of the node's stores is.
+    /// The directory of the record of the node's stores.
     pub(crate) fn ring_directory(&self) -> &Path {
         &self.settings.node.ring_state_dir
     }
@@ -301,7 +304,7 @@ impl Engines {
     /// aside. Blocks.
     ///
     /// # Errors
-    /// Some directory does not say which store it holds.
+    /// Some directory does not name its store.
     pub(crate) fn identities_there(&self) -> anyhow::Result<BTreeSet<StoreId>> {
         let mut there = BTreeSet::new();
         for engine in WITH_FILES {
@@ -345,7 +348,7 @@ impl Engines {
         Some(self.settings.node.data_dir.join("hints").join(self.name()))
     }
 
-    /// Opens the store of what is kept for other nodes. Blocks.
+    /// Opens the store of the hints. Blocks.
     pub(crate) fn open_hints(&self, log: Option<&ValueLog>) -> anyhow::Result<Arc<dyn Backend>> {
         let directory = self.hints_directory();
         let belonging = Belonging {
@@ -361,8 +364,8 @@ impl Engines {
         )
     }
 
-    /// What is on the disk of the store of hints, or of the one of this label, if any; `None` for an engine
-    /// that has no files. Blocks.
+    /// The files of the store of hints, or of the one of this label, if any; `None` for an engine that
+    /// has no files. Blocks.
     pub(crate) fn find_hints(&self, label: &str) -> anyhow::Result<Option<FoundStore>> {
         let engine = self.settings.node.storage_backend;
         let (Some(directory), Some(find)) = (self.hints_directory(), find_of(engine)) else {
@@ -394,7 +397,7 @@ impl Engines {
             StorageBackend::Innostore => {
                 kvorum_backend_innostore::check::identity_of(disk, directory).ok()
             }
-            // The value log knows the stores that it is made of, and not the whole.
+            // The value log has the stores that it is made of as tenants, and not the whole.
             StorageBackend::Memory | StorageBackend::Multi => None,
         };
         identity.flatten().map(StoreId)
@@ -417,7 +420,7 @@ impl Engines {
         Ok(())
     }
 
-    /// Where the files of a partition's store are, if the engine has any.
+    /// The directory of a partition's store, if the engine has files.
     fn partition_directory(&self, size: RingSize, partition: Partition) -> Option<PathBuf> {
         let roots = self.roots.as_ref()?;
         Some(roots.own.join(partition.index_decimal(size)))
@@ -451,7 +454,7 @@ impl Engines {
             (StorageBackend::Innostore, Some(directory)) => {
                 (self.open_innostore(directory, belonging, log)?, directory)
             }
-            // Each of its stores tells its own losses.
+            // Each of its stores reports its own losses.
             (StorageBackend::Multi, Some(directory)) => {
                 return self.open_several(directory, &belonging, size, log);
             }
@@ -460,8 +463,8 @@ impl Engines {
         Ok(store)
     }
 
-    /// Opens a store that is made of one store of each backend. That of the hints has all in the default one:
-    /// its keys are no keys of buckets.
+    /// Opens a store that is made of one store of each backend. The store of the hints has all in the
+    /// default one: its keys are no keys of buckets.
     fn open_several(
         &self,
         directory: &Path,
@@ -703,7 +706,7 @@ fn belonging(size: RingSize, partition: Partition, known: Option<StoreId>) -> Be
     }
 }
 
-/// Says what a store has lost, the latest last. It serves the rest.
+/// Logs the losses of a store, the latest last. It serves the rest.
 fn tell_losses(directory: &Path, store: &dyn Backend) {
     let lost = store.status().lost;
     for range in lost.iter().skip(lost.len().saturating_sub(LOSSES_TOLD_MAX)) {

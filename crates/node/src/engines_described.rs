@@ -11,9 +11,9 @@ pub(crate) struct DescribedEngine {
     pub(crate) name: Option<String>,
     /// As in `storage_backend`.
     pub(crate) engine: &'static str,
-    /// Whether buckets that name no backend are in it.
+    /// True if buckets that name no backend are in it.
     pub(crate) is_default: bool,
-    /// When a write counts as done.
+    /// The moment at which a write counts as done.
     pub(crate) durability: String,
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn storage_backend(settings: &Settings) -> &'static str {
     }
 }
 
-/// Riak's name of what `storage_backend` stands for.
+/// Riak's name of the backend in `storage_backend`.
 pub(crate) fn riak_module(settings: &Settings) -> String {
     match storage_backend(settings) {
         "prefix_multi" => "riak_kv_multi_prefix_backend".to_owned(),
@@ -55,7 +55,7 @@ pub(crate) fn several(engines: &[DescribedEngine]) -> Option<String> {
     words.map(|it| it.join(", "))
 }
 
-/// When writes count as done: a line, or one for each backend where they differ.
+/// The moment at which writes count as done: a line, or one for each backend where they differ.
 pub(crate) fn durabilities(engines: &[DescribedEngine]) -> Vec<String> {
     let Some((first, rest)) = engines.split_first() else {
         return Vec::new();

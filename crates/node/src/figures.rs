@@ -1,4 +1,4 @@
-//! The node's figures: what requests report, and how `/stats`, `/metrics` and the operator see them.
+//! The node's figures: reported by requests, shown by `/stats`, `/metrics` and to the operator.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ const FED_EVERY: Duration = Duration::from_secs(1);
 /// The version whose behaviour we show to clients that switch features on by version.
 pub(crate) const RIAK_VERSION: &str = "3.2.0";
 
-/// What is recorded, and where the rest is asked for.
+/// The recorded figures, and the parts that are asked for the rest.
 pub(crate) struct Figures {
     pub(crate) stats: Arc<Stats>,
     pub(crate) runtime: Runtime,
@@ -52,7 +52,7 @@ pub(crate) struct Figures {
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) vnode_figures: VnodeFigures,
     pub(crate) data_directory: PathBuf,
-    /// Of an engine over merge trees.
+    /// For an engine over merge trees.
     pub(crate) trees: Option<Shared>,
 }
 
@@ -483,8 +483,8 @@ fn machine_metrics(machine: &MachineFigures, text: &mut MetricsText) {
     text.family(MetricKind::Gauge, "disk_used_percent", help, used);
 }
 
-/// What the system says of this process; what it does not tell is left out. The bytes are those of
-/// the process as a whole, the log's included.
+/// The system's figures of this process, as far as it has them. The bytes are those of the process as a
+/// whole, the log's included.
 fn process_metrics(text: &mut MetricsText) {
     let help = "Resident memory of the process";
     text.gauge("process_resident_bytes", help, resident_bytes());
@@ -526,7 +526,7 @@ pub(crate) fn seconds(time: WallTime) -> u64 {
     time.micros() / 1_000_000
 }
 
-/// The process's resident memory in bytes, or 0 where the system does not tell.
+/// The process's resident memory in bytes, or 0 where the system does not report it.
 pub(crate) fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm
@@ -537,7 +537,7 @@ pub(crate) fn resident_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Carries what the vnodes count over for as long as it is polled.
+/// Carries the vnodes' counts over for as long as it is polled.
 pub(crate) async fn feed_always(figures: Arc<Figures>) {
     loop {
         figures.runtime.sleep(FED_EVERY).await;
@@ -564,8 +564,8 @@ mod tests {
         Object::as_is(Clock::new(), content, Timestamp::ZERO)
     }
 
-    /// 61 of 139 names stood at zero whatever a node did, since nothing in the program recorded to them.
-    /// Here everything that is reported to the figures happens once, and no name may be left.
+    /// 61 of 139 names stood at zero on every node, since nothing in the program recorded to them. Here
+    /// everything that is reported to the figures happens once, and no name may be left.
     #[test]
     fn every_name_is_recorded_to_by_something() {
         let stats = Arc::new(Stats::default());

@@ -1,10 +1,10 @@
 //! Opens the store of hints, whose damage must not keep a node from starting.
 //!
-//! It holds copies of objects for nodes that were down, and nothing that this node answers with. A damaged
-//! one is therefore repaired; if that does not help it is set aside (in `hints/lost`) and an empty one takes
-//! its place. Its objects are lost to their nodes unless other replicas have them: that is an error in the
-//! log. A store that merely cannot be opened at present (no right, no file handle, a device that fails) is no
-//! damaged one, and refused.
+//! It holds copies of objects for nodes that were down, and nothing that this node answers with. A
+//! damaged one is therefore repaired; if that does not help it is set aside (in `hints/lost`) and an
+//! empty one takes its place. Its objects are lost to their nodes unless other replicas have them: that
+//! is an error in the log. A store that merely cannot be opened at present (no permission, no file
+//! handle, a failing device) does not count as damaged, and the start is refused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ pub(crate) struct HintsOpening<'a> {
     pub(crate) disk: &'a Arc<dyn Disk>,
     pub(crate) engines: &'a Engines,
     pub(crate) log: Option<&'a ValueLog>,
-    /// Stores of partitions: a copy of one of them is no store of hints, and the value log keeps what the
-    /// partition has there.
+    /// Stores of partitions: a copy of one of them is no store of hints, and the value log keeps the
+    /// partition's entries.
     pub(crate) recorded: BTreeSet<StoreId>,
 }
 
@@ -50,7 +50,7 @@ impl HintsOpening<'_> {
             return Err(error);
         };
         if kind_of(&error) == Some(ErrorKind::Denied) {
-            // The reason says what to do; to move the directory away would lose what it has for nothing.
+            // The reason names the remedy; moving the directory away would lose its hints for nothing.
             bail!(
                 "open the store of hints in {}: {error:#}",
                 directory.display()
@@ -98,7 +98,7 @@ impl HintsOpening<'_> {
 
     /// True for a copy of the store of one of this node's partitions, whichever label it has.
     fn is_copy_of_partition(&self) -> bool {
-        // One copy of the identity may be another store's: then the label says which one counts.
+        // One copy of the identity may be another store's: then the label decides which one counts.
         let of_label = |label| match self.engines.find_hints(label) {
             Ok(Some(FoundStore::Store { identity, .. })) => Some(identity),
             _ => None,
@@ -116,8 +116,8 @@ impl HintsOpening<'_> {
         Ok(hints)
     }
 
-    /// Repairs a store that can be repaired without being opened. Returns whether there was something to
-    /// repair.
+    /// Repairs a store that can be repaired without being opened. Returns true if there was something
+    /// to repair.
     fn repaired(&self, directory: &Path) -> anyhow::Result<bool> {
         if !has_store_files(&**self.disk, directory)? {
             return Ok(false);

@@ -1,7 +1,7 @@
 //! `kvorum import`: bringing data over from Riak, into a node that runs or one that does not.
 //!
-//! A stopped node is started for the import within this process, on a loopback port of its own that
-//! nobody knows. What is imported takes the same way as any client's write, so there is one way in.
+//! A stopped node is started for the import within this process, on a loopback port of its own that is
+//! not announced. Imported objects take the same way as any client's write, so there is one way in.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{IsTerminal as _, Write as _};
@@ -31,11 +31,11 @@ use kvorum_admin::AdminRequest;
 
 /// The exit code of an import that ended and could not take over everything.
 const EXIT_WITH_LOSSES: u8 = 3;
-/// How often progress is shown on a terminal, and elsewhere.
+/// Time between two reports of progress on a terminal, and elsewhere.
 const TICK: Duration = Duration::from_millis(500);
 const LINE: Duration = Duration::from_secs(10);
 
-/// What to import from.
+/// The source of an import.
 #[derive(Subcommand)]
 pub(crate) enum ImportVerb {
     /// Import the bitcask directories of Riak nodes.
@@ -66,15 +66,15 @@ pub(crate) enum ImportVerb {
     /// stopped before its end.
     #[command(name = "riak-multi")]
     Multi(RiakMultiArguments),
-    /// Stores of HanoiDB are not imported: says what to do instead.
+    /// Stores of HanoiDB are not imported: names the alternative.
     #[command(name = "riak-hanoidb", hide = true)]
     Hanoidb(NotImportedArguments),
-    /// Stores of Innostore are not imported: says what to do instead.
+    /// Stores of Innostore are not imported: names the alternative.
     #[command(name = "riak-innostore", hide = true)]
     Innostore(NotImportedArguments),
 }
 
-/// The stores of one backend, with what is to be done with them.
+/// The stores of one backend, with the options of their import.
 #[derive(Clone)]
 enum Source {
     Bitcask(RiakBitcaskArguments),
@@ -85,16 +85,16 @@ enum Source {
 /// Arguments of an import that there is not.
 #[derive(Args)]
 pub(crate) struct NotImportedArguments {
-    /// Whatever is given
+    /// Any arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     any: Vec<String>,
 }
 
-/// Why there is none for HanoiDB.
+/// The reason why there is none for HanoiDB.
 const HANOIDB_NOT_IMPORTED: &str = "stores of HanoiDB are not imported: no Riak that was released ran on it. \
     Read the objects from the cluster that has them and put them here, as any client does";
 
-/// Why there is none for Innostore.
+/// The reason why there is none for Innostore.
 const INNOSTORE_NOT_IMPORTED: &str = "stores of Innostore are not imported: Riak 1.0 was the last with that \
     backend. Read the objects from the cluster that has them and put them here, as any client does";
 
@@ -106,10 +106,10 @@ pub(crate) struct RiakBitcaskArguments {
     /// Directory for the import's index and progress
     #[arg(long, value_name = "DIR", default_value = "riak-bitcask-import")]
     state: PathBuf,
-    /// Leave out what was written longer ago than this, as bitcask.expiry would
+    /// Leave out objects written longer ago than this, as bitcask.expiry would
     #[arg(long, value_name = "SECONDS")]
     expiry_secs: Option<u64>,
-    /// Scan data files even where a hint file could be believed
+    /// Scan data files even where a hint file is valid
     #[arg(long)]
     ignore_hints: bool,
 }
@@ -122,14 +122,14 @@ pub(crate) struct RiakLeveldbArguments {
     /// Directory for the import's sorted logs and progress
     #[arg(long, value_name = "DIR", default_value = "riak-leveldb-import")]
     state: PathBuf,
-    /// Where the slow tier of a DIR is (leveldb.tiered.path.slow with leveldb.data_root behind it);
-    /// once for each DIR, in the same order
+    /// Slow tier of a DIR (leveldb.tiered.path.slow with leveldb.data_root behind it); once for each
+    /// DIR, in the same order
     #[arg(long, value_name = "DIR")]
     tiered_slow: Vec<PathBuf>,
-    /// Leave out what was written longer ago than this, as leveldb.expiration.retention_time would
+    /// Leave out objects written longer ago than this, as leveldb.expiration.retention_time would
     #[arg(long, value_name = "MINUTES")]
     retention_minutes: Option<u64>,
-    /// Take all tables and logs that are there, whatever manifests say
+    /// Take all tables and logs that are there, ignoring manifests
     #[arg(long)]
     ignore_manifests: bool,
 }
@@ -154,7 +154,7 @@ pub(crate) struct RiakLeveledArguments {
     state: PathBuf,
 }
 
-/// What every import takes.
+/// Arguments of every import.
 #[derive(Args, Clone)]
 struct CommonArguments {
     /// Directories with the files of a partition, or directories of such directories
@@ -179,7 +179,7 @@ struct CommonArguments {
     /// Connections to the node
     #[arg(long, value_name = "N", default_value_t = 32)]
     connections: usize,
-    /// How long the node may be away or refuse before the import stops
+    /// Seconds for which the node may be away or refuse before the import stops
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     patience_secs: u64,
     /// Print the summary as JSON, for programs
@@ -211,7 +211,7 @@ impl ImportVerb {
         }
     }
 
-    /// What is imported, in this order.
+    /// The sources, in the order of their import.
     fn sources(&self) -> Vec<Source> {
         match self {
             Self::Bitcask(arguments) => vec![Source::Bitcask(arguments.clone())],
@@ -266,7 +266,7 @@ impl Source {
         }
     }
 
-    /// What is being done, for an error.
+    /// The operation under way, for an error.
     fn told(&self) -> String {
         format!("import the {} stores", self.name())
     }
@@ -284,7 +284,7 @@ impl Source {
     }
 }
 
-/// Imports as the command line says.
+/// Imports by the command line.
 pub(crate) fn main(verb: &ImportVerb) -> anyhow::Result<ExitCode> {
     // Refused before anything is begun.
     verb.common()?;
@@ -477,7 +477,7 @@ fn shared_options(
     }
 }
 
-/// Says what to do about an import that stopped.
+/// Adds advice to the error of an import that stopped.
 fn advise(error: ImportError) -> anyhow::Error {
     let advice = match &error {
         ImportError::MissingTypes { names } => {

@@ -1,4 +1,4 @@
-//! Failures of verbs that were called with `--json`: a program reads one document, whatever happens.
+//! Failures of verbs that were called with `--json`: a program reads one document in every case.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 const OPTION: &str = "--json";
 
-/// Verbs that print nothing for programs, each with where a program finds what it may want.
+/// Verbs that print nothing for programs, each with the place of the data that a program may want.
 const WITHOUT_JSON: [(&str, &str); 2] = [
     (
         "server",
@@ -18,13 +18,13 @@ const WITHOUT_JSON: [(&str, &str); 2] = [
     ),
 ];
 
-/// Whether the words of a call ask for JSON.
+/// True if the words of a call ask for JSON.
 pub(crate) fn is_wanted(words: &[OsString]) -> bool {
     let options = words.iter().take_while(|word| *word != "--");
     options.into_iter().any(|word| word == OPTION)
 }
 
-/// What is wrong with words that are no call.
+/// The error of words that are no call.
 pub(crate) fn of_words(error: &clap::Error, words: &[OsString]) -> String {
     let verb = words.get(1).and_then(|word| word.to_str());
     let without = WITHOUT_JSON.iter().find(|(name, _)| Some(*name) == verb);

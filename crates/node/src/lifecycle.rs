@@ -157,7 +157,7 @@ fn is_answering(settings: &Settings) -> bool {
     admin_client::ask(settings, &AdminRequest::Ping).is_ok()
 }
 
-/// The process that has a node's data directory, whether it answers or not.
+/// The process that has a node's data directory, answering or not.
 fn holder(settings: &Settings) -> anyhow::Result<Option<String>> {
     let directory = &settings.node.data_dir;
     let holder = lock_holder(directory);
@@ -210,8 +210,8 @@ pub(crate) fn restart(
     start(arguments, is_json)
 }
 
-/// Waits until a node serves; one that is not started yet is waited for as well. Meanwhile it says what it
-/// waits for by `say_meanwhile`.
+/// Waits until a node serves; one that is not started yet is waited for as well. Meanwhile it reports
+/// the reason by `say_meanwhile`.
 pub(crate) fn wait_for_service(
     settings: &Settings,
     service: &str,

@@ -1,8 +1,8 @@
-//! Logs: where they go, in which form.
+//! Logs: their output and their form.
 //!
-//! One event is one line, whatever is in its fields: `logfmt` puts every text in quotes and escapes line
-//! breaks, `json` makes an object of it. Operators know a node by its name, so the name is added beside the
-//! node's identity. A panic is an event like others.
+//! One event is one line with any content of its fields: `logfmt` puts every text in quotes and escapes
+//! line breaks, `json` makes an object of it. Operators use a node's name, so the name is added beside
+//! the node's identity. A panic is an event like others.
 
 mod line;
 mod node_names;
@@ -23,7 +23,7 @@ use self::rotating_file::RotatingFile;
 /// Starts logging for the rest of the process.
 pub(crate) fn start(settings: &LogSettings) -> anyhow::Result<NodeNames> {
     let names = NodeNames::default();
-    // The libraries under the cluster tell of every step, and of a node that is down twice a second.
+    // The libraries under the cluster log every step, and a node that is down twice a second.
     let filter = match settings.level {
         LogLevel::Debug => "debug,openraft=info,foca=info",
         LogLevel::Info => "info,openraft=off,foca=off",

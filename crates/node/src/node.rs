@@ -44,14 +44,14 @@ use crate::vnode_figures::VnodeFigures;
 /// Hints are looked through this often at least.
 const HINT_PERIOD: Duration = Duration::from_secs(30);
 
-/// What differs between replicas is compared again after this long: a write that takes longer is late.
+/// Differences between replicas are compared again after this long: a write that takes longer is late.
 const EXCHANGE_PAUSE: Duration = Duration::from_secs(4);
 /// An exchange waits so long for an answer: the keys of leaves may take a fold over all keys.
 const EXCHANGE_ANSWER_WAIT_MAX: Duration = Duration::from_secs(600);
 /// Entries that a step takes into trees: some milliseconds of work.
 const TREE_STEP_ENTRIES_MAX: usize = 5_000;
 
-/// The time that a request has whose client gives none.
+/// The time-out of a request whose client gives none.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open node.
@@ -62,7 +62,7 @@ pub(crate) struct Node {
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) backups: Arc<Backups>,
-    /// For what requests hold in memory.
+    /// For the memory of requests.
     pub(crate) room: Room,
     /// The addresses that other nodes connect to.
     pub(crate) peer_addresses: Vec<SocketAddr>,
@@ -150,7 +150,11 @@ impl Node {
             log: steps,
             arbiter,
             scrub_period: settings.maintenance.scrub_period,
-            giving_way: GivingWay::new(stores.read_cache(), stores.trees_shared()),
+            giving_way: GivingWay::new(
+                stores.read_cache(),
+                stores.trees_shared(),
+                stores.page_cache(),
+            ),
             room: room.clone(),
             reserve: stores.reserve(),
             give_memory_back: allocator::give_back,
@@ -203,7 +207,7 @@ impl Node {
         })
     }
 
-    /// How many others there are around it, or were when it ran last where that is more.
+    /// Number of other nodes around it, or the number in its last run if that is larger.
     pub(crate) fn others(&self) -> u64 {
         let noted = kvorum_backup::others_noted(&RealDisk, self.data.path()).unwrap_or(0);
         let known = self.coordinator.state().members().len().saturating_sub(1);
@@ -231,7 +235,7 @@ impl Node {
 }
 
 /// The engine whose stores are in the data directory, when the configuration names another one. Refused
-/// while objects may wait in it that other nodes are to have: nobody would look at them.
+/// while it may hold objects for other nodes: they would never be handed over.
 fn engine_before(
     disk: &dyn Disk,
     data: &DataDirectory,
@@ -351,8 +355,8 @@ fn exchange_settings(settings: &Settings) -> ExchangeSettings {
     }
 }
 
-/// The address that other nodes are told: the one listened on, or this host's with its port where that
-/// is every address of the machine.
+/// The address that is announced to other nodes: the one listened on, or, if that stands for all
+/// addresses of the machine, this host's with its port.
 fn told(listened_on: SocketAddr, nodename: &str) -> anyhow::Result<SocketAddr> {
     if !listened_on.ip().is_unspecified() {
         return Ok(listened_on);
@@ -407,8 +411,9 @@ fn backend_names(settings: &Settings) -> BackendNames {
     BackendNames::Several(Vec::leak(names.collect()))
 }
 
-/// `buckets.default.*` as a layer of properties. The two that the versions before did not have are left out
-/// where they are the built-in default: this layer is compared with the agreed one of a node that has data.
+/// `buckets.default.*` as a layer of properties. Two that earlier versions did not have are left out
+/// while they are the built-in default: this layer is compared with the agreed one of a node that has
+/// data.
 fn default_overlay(buckets: &BucketDefaults) -> PropertyOverlay {
     let quorum = |value: QuorumValue| {
         Some(match value {

@@ -1,4 +1,4 @@
-//! The value log: what writes are acknowledged by, one for all stores.
+//! The value log: it acknowledges writes, one for all stores.
 //!
 //! Engines leave their entries where they were logged.
 
@@ -16,7 +16,7 @@ use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
 use kvorum_value_log::{CollectionDue, ValueLog, ValueLogSettings};
 
-/// What a step of collecting reads and copies at most: it is in memory meanwhile. Bytes.
+/// The most bytes that a step of collecting reads and copies: they are in memory meanwhile.
 const COLLECTED_BYTES_MAX: u64 = 4 << 20;
 
 /// The log of a node that has one. Cheap to clone.
@@ -24,7 +24,7 @@ const COLLECTED_BYTES_MAX: u64 = 4 << 20;
 pub(crate) struct NodeLog {
     /// Entries stay in it for as long as their stores need them.
     pub(crate) values: ValueLog,
-    /// When some are copied out of it.
+    /// The conditions for copying some out of it.
     pub(crate) merges: MergePolicy,
 }
 
@@ -37,7 +37,7 @@ impl NodeLog {
         self.values.drive();
     }
 
-    /// Lets what ready tasks write share a group, until [`NodeLog::stop`].
+    /// Lets writes of ready tasks share a group, until [`NodeLog::stop`].
     pub(crate) async fn call_driver(self, runtime: Runtime) {
         self.values.call_driver(&runtime).await;
     }
@@ -62,8 +62,8 @@ impl MaintainedLog for NodeLog {
 
     fn owed(&self, now: Timestamp) -> Told {
         let log = &self.values;
-        // A collection is a merge of the log: it copies what lives and frees the rest.
-        // It does not wait for the night if puts are refused for want of space.
+        // A collection is a merge of the log: it copies live entries and frees the rest. It does not
+        // wait for the night if puts are refused for want of space.
         let is_exhausted = log.reserve().seen().is_exhausted();
         let presses = is_exhausted && self.merges != MergePolicy::Never;
         log.hold_collections(!self.merges.allows(now) && !presses);
@@ -95,7 +95,7 @@ impl MaintainedLog for NodeLog {
     fn step(&self, task: &Task, budget: StepBudget) -> Result<StepOutcome, BackendError> {
         let log = &self.values;
         let outcome = if task.kind == TaskKind::Merge {
-            // What was declared is of this segment. It may have gone since, as by a survey.
+            // The declaration is of this segment. It may have gone since, as by a survey.
             let due = log.collection_due();
             if due.is_none_or(|due| u64::from(due.segment) != task.subject) {
                 return Ok(StepOutcome::nothing_left());

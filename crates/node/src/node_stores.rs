@@ -28,7 +28,7 @@ use crate::hints_opening::HintsOpening;
 use crate::node_log::{self, NodeLog};
 use crate::value_log_check::LogNote;
 
-/// Threads that give stores what the value log has for them; each reads the log.
+/// Threads that give stores their entries of the value log; each reads the log.
 const ADMISSION_THREADS_MAX: usize = 4;
 
 /// Opens and removes stores for the member that this node is.
@@ -47,18 +47,19 @@ pub(crate) struct NodeStores {
     /// From the beginning on, where the engine's writes go through one.
     log: Mutex<Option<NodeLog>>,
     found: Mutex<FoundInLog>,
-    /// Which partition each store that is open is of; none for the store of hints.
+    /// The partition of each open store; none for the store of hints.
     opened: Mutex<Opened>,
 }
 
-/// What was found in the log, which is read for some stores after the other.
+/// Findings in the log, which is read for some stores after the other.
 #[derive(Default)]
 struct FoundInLog {
-    /// Damage that was told.
+    /// Damage that was reported.
     damage: BTreeSet<String>,
-    /// Batches that are lost, and of which the member was not told, by the tenants of the log that lost them.
+    /// Lost batches not yet reported to the member, by the tenants of the log that lost them.
     losses: Vec<(StoreId, Sequence)>,
-    /// Those of which it was, which are noted in the log when it has noted them.
+    /// Lost batches that were reported to the member; they are noted in the log when the member has
+    /// noted them.
     told_losses: Vec<(StoreId, Sequence)>,
 }
 
@@ -126,7 +127,7 @@ impl NodeStores {
         self.engines.name()
     }
 
-    /// What the stores of an engine over merge trees share.
+    /// The shared parts of an engine's stores over merge trees.
     pub(crate) fn trees_shared(&self) -> Option<Shared> {
         self.engines.trees_shared().cloned()
     }
@@ -136,7 +137,7 @@ impl NodeStores {
         self.engines.page_cache().cloned()
     }
 
-    /// What the stores of bitcask have read, where it is kept.
+    /// The read cache of bitcask's stores, if there is one.
     pub(crate) fn read_cache(&self) -> Option<Arc<ReadCache>> {
         self.engines.read_cache().cloned()
     }
@@ -169,7 +170,7 @@ impl NodeStores {
         Ok(store)
     }
 
-    /// What there is of a partition's store. One that has entries in another value log than the node's is
+    /// The files of a partition's store. One that has entries in another value log than the node's is
     /// not to be opened: it would take them for lost, and note that for good.
     fn look(
         &self,
@@ -198,16 +199,15 @@ impl NodeStores {
         Ok(Some((directory, found)))
     }
 
-    /// The stores of partitions that the node's record knows.
+    /// The stores of partitions in the node's record.
     fn recorded(&self) -> anyhow::Result<BTreeSet<StoreId>> {
         let recorded = known_stores(&*self.disk, self.engines.ring_directory())?;
         let stores = recorded.into_iter().flat_map(|it| it.stores.into_values());
         Ok(stores.collect())
     }
 
-    /// Has the value log keep nothing any more for stores that are gone. One that is open or in some
-    /// directory of a store is not gone, and neither is anything while a directory does not say which store
-    /// it holds.
+    /// Drops the value log's entries of stores that are gone. One that is open or in some directory of
+    /// a store is not gone, and neither is any store while a directory does not name its own.
     fn forget_gone(&self, gone: &BTreeSet<StoreId>) -> anyhow::Result<()> {
         let Some(log) = self.value_log.as_ref().filter(|_| !gone.is_empty()) else {
             return Ok(());
@@ -233,7 +233,7 @@ impl NodeStores {
             log: self.value_log.as_ref(),
             recorded: self.recorded()?,
         };
-        // It gets what earlier logs have for it, and the others find theirs when they are admitted.
+        // It gets its entries of earlier logs, and the others find theirs when they are admitted.
         let hints = opening.open(|hints| {
             let mut failed = self.recover(std::slice::from_ref(hints))?;
             match failed.pop() {
@@ -271,7 +271,7 @@ impl NodeStores {
         Ok(())
     }
 
-    /// Gives stores what earlier runs logged; returns those that failed.
+    /// Gives stores the logged writes of earlier runs; returns those that failed.
     fn recover(&self, stores: &[Arc<dyn Backend>]) -> anyhow::Result<Failed> {
         match &self.value_log {
             Some(log) => self.admit_to(log, stores),
@@ -310,9 +310,9 @@ impl NodeStores {
         }
     }
 
-    /// The value log keeps what a store has in it until it is known to be erased: one that is not open
-    /// is opened for that. What is not the partition's store is set aside: it may be another partition's,
-    /// and the only copy of that.
+    /// Removes a store that is not open. The value log keeps a store's entries until it is known to be
+    /// erased: so the store is opened for that. A store that is not the partition's is set aside: it
+    /// may be another partition's, and its only copy.
     fn remove_unopened(
         &self,
         size: RingSize,
@@ -349,7 +349,7 @@ impl NodeStores {
                 store.close()?;
                 None
             }
-            // It goes all the same. Where nobody can tell which store it was, the log keeps what it had.
+            // It is removed all the same. If its identity is unknown, the log keeps its entries.
             Err(error) => {
                 let index = partition.index_decimal(size);
                 let error = in_one_line(&error);
@@ -368,8 +368,8 @@ impl NodeStores {
     }
 }
 
-/// The error says why what was found is not the store of its partition: it is neither the one that is known,
-/// nor, where none is known, one that carries the partition's label.
+/// The error is the reason why the store found is not the one of its partition: it is neither the
+/// recorded one, nor, without a record, one that carries the partition's label.
 fn is_of_partition(found: &FoundStore, known: Option<StoreId>) -> Result<(), String> {
     match found {
         FoundStore::Nothing => Ok(()),
@@ -541,8 +541,8 @@ impl Stores for NodeStores {
         }
     }
 
-    /// Reading a store from its hint files is work for a processor. Two at least, so that one that
-    /// waits for its device does not hold up all others.
+    /// Reading a store from its hint files is work for a processor. Two at least: so one that waits for
+    /// its device does not hold up all others.
     fn openings_at_once(&self) -> usize {
         std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
     }
@@ -581,7 +581,7 @@ impl Stores for NodeStores {
     }
 }
 
-/// The error with all its causes, for who shows no chain of them.
+/// The error with all its causes, for loggers that show no chain of them.
 fn in_one_line(error: &anyhow::Error) -> StoreError {
     format!("{error:#}").into()
 }

@@ -1,4 +1,4 @@
-//! Stores that are not what their directories say: what of them is erased, kept, and left in the log.
+//! Stores that are in the wrong directories: entries that are erased, kept, and left in the log.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ impl Node {
         let runtime = self.executor.runtime();
         let disk = self.disk.clone();
         let stores = NodeStores::new(disk, &runtime, &self.settings, &self.data, None).unwrap();
-        // Whoever waits for a write commits it.
+        // A waiting writer commits its own write.
         log_of(&stores).stop();
         stores
     }
@@ -56,7 +56,7 @@ impl Node {
         self.settings.bitcask.data_root.join(index)
     }
 
-    /// A store as a version before this one left it, which says of nothing whose it is.
+    /// A store as a version before this one left it, without the name of its owner.
     fn leave_unlabelled(&self, directory: &Path, log: &ValueLog) -> StoreId {
         let randomness = self.executor.runtime().randomness();
         let draw = Arc::new(move || randomness.next_u64());
@@ -68,7 +68,7 @@ impl Node {
         store.identity()
     }
 
-    /// Has the record say that the store of partition 1 is this one.
+    /// Records the store of partition 1 as this one.
     fn record(&self, store: StoreId) {
         let ring = &self.settings.node.ring_state_dir;
         create_directory_durably(&*self.disk, ring).unwrap();
@@ -117,7 +117,8 @@ fn opened(stores: &NodeStores, number: u16) -> Arc<dyn Backend> {
     stores.admit(&[read]).remove(0).unwrap()
 }
 
-/// What the log had for stores that were replaced or given up stayed for good, and all segments with it.
+/// The log kept its entries of stores that were replaced or given up for good, and all segments with
+/// them.
 #[test]
 fn the_log_keeps_nothing_of_a_store_that_was_given_up_and_everything_of_the_others() {
     let node = Node::new();
@@ -133,14 +134,14 @@ fn the_log_keeps_nothing_of_a_store_that_was_given_up_and_everything_of_the_othe
     let (gone_id, open_id) = (gone.identity(), open.identity());
     gone.close().unwrap();
     drop(gone);
-    // The record does not know it any more, and its directory is there, if in the wrong place.
+    // The record does not have it any more, and its directory is there, if in the wrong place.
     let known = BTreeSet::from([open_id]);
     let (own, elsewhere) = (node.directory(1), node.directory(3));
     node.disk.rename(&own, &elsewhere).unwrap();
     stores.forget_others(&known).unwrap();
     let needs = |store| needs(log, store);
     assert!(needs(gone_id) && needs(open_id));
-    // Another directory does not say what it holds.
+    // Another directory does not name its store.
     let unreadable = node.directory(4);
     node.copy(&elsewhere, &unreadable);
     for name in ["store-0", "store-1"] {
@@ -159,8 +160,8 @@ fn the_log_keeps_nothing_of_a_store_that_was_given_up_and_everything_of_the_othe
     assert_eq!(log.status().segments, segments - 1);
 }
 
-/// At the first start after an upgrade copies name no partition: what lay in the directory of another one
-/// was opened and erased as a left-over, and the log let go of what it had.
+/// At the first start after an upgrade copies name no partition: a store in the directory of another
+/// one was opened and erased as a left-over, and the log dropped its entries.
 #[test]
 fn a_left_over_is_erased_only_if_it_is_known_or_labelled() {
     let node = Node::new();
@@ -203,7 +204,7 @@ fn a_left_over_is_erased_only_if_it_is_known_or_labelled() {
 }
 
 /// A copy of a partition's directory was opened as the store of hints: both took the other's entries in
-/// the log for their own. Where it was set aside, the log forgot what the partition had.
+/// the log for their own. When it was set aside, the log forgot the partition's entries.
 #[test]
 fn a_copy_of_a_partitions_store_is_no_store_of_hints() {
     let node = Node::new();
@@ -216,7 +217,7 @@ fn a_copy_of_a_partitions_store_is_no_store_of_hints() {
     };
     node.copy(&node.directory(1), &hints);
     {
-        // Without a record nothing tells which one is the copy: the second one is not opened.
+        // Without a record neither is known to be the copy: the second one is not opened.
         let stores = node.stores();
         let as_hints = Stores::begin(&stores).unwrap();
         assert_eq!(as_hints.identity(), identity);

@@ -1,13 +1,13 @@
 //! Open files: the system's limit is raised as far as it can be, a start that could not keep the files
-//! of its stores and the connections of its cluster open is refused, and clients have what these leave.
+//! of its stores and the connections of its cluster open is refused, and clients have the rest.
 //!
 //! A store keeps each of its files open. Closing and opening them again by need was left out: a file
-//! that readers still hold after it was merged away has no name any more to be opened by, and each
-//! miss would be a wait for the device in a read that memory could answer. Files are few (a bitcask
-//! store aims at some dozens), and work that makes them fewer presses when they are not.
+//! that readers still hold after a merge has lost its name and could not be opened again, and each miss
+//! would make a read wait for the device though memory could answer it. Files are few (a bitcask store
+//! aims at some dozens), and the work that makes them fewer is pressing when they are many.
 //!
-//! Other nodes come before clients: a node that its cluster does not reach serves nobody. What they may
-//! have is bounded where they connect (`peer_connections_max`), and reserved here.
+//! Other nodes come before clients: a node that its cluster does not reach is of no use. Their number
+//! is bounded where they connect (`peer_connections_max`), and reserved here.
 
 use std::path::Path;
 
@@ -18,21 +18,21 @@ use kvorum_settings::Settings;
 
 use crate::store_roots::StoreRoots;
 
-/// New files that each store may need beside those that it has: the next segment or table, its hint,
-/// what is being merged, and what is replaced.
+/// New files that each store may need beside its present ones: the next segment or table, its hint,
+/// results of merges, and replacements.
 const MORE_OF_STORE: u64 = 6;
-/// The program's own: sockets, logs, the cluster's files, what is being read of directories.
+/// The program's own: sockets, logs, the cluster's files, directories that are being read.
 const OWN: u64 = 128;
 /// A node for which fewer clients' connections are left is refused.
 const CLIENTS_MIN: u64 = 64;
-/// More connections than this do no good to anybody.
+/// More connections than this are of no use.
 const CLIENTS_MAX: u64 = 20_000;
 /// Room for so many others is reserved wherever others can connect, should they become more.
 const OTHERS_MIN: u64 = 4;
 /// Directories below one another in a data directory, at most.
 const DEPTH_MAX: u32 = 4;
 
-/// What a node may have open, and what its stores need of it.
+/// Files that a node may have open, and those that its stores need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenFiles {
     /// `None` where there is no limit.
@@ -44,8 +44,8 @@ pub(crate) struct OpenFiles {
     has_peers: bool,
 }
 
-/// Raises the limit, and says what there is and what stores need. Refuses a node that could not serve
-/// even alone.
+/// Raises the limit, and returns it with the present files and the needs of stores. Refuses a node that
+/// could not serve even alone.
 pub(crate) fn settle(disk: &dyn Disk, settings: &Settings) -> anyhow::Result<OpenFiles> {
     let limit = [
         machine::raise_open_files(),
@@ -67,8 +67,8 @@ pub(crate) fn settle(disk: &dyn Disk, settings: &Settings) -> anyhow::Result<Ope
 }
 
 impl OpenFiles {
-    /// How many connections clients may have, in a cluster in which this node has so many others around
-    /// it.
+    /// Number of connections that clients may have, in a cluster in which this node has so many others
+    /// around it.
     ///
     /// # Errors
     /// There are not enough for stores and other nodes, in words for the operator.

@@ -1,14 +1,14 @@
-//! How far long work on files has come, told on standard error: a line that is written over on a
-//! terminal, and now and then a line elsewhere.
+//! Progress of long work on files, on standard error: a line that is written over on a terminal, and a
+//! line at intervals elsewhere.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// How often it is shown on a terminal, and elsewhere.
+/// Time between two reports on a terminal, and elsewhere.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 const LINE: Duration = Duration::from_secs(10);
 
-/// What is shown, and when it was shown last.
+/// The times of the beginning and of the last report.
 pub(crate) struct Progress {
     is_terminal: bool,
     began: Instant,
@@ -25,7 +25,7 @@ impl Progress {
         }
     }
 
-    /// Shows it if it is time to: bytes that were read, and what there is to be read.
+    /// Shows it if it is time to: the bytes read so far, and all bytes to read.
     pub(crate) fn show(&mut self, read: u64, all: u64) {
         let wait = if self.is_terminal { TICK } else { LINE };
         if self.shown.elapsed() < wait {

@@ -1,4 +1,4 @@
-//! `kvorum repair`: damaged stores made whole again from what their directories hold.
+//! `kvorum repair`: damaged stores made whole again from the files in their directories.
 
 mod outcome;
 mod shop;
@@ -37,7 +37,7 @@ pub(crate) struct RepairArguments {
     /// A data directory, a directory of stores, or the directory of one partition; not in use
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Say what would be done, and write nothing
+    /// Print the repairs, and write nothing
     #[arg(long)]
     dry_run: bool,
     /// Serve older values where a newer one, or a removal, may have been lost with a damaged block;
@@ -49,18 +49,18 @@ pub(crate) struct RepairArguments {
     json: bool,
 }
 
-/// What was found below the directory.
+/// Stores and other files below the directory.
 #[derive(Default)]
 struct Found {
     trees: Vec<PathBuf>,
-    /// Directories that no repair is for, with what is said of them.
+    /// Directories that no repair is for, with the remark on each.
     others: Vec<(PathBuf, &'static str)>,
     /// Stores of hints that a start set aside.
     set_aside: Vec<PathBuf>,
     locks: Vec<Box<dyn DiskLock>>,
 }
 
-/// Repairs what is there; the exit code is 1 when something could not be, or is lost for good.
+/// Repairs the stores; the exit code is 1 when something could not be repaired, or is lost for good.
 pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let found = find(&*disk, arguments)?;
@@ -96,9 +96,9 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(is_good))
 }
 
-/// How the store in a directory is repaired. One that has neither a manifest nor a file of its journal is known
-/// by the names of directories, `leveled/N` or `hints/leveled`, and so one of hanoidb; or by the card of several
-/// backends in the directory above.
+/// The options for repairing the store in a directory. One that has neither a manifest nor a file of
+/// its journal is known by the names of directories, `leveled/N` or `hints/leveled`, and so one of
+/// hanoidb; or by the card of several backends in the directory above.
 fn options_of(disk: &dyn Disk, directory: &Path) -> RepairOptionsOf {
     let by_card = engine_by_card(disk, directory);
     let is_named = |engine: &StorageBackend| match &by_card {
@@ -113,7 +113,7 @@ fn options_of(disk: &dyn Disk, directory: &Path) -> RepairOptionsOf {
     repair_options_of(engine.unwrap_or(StorageBackend::Leveldb))
 }
 
-/// The engine of a store that is one of several, as the card in the directory above says.
+/// The engine of a store that is one of several, from the card in the directory above.
 fn engine_by_card(disk: &dyn Disk, directory: &Path) -> Option<String> {
     let (above, name) = (directory.parent()?, directory.file_name()?.to_str()?);
     let known = known_children(disk, above, &Belonging::default()).ok()?;

@@ -1,17 +1,17 @@
 //! The names `riak` and `riak-admin`: links to this program, under which an operator's runbook works.
 //!
-//! What the words mean stays what it is under the name `kvorum`: here words are only put in its order.
-//! What cannot apply says so in one line, with what to use instead.
+//! The meaning of the words is that under the name `kvorum`: here words are only put in its order. A
+//! verb that cannot apply is refused in one line, with its replacement.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// What a call under one of the names comes to.
+/// The meaning of a call under one of the names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Called {
     /// These words, the first being the program's name.
     Words(Vec<OsString>),
-    /// It cannot apply; what to use instead.
+    /// It cannot apply; the alternative.
     CannotApply(String),
 }
 
@@ -143,7 +143,7 @@ fn without_level(words: Vec<OsString>) -> Vec<OsString> {
     left
 }
 
-/// A verb of `kvorum admin`, which prints what Riak's command does.
+/// A verb of `kvorum admin`, with the output of Riak's command.
 fn admin(verb: &str, mut words: Vec<OsString>) -> Called {
     if has_riaks_form(verb) {
         words.push("--as-riak".into());

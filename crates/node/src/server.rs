@@ -26,19 +26,19 @@ use crate::open_files;
 use crate::start_report::StartReport;
 use kvorum_admin::{AdminServer, stop_this_process};
 
-/// How long requests in progress may take to finish after a signal.
+/// Time for requests in progress to finish after a signal.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
-/// How long a request may wait for the node to open: as long as it may take afterwards.
+/// Time for which a request may wait for the node to open: as long as it may take afterwards.
 const REQUEST_TIME: Duration = crate::node::REQUEST_TIMEOUT;
 
 /// The `Server` header of answers over HTTP.
 const SERVER_HEADER: &str = concat!("Kvorum/", env!("CARGO_PKG_VERSION"));
 
-/// How long a node may take to stop whose standard input has ended.
+/// Time to stop for a node whose standard input has ended.
 const STOP_WITH_INPUT_MAX: Duration = Duration::from_secs(10);
 
-/// Runs a node until it is told to stop.
+/// Runs a node until a signal to stop.
 pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()> {
     let settings = loaded.configuration.settings.clone();
     let names = logging::start(&settings.log)?;
@@ -51,12 +51,12 @@ pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()>
     let executor: Executor = Runtime::production(&threads(&settings))?;
     let runtime = executor.runtime();
     let files = open_files::settle(&RealDisk, &settings)?;
-    // Before anything answers: who has had an answer may ask for a stop at once.
+    // Before anything answers: a client with an answer may ask for a stop at once.
     let mut stop = executor.block_on(async { StopSignals::install() })?;
     if stops_with_input {
         let _for_the_life_of_the_process = std::thread::spawn(stop_with_input);
     }
-    // Before a port that the same process has is found taken, which would say less.
+    // Before a port of the same process is found taken, which would be a less useful error.
     check_unlocked(&settings.node.data_dir)?;
     let listeners = Listeners::open(&settings, &executor)?;
     let Listeners {
@@ -121,8 +121,8 @@ fn threads(settings: &Settings) -> ProductionOptions {
 
 /// Stops this process when its standard input ends, gracefully if that goes quickly.
 ///
-/// The kernel can signal the death of a parent, too, but means the thread that started the child, and
-/// only Linux has it; a pipe ends with the process that holds its other end, everywhere.
+/// The kernel can signal the death of a parent, too, but only on Linux, and by "parent" it means the
+/// thread that started the child; a pipe ends with the process that holds its other end, everywhere.
 fn stop_with_input() {
     let mut nothing = [0; 64];
     loop {
@@ -138,7 +138,7 @@ fn stop_with_input() {
     std::process::exit(1);
 }
 
-/// Says key by key what became of a configuration file, and warns of what is doubtful.
+/// Reports key by key the effect of a configuration file, and warns of likely mistakes.
 fn report(loaded: &Loaded) {
     if let Some(file) = &loaded.file {
         let text = loaded.configuration.report();
@@ -154,7 +154,7 @@ fn say_to_terminal(text: &str) {
     let _nobody_may_listen = writeln!(out, "{}", text.trim_end());
 }
 
-/// Sockets are opened first: a port in use is said at once, before any store is touched.
+/// Sockets are opened first: a port in use is reported at once, before any store is touched.
 struct Listeners {
     peer: Vec<Listener>,
     protobuf: Vec<Listener>,

@@ -1,5 +1,5 @@
-//! `show` and `set`: the values of keys of the configuration, in the table that Riak's operators know, and
-//! the one that can be changed while the node runs.
+//! `show` and `set`: the values of keys of the configuration, in the form of Riak's table, and the one
+//! that can be changed while the node runs.
 
 use kvorum_settings::Configuration;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use kvorum_admin::{AdminReply, AdminRequest};
 /// The only key that can be changed while the node runs; its value comes from the node.
 const TRANSFER_LIMIT: &str = "transfer_limit";
 
-/// The values as this node's next start would have them, and as it has them now where that can differ.
+/// The values of this node's next start, and the present ones if they can differ.
 pub(crate) fn reply(configuration: &Configuration, keys: &[String]) -> AdminReply {
     let unknown: Vec<&str> = keys
         .iter()

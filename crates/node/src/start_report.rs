@@ -1,4 +1,4 @@
-//! The report of a start: its configuration, its data, where it listens, where it logs.
+//! The report of a start: its configuration, its data, its listeners, its log.
 //!
 //! `kvorum server`, `kvorum start` and `kvorum chkconfig` print the same lines, so that a start does as a
 //! check has shown.

@@ -1,8 +1,8 @@
-//! Where the stores of partitions are, and that none are left behind elsewhere.
+//! The places of partitions' stores, and a check that none are left behind elsewhere.
 //!
-//! With `leveldb.tiered` they lie behind the two paths of that key and no longer at `leveldb.data_root`.
-//! A node that looks in the wrong place finds nothing and begins with empty stores, and nothing says so:
-//! so the place is noted, and a start that would pass stores by is refused.
+//! With `leveldb.tiered` they lie behind the two paths of that key and no longer at
+//! `leveldb.data_root`. A node that looks in the wrong place finds nothing and begins with empty
+//! stores, without an error. So the place is noted, and a start that would pass stores by is refused.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ const NOTE_SUFFIX: &str = "_stores";
 const NOTE_TITLE: &str = "kvorum place of stores";
 const NOTE_BYTES_MAX: u64 = 64 << 10;
 
-/// Where an engine has the stores of partitions.
+/// The places of an engine's partitions' stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoreRoots {
     /// The engine, as `storage_backend` names it.
@@ -83,7 +83,7 @@ fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Refuses to start where stores of leveldb are at another place than the settings say, and notes the
+/// Refuses to start where stores of leveldb are at another place than in the settings, and notes the
 /// place where it is not the default one: tools that look at a data directory have no settings.
 pub(crate) fn settle(disk: &dyn Disk, data: &Path, settings: &Settings) -> anyhow::Result<()> {
     let Some(roots) = StoreRoots::of(settings) else {

@@ -1,4 +1,4 @@
-//! The three files with which a node proves itself to others: read, checked, and what to do about them.
+//! The three files with which a node proves itself to others: read, checked, and advice about them.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,10 +9,10 @@ use kvorum_runtime::WallTime;
 use kvorum_settings::{Settings, TlsMode};
 use kvorum_tls::{DAY_SECONDS, Material, MaterialError, Part, Pem, day_of};
 
-/// From so long before a certificate's end on it is pointed out.
+/// Time before a certificate's end from which on it is reported.
 const ENDS_SOON: Duration = Duration::from_secs(30 * DAY_SECONDS);
 
-/// What the three files held at one time.
+/// The contents of the three files at one time.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
     certificate: Vec<u8>,
@@ -57,7 +57,7 @@ impl TlsFiles {
     /// Checks that they fit one another, this node and the time.
     ///
     /// # Errors
-    /// A line for what does not.
+    /// A line for a file that does not fit.
     pub(crate) fn material(&self, settings: &Settings, now: WallTime) -> Result<Material, String> {
         let pem = Pem {
             certificate: &self.certificate,
@@ -74,7 +74,7 @@ impl TlsFiles {
     }
 }
 
-/// What an operator should know of the files though they are right; each fits into a line.
+/// Notes for the operator on files without errors; each fits into a line.
 pub(crate) fn warnings(settings: &Settings, material: &Material, now: WallTime) -> Vec<String> {
     let mut found = Vec::new();
     let own = material.own();
@@ -97,7 +97,7 @@ pub(crate) fn warnings(settings: &Settings, material: &Material, now: WallTime) 
     found
 }
 
-/// What is wrong with a configuration's files, or what should be known: for `kvorum chkconfig`.
+/// The errors of a configuration's files, or notes on them: for `kvorum chkconfig`.
 ///
 /// # Errors
 /// A line for each problem.

@@ -32,16 +32,16 @@ pub(crate) enum TlsVerb {
     Init(InitArguments),
     /// Issue a certificate for a node: a directory with the three files that it needs
     Issue(IssueArguments),
-    /// Whether connections of this node are encrypted, and what it proves itself with
+    /// The state of encryption on this node, and its certificate
     Status,
 }
 
 #[derive(Args)]
 pub(crate) struct InitArguments {
-    /// Where the authority is made [default: where cluster.tls.cacertfile is]
+    /// Directory of the authority [default: that of cluster.tls.cacertfile]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// How many days the node's certificate is valid
+    /// Days for which the node's certificate is valid
     #[arg(long, value_name = "DAYS", default_value_t = 730, value_parser = clap::value_parser!(u32).range(1..))]
     days: u32,
     /// Make the authority alone, on a machine that is no node
@@ -51,18 +51,18 @@ pub(crate) struct InitArguments {
 
 #[derive(Args)]
 pub(crate) struct IssueArguments {
-    /// The node's name, as its nodename says
+    /// The node's name, as in its nodename
     node: String,
     /// A further name of the same node, for one that is being renamed; may be repeated
     #[arg(long, value_name = "NODE")]
     also: Vec<String>,
-    /// Where the authority is [default: where cluster.tls.cacertfile is]
+    /// Directory of the authority [default: that of cluster.tls.cacertfile]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The directory to make [default: one called like the node, in the authority's]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// How many days the certificate is valid
+    /// Days for which the certificate is valid
     #[arg(long, value_name = "DAYS", default_value_t = 730, value_parser = clap::value_parser!(u32).range(1..))]
     days: u32,
 }
@@ -74,7 +74,7 @@ struct NewFile<'a> {
     is_secret: bool,
 }
 
-/// Makes the authority, and for the first node what it needs.
+/// Makes the authority, and the files of the first node.
 pub(crate) fn init(init: &InitArguments, arguments: &AdminArguments) -> anyhow::Result<ExitCode> {
     let loaded = configuration_file::load(&arguments.configuration.source())?;
     let settings = &loaded.configuration.settings;

@@ -11,13 +11,13 @@ use kvorum_tls::{Tls, day_of};
 
 use crate::tls_files::{self, TlsFiles};
 
-/// How often the files are looked at. Their contents are compared: three small files cost less than
+/// Time between two looks at the files. Their contents are compared: three small files cost less than
 /// being wrong about their times.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
-/// How often it is said that a certificate ends soon.
+/// Time between two warnings that a certificate ends soon.
 const SAY_PERIOD: Duration = Duration::from_secs(kvorum_tls::DAY_SECONDS);
 
-/// Encryption as configured, and what keeps it up to date.
+/// Encryption as configured, and the task that keeps it up to date.
 pub(crate) struct TlsUpkeep {
     pub(crate) encryption: Encryption,
     renewal: Option<Renewal>,
@@ -85,8 +85,8 @@ impl TlsUpkeep {
 }
 
 impl Renewal {
-    /// Looks at the files. What does not fit (a certificate whose key has not been copied yet, for one)
-    /// is said once and looked at again: the node goes on with what it has.
+    /// Looks at the files. Files that do not fit (a certificate whose key has not been copied yet, for
+    /// one) are reported once and looked at again: the node keeps its present ones.
     fn looked(mut self) -> Self {
         let now = self.runtime.now();
         if now.since(self.said_at) >= SAY_PERIOD {

@@ -1,12 +1,12 @@
-//! Compares the value log with what this node knows of it, before it is opened.
+//! Compares the value log with this node's record of it, before it is opened.
 //!
-//! A log that is another node's, or an empty directory in its place, was opened as it was: stores took
-//! what they had in their own log for lost or let go, noted that for good, and acknowledged keys were
+//! A log of another node, or an empty directory in its place, was once opened as it was. Stores took
+//! their entries in their own log for lost or let go, noted that for good, and acknowledged keys were
 //! answered as never written, also when the right directory was back. So a start is refused there, with
 //! nothing changed.
 //!
 //! Stores name the log in which they have entries, from their first checkpoint or table on. The file
-//! `value_logs` names it from the second start on, and which logs an operator has given up:
+//! `value_logs` names it from the second start on, and the logs that an operator has given up:
 //!
 //! ```text
 //! checked text "kvorum value logs of a data directory"
@@ -29,8 +29,8 @@ use crate::data_directory::{DataDirectory, EngineFile, VALUE_LOG_NAME};
 use crate::engine_names::{Find, find_of, name_of};
 use crate::store_roots::StoreRoots;
 
-/// A file of this name in the data directory, which an operator makes, has the next start go on without
-/// the entries of a value log that is lost for good.
+/// A file of this name in the data directory, made by an operator, has the next start go on without the
+/// entries of a value log that is lost for good.
 pub(crate) const ACCEPT_LOST_VALUE_LOG: &str = "accept_lost_value_log";
 
 const NOTE_NAME: &str = "value_logs";
@@ -42,12 +42,12 @@ const LOST_WORD: &str = "lost";
 /// In place of the id of a log, for a store that has entries in none.
 const NO_LOG: u64 = 0;
 
-/// The ids of logs that are expected, and a file that names each.
+/// The ids of the expected logs, each with a file that names it.
 #[derive(Default)]
 pub(crate) struct NamedLogs(BTreeMap<u64, PathBuf>);
 
 impl NamedLogs {
-    /// Adds the log in which a store has entries, if it is the store of that identity.
+    /// Adds the log with a store's entries, if the store has that identity.
     pub(crate) fn add(&mut self, directory: &Path, found: &FoundStore, known: Option<StoreId>) {
         let FoundStore::Store {
             identity,
@@ -79,7 +79,7 @@ impl NamedLogs {
                 label,
                 identity: Some(*known),
             };
-            // What cannot be looked at is told when it is opened.
+            // A store that cannot be inspected is reported when it is opened.
             if let Ok(found) = find(disk, &directory, &belonging) {
                 self.add(&directory, &found, Some(*known));
             }
@@ -87,7 +87,7 @@ impl NamedLogs {
     }
 }
 
-/// What the note says.
+/// The content of the note.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogNote {
     log: Option<u64>,
@@ -141,8 +141,7 @@ impl LogNote {
     }
 }
 
-/// The logs that are named and not the one that is there, whose loss was not accepted; and what that is, in
-/// words.
+/// Named logs other than the present one, whose loss was not accepted; and the present one, in words.
 pub(crate) fn compare(
     disk: &dyn Disk,
     value_log: &Path,
@@ -182,7 +181,7 @@ pub(crate) fn settle(
         return Ok(());
     };
     let (value_log, mut note) = (data.value_log(), LogNote::read(disk, data.path())?);
-    // With another engine than before, what its stores have there is wanted by nothing any more.
+    // With another engine than before, entries of its stores there are not needed any more.
     let is_same_engine = match data.engine_left(disk)? {
         EngineFile::Whole(left) => left.engine == name_of(engine),
         EngineFile::Missing | EngineFile::Damaged => true,
@@ -191,7 +190,7 @@ pub(crate) fn settle(
     if let Some(log) = note.log.filter(|_| is_same_engine) {
         named.0.insert(log, data.path().join(NOTE_NAME));
     }
-    // A record that cannot be read is told when the member opens.
+    // A record that cannot be read is reported when the member opens.
     if disk.info(&settings.node.ring_state_dir)?.is_some()
         && let Ok(Some(recorded)) = known_stores(disk, &settings.node.ring_state_dir)
     {

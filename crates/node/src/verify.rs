@@ -1,4 +1,4 @@
-//! `kvorum verify`: every checksum of a directory, and whether its files say the same.
+//! `kvorum verify`: every checksum of a directory, and a check that its files agree.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -65,7 +65,7 @@ pub(crate) fn run(plan: &Plan) -> Checked {
         drop(sender);
         gather(plan, &read_bytes, &receiver)
     });
-    // The report does not depend on who was faster.
+    // The report does not depend on the order in which threads finish.
     outcomes.sort_by_key(|(index, _)| *index);
     let mut all = Checked::default();
     for (_, outcome) in outcomes {
@@ -74,7 +74,7 @@ pub(crate) fn run(plan: &Plan) -> Checked {
     all
 }
 
-/// As many as there are cores.
+/// One for each core.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(THREADS_MIN, |it| it.get().max(THREADS_MIN))
 }

@@ -11,10 +11,10 @@ use kvorum_stats::{Counter, Stats};
 use kvorum_vnode::VnodeStatus;
 use parking_lot::Mutex;
 
-/// How many counts are carried over.
+/// Number of counts that are carried over.
 const COUNTS: usize = 9;
 
-/// Where a vnode has a count, and where the statistics do.
+/// A count of a vnode, and the one of the statistics.
 type Carried = (fn(&VnodeStatus) -> u64, fn(&Stats) -> &Counter);
 
 /// All that is carried over.
@@ -39,7 +39,7 @@ const CARRIED: [Carried; COUNTS] = [
 /// Counts in the order of [`CARRIED`].
 type Counts = [u64; COUNTS];
 
-/// What was carried over of each partition.
+/// The counts of each partition that have been carried over.
 #[derive(Default)]
 pub(crate) struct VnodeFigures {
     seen: Mutex<BTreeMap<u16, Counts>>,
@@ -52,7 +52,7 @@ fn added(before: Counts, present: Counts) -> Counts {
     std::array::from_fn(|at| present[at] - before[at])
 }
 
-/// Counts what was added.
+/// Adds the differences to the statistics.
 fn count(added: Counts, stats: &Stats, now: Duration) {
     for ((_, counter_of), events) in CARRIED.iter().zip(added) {
         if events > 0 {
@@ -62,7 +62,7 @@ fn count(added: Counts, stats: &Stats, now: Duration) {
 }
 
 impl VnodeFigures {
-    /// Carries over what the vnodes have counted since the last time.
+    /// Carries over the vnodes' counts since the last time.
     pub(crate) fn feed(&self, vnodes: &VnodeTable, stats: &Stats, now: Duration) {
         let mut all = self.seen.lock();
         let mut sum = Counts::default();

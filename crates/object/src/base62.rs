@@ -23,7 +23,7 @@ pub(crate) fn base62<const LIMBS: usize, const DIGITS: usize>(
     digits
 }
 
-/// The first `DIGITS` digits of `numerator` / 2^64. Eleven tell any two numerators apart, and they cost
+/// The first `DIGITS` digits of `numerator` / 2^64. Eleven differ for any two numerators, and they cost
 /// multiplications where a number's own digits cost long divisions.
 pub(crate) fn fraction_digits<const DIGITS: usize>(numerator: u64) -> [u8; DIGITS] {
     let mut rest = numerator;

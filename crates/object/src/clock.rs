@@ -1,12 +1,12 @@
-//! The version vector of an object: which writes of its key have been seen.
+//! The version vector of an object: the writes of its key that have been seen.
 //!
 //! A clock maps each actor to the highest counter seen from it. Counters belong to whole vnodes, so
 //! a key's dots have gaps; the map still names a set of dots exactly, because an actor that writes a
 //! key has in its clock all that it wrote to this key before.
 //!
-//! Beside the map a clock carries the newest last-modified time among what it covers. Each write is
-//! stamped later than that, so that the order of timestamps never contradicts causality, whatever
-//! the nodes' wall clocks do. This makes "the newest wins" a choice that does not depend on the
+//! Beside the map a clock carries the newest last-modified time among the writes that it covers. Each
+//! write is stamped later than that, so that the order of timestamps never contradicts causality, with
+//! any wall clocks on the nodes. This makes "the newest wins" a choice that does not depend on the
 //! order in which replicas learn of versions. The time takes no part in comparisons of clocks.
 //!
 //! Clocks are not pruned. A pruned clock claims less than it has seen, which brings superseded
@@ -23,7 +23,7 @@ use crate::{ActorId, Dot, Timestamp};
 /// Three replicas are the common case and stay inline.
 const ENTRIES_INLINE: usize = 3;
 
-/// How two clocks stand to each other.
+/// The causal relation of two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Causality {
     /// Both have seen the same.
@@ -84,7 +84,7 @@ impl Clock {
         dot.counter <= self.get(dot.actor)
     }
 
-    /// How this clock stands to `other`.
+    /// The relation of this clock to `other`.
     pub fn compare(&self, other: &Self) -> Causality {
         let (mut more, mut less) = (false, false);
         let (mut ours, mut theirs) = (&self.entries[..], &other.entries[..]);
@@ -159,7 +159,7 @@ impl Clock {
         self.newest = self.newest.max(newest);
     }
 
-    /// A hash of what has been seen: equal for equal clocks on every machine and version.
+    /// A hash of the writes that have been seen: equal for equal clocks on every machine and version.
     pub fn fingerprint(&self) -> u128 {
         let mut hash = Xxh3::new();
         for entry in &self.entries {
@@ -196,8 +196,7 @@ fn union(a: &[Dot], b: &[Dot]) -> SmallVec<[Dot; ENTRIES_INLINE]> {
     merged
 }
 
-/// Clocks are equal when they have seen the same writes; this is what `if_not_modified` and
-/// `if_modified` ask.
+/// Clocks are equal when they have seen the same writes; `if_not_modified` and `if_modified` ask this.
 impl PartialEq for Clock {
     fn eq(&self, other: &Self) -> bool {
         self.entries == other.entries

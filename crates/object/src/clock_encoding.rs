@@ -13,7 +13,7 @@ const NEWEST_LEN: usize = 8;
 const ACTOR_LEN: usize = 8;
 /// An actor and a counter of one byte.
 const ENTRY_LEN_MIN: usize = ACTOR_LEN + 1;
-/// Most clocks are not longer: two actors fit whatever their counters.
+/// Most clocks are not longer: two actors fit with any counters.
 const SHORT_LEN_MAX: usize = 64;
 
 #[repr(align(8))]

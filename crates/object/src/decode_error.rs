@@ -1,10 +1,10 @@
-//! Why bytes are not what they claim to be.
+//! The reasons why bytes are not in the form that they claim.
 
 use std::fmt;
 
 use kvorum_encoding::Truncated;
 
-/// Which of our byte forms was being read.
+/// The byte form that was being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The opaque clock that clients hand back.
@@ -24,15 +24,15 @@ impl fmt::Display for Part {
 
 /// The bytes are not a clock, a head, or the body that belongs to a head.
 ///
-/// For a clock: the client sent something else than what it was given, the request is at fault. For
-/// a head or a body: the stored copy is damaged (another replica has to serve), except for
-/// [`DecodeError::Version`] and [`DecodeError::Tag`], which ask for a newer program.
+/// For a clock: the client sent another one than it was given, the request is at fault. For a head or a
+/// body: the stored copy is damaged (another replica has to serve), except for [`DecodeError::Version`]
+/// and [`DecodeError::Tag`], which ask for a newer program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The form is newer than this program.
     #[error("{part} has version {got}, this program reads up to {expected}")]
     Version {
-        /// What was read.
+        /// The form.
         part: Part,
         /// The version byte found.
         got: u8,
@@ -42,14 +42,14 @@ pub enum DecodeError {
     /// The bytes changed after they were written.
     #[error("{part} has checksum {got:08x}, expected {expected:08x}")]
     Checksum {
-        /// What was read.
+        /// The form.
         part: Part,
         /// The checksum stored behind the bytes.
         got: u32,
         /// The checksum of the bytes.
         expected: u32,
     },
-    /// The bytes were stored as a kind of objects that this program does not know.
+    /// The bytes were stored as a kind of objects that this program does not have.
     #[error("object of the kind {number}, which this program does not know; a newer one wrote it")]
     Tag {
         /// The kind's number.
@@ -58,12 +58,12 @@ pub enum DecodeError {
     /// The bytes do not follow the layout.
     #[error("malformed {part} at byte {offset}")]
     Malformed {
-        /// What was read.
+        /// The form.
         part: Part,
-        /// Where reading stopped, in bytes.
+        /// The offset at which reading stopped, in bytes.
         offset: usize,
     },
-    /// The body is not as long as its head says.
+    /// The body is not of the length in its head.
     #[error("object body of {got} bytes, its head expects {expected}")]
     BodyLength {
         /// The length of the body, in bytes.

@@ -1,8 +1,8 @@
 //! The kind `document`: objects whose values are JSON objects, found by their member `kind`.
 //!
-//! A text there makes an entry of the index `kind_bin`, beside those that the client gives, and stands beside the
-//! head, so that a fold over heads tells documents by it without reading their values. A value that is no JSON
-//! object, or has no such text, has none; it is stored like any other.
+//! A text there makes an entry of the index `kind_bin`, beside those that the client gives, and stands
+//! beside the head: so a fold over heads can select documents without reading their values. A value
+//! that is no JSON object, or has no such text, has none; it is stored like any other.
 
 use bytes::Bytes;
 use kvorum_encoding::put_varint;

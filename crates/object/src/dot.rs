@@ -1,4 +1,4 @@
-//! Who wrote: actors, and the dots that name single writes.
+//! Identities of writes: actors, and the dots that name single writes.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! Entity tags: the short text by which HTTP and PB clients tell versions apart.
+//! Entity tags: the short text by which HTTP and PB clients distinguish versions.
 //!
-//! A sibling's tag (Riak's vtag) is derived from its dot, which already names the write; storing it
-//! as well would cost 23 bytes an object and could disagree. An object of several siblings is tagged
-//! by its clock. Hashing keeps actors and counters out of what clients see.
+//! A sibling's tag (Riak's vtag) is derived from its dot, which already names the write; storing it as
+//! well would cost 23 bytes an object and could disagree. An object of several siblings is tagged by
+//! its clock. Hashing keeps actors and counters out of clients' view.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::base62::fraction_digits;
 use crate::{Clock, Dot};
 
-/// Base-62 digits that tell 64 bits from all others, and of both halves of 128 bits.
+/// Base-62 digits that distinguish all values of 64 bits, and of both halves of 128 bits.
 const HALF_LEN: usize = 11;
 const ETAG_LEN: usize = 2 * HALF_LEN;
-/// Keeps the tag of a dot apart from that of the clock which holds nothing but this dot: clocks are
-/// hashed as multiples of 16 bytes. A seed would not do, short inputs are merely combined with it.
+/// Keeps the tag of a dot apart from the tag of a clock with only this dot: clocks are hashed as
+/// multiples of 16 bytes. A seed would not do, short inputs are merely combined with it.
 const DOT_MARK: u8 = b'.';
 
 /// An entity tag: 22 base-62 digits, without quotes.

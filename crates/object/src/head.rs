@@ -31,7 +31,7 @@ impl Head {
         })
     }
 
-    /// What [`crate::Limits`] judge by.
+    /// The size that [`crate::Limits`] judge by.
     pub fn size(&self) -> ObjectSize {
         let bytes = (self.encoded_len as u64).saturating_add(self.body_len());
         ObjectSize {
@@ -53,7 +53,7 @@ impl Head {
         (self.clock, self.siblings)
     }
 
-    /// Checks that `body` is what the head was written with.
+    /// Checks that `body` is the one that the head was written with.
     pub fn check_body(&self, body: &Bytes) -> Result<(), DecodeError> {
         let (got, expected) = (body.len() as u64, self.body_len());
         if got != expected {

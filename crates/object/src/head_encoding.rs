@@ -197,8 +197,8 @@ fn read<V: Version>(
     Ok((body_hash, clock))
 }
 
-/// Reads what stands behind a sibling's dot: metadata, which is too large to be handed around, into
-/// where it goes, and the length of the value.
+/// Reads the bytes behind a sibling's dot: metadata, which is too large to be handed around, into its
+/// place, and the length of the value.
 #[inline]
 fn read_sibling(
     bytes: &Bytes,

@@ -1,8 +1,8 @@
 //! Index terms: the values of index fields in a form whose byte order is the order of the values.
 //!
-//! The ending of a field's name says how its values compare: those of `_bin` as bytes, those of
-//! `_int` as whole numbers. Riak's numbers have no bound, and neither have these: they are kept as
-//! decimal digits, behind how many there are.
+//! The ending of a field's name decides the order of its values: those of `_bin` compare as bytes,
+//! those of `_int` as whole numbers. Riak's numbers have no bound, and neither have these: they are
+//! kept as decimal digits, behind their number.
 
 use bytes::{BufMut as _, Bytes};
 
@@ -11,7 +11,7 @@ use crate::Object;
 /// Fields of indexes, each with a term.
 pub type IndexTerms = Vec<(Bytes, Bytes)>;
 
-/// How the values of an index field compare.
+/// The order of an index field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexOrder {
     /// As bytes: `_bin`.
@@ -39,7 +39,7 @@ impl IndexOrder {
     ///          digits     ASCII, without leading zeros
     /// ```
     ///
-    /// Of a negative number, all bits behind the sign are flipped.
+    /// For a negative number, all bits behind the sign are flipped.
     pub fn term_of(self, value: &Bytes) -> Option<Bytes> {
         match self {
             Self::Bytes => Some(value.clone()),
@@ -88,7 +88,7 @@ fn number_term(text: &[u8]) -> Option<Bytes> {
     Some(term.into())
 }
 
-/// What an engine returns was made above; what is not comes out as the bytes that it is.
+/// The text of a term from [`IndexOrder::term_of`]; other bytes come out as they are.
 fn number_text(term: &Bytes) -> Bytes {
     let (is_negative, rest) = match &term[..] {
         [NEGATIVE, rest @ ..] => (true, rest),

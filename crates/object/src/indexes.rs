@@ -13,7 +13,7 @@ pub struct IndexEntry {
 
 /// The union of the entries of all siblings, sorted and without repetitions.
 ///
-/// Tombstones count for what they carry, which is nothing.
+/// Tombstones count as well, and have no entries.
 pub(crate) fn union<'a>(siblings: impl Iterator<Item = &'a [IndexEntry]>) -> Vec<IndexEntry> {
     let mut entries: Vec<_> = siblings.flatten().cloned().collect();
     entries.sort_unstable();

@@ -2,14 +2,14 @@
 //!
 //! Everything here is a pure function of its arguments. Dots, wall-clock times and random bytes are
 //! given by the caller, so that the same calls give the same bytes on every replica and in every
-//! simulated run. What the crate must not know: where an object is stored, and who asks for it.
+//! simulated run. Outside this crate: the place of an object, and its readers.
 //!
 //! The way of a write: the coordinating vnode turns the client's [`Content`] into an [`Object`] by
 //! [`update`], the other replicas take that object in by [`merge_into_stored`], and both ask
 //! [`update_needs_body`] or [`merge_needs_body`] first, so that a stored value is read only when it
 //! survives. The way of a read: replicas' objects go through [`merge`].
 //!
-//! How an object is stored depends on its kind: [`ObjectTag`].
+//! The stored form of an object depends on its kind: [`ObjectTag`].
 
 mod base62;
 mod clock;

@@ -1,7 +1,7 @@
-//! How large an object may grow, and the verdict on a write that would exceed it.
+//! Limits on the size of an object, and the verdict on a write that would exceed them.
 //!
 //! Limits are for writes of clients alone. Callers must not ask on the paths of read repair,
-//! anti-entropy and handoff: a replica that refuses what the others hold would be repaired for ever.
+//! anti-entropy and handoff: a replica that refuses an object of the others would be repaired for ever.
 
 /// Limits of one object. Each holds for values strictly above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Default for Limits {
     }
 }
 
-/// What limits are about.
+/// The size of an object, as limits judge it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectSize {
     /// Bytes of head and body.
@@ -37,7 +37,7 @@ pub struct ObjectSize {
     pub siblings: usize,
 }
 
-/// Where an object stands to a pair of limits.
+/// The level of an object under a pair of limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LimitLevel {
     /// Below both.
@@ -48,7 +48,7 @@ pub enum LimitLevel {
     Exceeded,
 }
 
-/// What is to be said about an object.
+/// The verdict on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitVerdict {
     /// Its size in bytes.
@@ -59,7 +59,7 @@ pub struct LimitVerdict {
     pub refusal: Option<LimitExceeded>,
 }
 
-/// Why a write is refused. The client can store a smaller value, or resolve siblings.
+/// The reason why a write is refused. The client can store a smaller value, or resolve siblings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitExceeded {
     /// The object would be too large.
@@ -83,8 +83,8 @@ pub enum LimitExceeded {
 impl Limits {
     /// Judges the object that a client's write would leave behind.
     ///
-    /// A write that makes the object no larger than `stored` is never refused, since it is how a
-    /// client gets out of the trouble: an object may stand above its limits after a merge.
+    /// A write that makes the object no larger than `stored` is never refused, since clients must be
+    /// able to reduce an object that a merge has brought above its limits.
     pub fn judge_write(&self, written: ObjectSize, stored: Option<ObjectSize>) -> LimitVerdict {
         let stored = stored.unwrap_or_default();
         let (size, siblings) = (self.size_level(written), self.siblings_level(written));

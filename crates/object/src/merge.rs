@@ -16,7 +16,7 @@ use crate::{
     ActorId, Causality, Clock, Head, Object, Resolution, Sibling, SiblingHead, UpdateError, resolve,
 };
 
-/// What taking in another replica's object did.
+/// The result of taking in another replica's object.
 #[expect(
     clippy::large_enum_variant,
     reason = "moved once a request; a box would be an allocation"
@@ -25,11 +25,11 @@ use crate::{
 pub enum Merged {
     /// The stored object has seen all of it already; nothing is to be written.
     Unchanged,
-    /// This is to be stored in place of what was.
+    /// This is to be stored in place of the former object.
     Changed(Object),
 }
 
-/// Where a sibling of the result comes from, by index.
+/// The source of a sibling of the result, by index.
 #[derive(Clone, Copy)]
 enum Pick {
     Left(usize),
@@ -51,10 +51,10 @@ pub fn merge(left: Object, right: Object, resolution: Resolution) -> Object {
     resolve(merged, resolution)
 }
 
-/// Takes an object of another replica (a forwarded write, a repair, a handoff) into what is stored.
+/// Takes an object of another replica (a forwarded write, a repair, a handoff) into the stored one.
 ///
 /// Fails with [`UpdateError::BodyNeeded`] alone: when a stored value survives and only the head was
-/// given; [`merge_needs_body`] tells beforehand.
+/// given; [`merge_needs_body`] finds out beforehand.
 pub fn merge_into_stored(
     stored: Stored<'_>,
     incoming: Object,
@@ -104,7 +104,7 @@ pub fn merge_needs_body(stored: &Head, incoming: &Object, resolution: Resolution
     picks.iter().any(stored_value)
 }
 
-/// How a stored object stands to an incoming one.
+/// The relation of a stored object to an incoming one.
 enum Relation {
     /// It has seen all of the incoming one.
     Covered,
@@ -138,15 +138,15 @@ fn changed<V: Version>(clock: &Clock, siblings: &[V], merged: Object) -> Merged 
 }
 
 impl Object {
-    /// True when both know of the same writes and keep the same ones. Equal clocks alone do not say
-    /// that: where a bucket's properties changed, one replica may have kept siblings of which another
-    /// chose one.
+    /// True when both have seen the same writes and keep the same ones. Equal clocks alone do not
+    /// suffice: where a bucket's properties changed, one replica may have kept siblings of which
+    /// another chose one.
     pub fn is_same_as(&self, other: &Self) -> bool {
         self.clock() == other.clock() && same_versions(self.siblings(), other.siblings())
     }
 
-    /// True when this one knows of writes that the other does not know of, or of the same ones and has
-    /// let go of siblings that the other keeps.
+    /// True when this one has seen more writes than the other, or has seen the same ones and dropped
+    /// siblings that the other keeps.
     pub fn is_news_to(&self, other: &Self) -> bool {
         match self.clock().compare(other.clock()) {
             Causality::Before => false,
@@ -182,7 +182,7 @@ fn combine(left: &Object, right: &Object, resolution: Resolution) -> Object {
     joined(left.clock(), right.clock(), siblings.collect())
 }
 
-/// As [`combine`], when no stored value survives that the incoming object does not have.
+/// Like [`combine`], when no stored value survives that the incoming object does not have.
 fn combine_head(stored: &Head, incoming: &Object, resolution: Resolution) -> Object {
     let picks = plan(
         (stored.clock(), stored.siblings()),
@@ -219,7 +219,7 @@ fn later<'a>(left: &'a Sibling, right: &'a Sibling) -> &'a Sibling {
     if order == Ordering::Less { right } else { left }
 }
 
-/// Which siblings stand: those that both have, and those that the other side has not seen.
+/// The siblings that stay: those of both sides, and those that the other side has not seen.
 fn plan<A: Version, B: Version>(
     left: (&Clock, &[A]),
     right: (&Clock, &[B]),
@@ -253,7 +253,7 @@ fn sees(clock: &Clock, dot: crate::Dot) -> bool {
     dot.actor != ActorId::CONTENT && clock.contains(dot)
 }
 
-/// Walks two lists by ascending dot; shared dots are kept, the others as the closures say.
+/// Walks two lists by ascending dot; shared dots are kept, the closures decide about the others.
 fn walk<A: Version, B: Version>(
     left: &[A],
     right: &[B],

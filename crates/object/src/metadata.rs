@@ -1,4 +1,4 @@
-//! What a sibling says about its value.
+//! Metadata: a sibling's statements about its value.
 
 use bytes::Bytes;
 
@@ -10,11 +10,11 @@ use crate::{IndexEntry, Timestamp};
 /// from a decoded head share its buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Metadata {
-    /// When the value was written; set by [`crate::update`], later than all that it supersedes.
+    /// The time of the value's write; set by [`crate::update`], later than all that it supersedes.
     pub last_modified: Timestamp,
     /// True for a tombstone.
     pub deleted: bool,
-    /// When the value ceases to exist; none for never.
+    /// The time of the value's expiry; none for never.
     pub expires_at: Option<Timestamp>,
     /// The media type, without parameters.
     pub content_type: Bytes,
@@ -28,7 +28,7 @@ pub struct Metadata {
     pub user_metadata: Vec<UserMetadata>,
     /// Secondary index entries, in the client's order.
     pub indexes: Vec<IndexEntry>,
-    /// What a newer program stored here; kept, so that an older replica loses nothing.
+    /// Fields that a newer program stored here; kept, so that an older replica loses nothing.
     pub unrecognized: UnrecognizedFields,
 }
 
@@ -55,7 +55,7 @@ pub struct Link {
     pub bucket: Bytes,
     /// The key linked to.
     pub key: Bytes,
-    /// What the link means to the client.
+    /// The meaning of the link to the client.
     pub tag: Bytes,
 }
 

@@ -61,8 +61,8 @@ pub(crate) fn put_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
     });
 }
 
-/// Reads what [`put_metadata`] wrote into `metadata`, which has none of it yet, from `fields`, a part
-/// of `head`, whose buffer is shared.
+/// Decodes the form of [`put_metadata`] into `metadata`, which is empty. `fields` is a part of `head`,
+/// whose buffer is shared.
 pub(crate) fn read_metadata(
     head: &Bytes,
     mut fields: ByteReader<'_>,

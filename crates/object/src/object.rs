@@ -7,7 +7,7 @@ use crate::metadata_encoding::{metadata_len, put_metadata};
 use crate::versions::{Siblings, answers_of_siblings};
 use crate::{Clock, Dot, Metadata, Sibling, Timestamp};
 
-/// What a client wants stored.
+/// The content of a client's write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     /// Its metadata; the last-modified time is set by [`crate::update`].
@@ -17,7 +17,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// What a delete stores: no value, and the mark in the metadata.
+    /// The content of a delete: no value, and the mark in the metadata.
     pub fn tombstone() -> Self {
         let metadata = Metadata {
             deleted: true,
@@ -68,7 +68,7 @@ impl Object {
     /// be its write; only a clock that dominates as a whole supersedes it.
     ///
     /// A last-modified time in the metadata is kept; otherwise it is `now`, or just after the newest
-    /// time that the clock knows.
+    /// time in the clock.
     pub fn as_is(mut clock: Clock, content: Content, now: Timestamp) -> Self {
         let Content {
             mut metadata,
@@ -113,7 +113,7 @@ impl Object {
     }
 }
 
-/// A dot that depends on all that the client gave but the time.
+/// A dot that depends on everything that the client gave, except for the time.
 fn content_dot(clock: &Clock, metadata: &Metadata, value: &[u8]) -> Dot {
     let mut fields = Vec::with_capacity(metadata_len(metadata));
     put_metadata(&mut fields, metadata);

@@ -16,7 +16,7 @@ pub struct Encoded {
 }
 
 impl Object {
-    /// What [`crate::Limits`] judge by.
+    /// The size that [`crate::Limits`] judge by.
     pub fn size(&self) -> ObjectSize {
         let values: usize = self
             .siblings
@@ -44,7 +44,7 @@ impl Object {
 
     /// Puts a head and the body that was stored with it together; values share the body's buffer.
     ///
-    /// Both are checked: for bytes that came from another machine, or from a file that nobody has
+    /// Both are checked: for bytes that came from another machine, or from a file that has not been
     /// checked yet.
     pub fn from_parts(head: Head, body: &Bytes) -> Result<Self, DecodeError> {
         head.check_body(body)?;
@@ -59,14 +59,15 @@ impl Object {
         Ok(Self::new(clock, siblings))
     }
 
-    /// Reads what a storage engine of this node returned; names and values share the two buffers.
+    /// Reads the bytes that a storage engine of this node returned; names and values share the two
+    /// buffers.
     ///
-    /// An engine answers for every byte that it returns: it has compared a checksum over head and
-    /// body since it read them, bound to the place where they stand. So neither the head's checksum
-    /// nor the body's hash is computed again; both are there for bytes on their way to another
-    /// machine ([`Head::decode`], [`Object::from_parts`]). The layout is checked all the same.
+    /// An engine vouches for every byte that it returns: it has compared a checksum over head and body
+    /// since it read them, bound to the place where they stand. So neither the head's checksum nor the
+    /// body's hash is computed again; both are there for bytes on their way to another machine
+    /// ([`Head::decode`], [`Object::from_parts`]). The layout is checked all the same.
     ///
-    /// Readers share the object with whoever asked, so it is made where it can be shared.
+    /// Concurrent readers share the object, so it is made where it can be shared.
     pub fn from_engine(head: &Bytes, body: Bytes) -> Result<Arc<Self>, DecodeError> {
         head_encoding::read_object(head, body)
     }

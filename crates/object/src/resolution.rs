@@ -1,14 +1,14 @@
-//! What becomes of concurrent versions: kept as siblings, or reduced to the newest one.
+//! Resolution of concurrent versions: kept as siblings, or reduced to the newest one.
 //!
-//! The newest is chosen by (last modified, not deleted, dot), a total order of versions that is
-//! fixed when they are written. Since no write is stamped earlier than what it supersedes, the
-//! choice is the maximum of all versions ever merged, whatever the order of merging. Riak breaks
-//! ties by comparing values; the dot is as good, and a head has it.
+//! The newest is chosen by (last modified, not deleted, dot), a total order of versions that is fixed
+//! when they are written. No write is stamped earlier than the versions that it supersedes. So the
+//! choice is the maximum of all versions ever merged, in any order of merging. Riak breaks ties by
+//! comparing values; the dot is as good, and a head has it.
 
 use crate::Object;
 use crate::versions::Version;
 
-/// How a bucket wants concurrent versions to be treated.
+/// The resolution that a bucket wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// Clients get all of them.
@@ -18,7 +18,7 @@ pub enum Resolution {
 }
 
 impl Resolution {
-    /// The resolution that a bucket's properties ask for.
+    /// The resolution that a bucket's properties set.
     ///
     /// `last_write_wins` needs no third way: a write here is stamped later than all that its
     /// coordinator has stored, so the newest is the last written.
@@ -31,7 +31,7 @@ impl Resolution {
     }
 }
 
-/// Reduces an object to what its bucket's clients may see; the clock stays as it is.
+/// Reduces an object to the siblings that its bucket's clients may see; the clock stays as it is.
 ///
 /// An object written under another resolution, or taken from one replica alone, may hold siblings
 /// in a bucket that wants none.

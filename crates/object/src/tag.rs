@@ -1,9 +1,9 @@
-//! Tags: kinds of objects, by what of an object is kept beside its head, which index entries it makes, and which
-//! of its records a journal keeps.
+//! Tags: kinds of objects. A kind decides the part of an object that is kept beside its head, its index
+//! entries, and the records of it that a journal keeps.
 //!
-//! All of them stand in one table, [`TAGS`]: a new one is a new row there. The bucket property `object_tag` names a
-//! row. What was stored says which row it was stored by, so that it is read rightly whatever the property says
-//! later.
+//! All of them stand in one table, [`TAGS`]: a new one is a new row there. The bucket property
+//! `object_tag` names a row. A stored object carries the number of its row, so that it is read rightly
+//! under any later value of the property.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ use crate::index_term::IndexTerms;
 use crate::object_encoding::Encoded;
 use crate::{DecodeError, Object, Part, document};
 
-/// The number under which a store keeps tombstones, whatever was deleted.
+/// The number under which a store keeps tombstones of any kind.
 const TOMBSTONE: u8 = 1;
 
-/// Which records of replaced objects a journal of whole entries keeps, so that what was lost of keys and heads can
-/// be made again from it.
+/// The records of replaced objects that a journal of whole entries keeps, so that lost keys and heads
+/// can be made again from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
     /// The newest record of a key stays, and a removal for as long as an older record of its key does. Index
@@ -26,12 +26,12 @@ pub enum Retention {
     Retain,
     /// The same records stay. Index entries are taken anew from the object.
     Recalc,
-    /// The newest record of a key stays; a removal goes as soon as the keys and heads need it no more. If these
-    /// are lost, what was removed may come back.
+    /// The newest record of a key stays; a removal goes as soon as the keys and heads need it no more.
+    /// If these are lost, a removed object may come back.
     Recovr,
 }
 
-/// Where the parts of an object are stored.
+/// The places of an object's parts.
 #[derive(Clone, Copy)]
 enum Layout {
     /// The head is the object's, the body its values.
@@ -113,8 +113,8 @@ impl ObjectTag {
         Self::all().find(|it| it.name() == name)
     }
 
-    /// The tag that a bucket's property names. A name that a newer version set, and this one does not know, counts as
-    /// the default: nodes name such properties when they start.
+    /// The tag that a bucket's property names. A name that a newer version set, and this one does not
+    /// have, counts as the default: nodes list such properties when they start.
     pub fn chosen(name: &str) -> Self {
         Self::named(name).unwrap_or_default()
     }
@@ -135,7 +135,7 @@ impl ObjectTag {
         self.0.number
     }
 
-    /// Which records a journal keeps.
+    /// The records that a journal keeps.
     pub fn retention(self) -> Retention {
         self.0.retention
     }
@@ -148,8 +148,8 @@ impl ObjectTag {
         }
     }
 
-    /// The byte strings to store. Of Riak's kind, and of every tombstone, they are those of [`Object::encode`].
-    /// The head of another kind is:
+    /// The byte strings to store. For Riak's kind, and for every tombstone, they are those of
+    /// [`Object::encode`]. The head of another kind is:
     ///
     /// ```text
     /// varint  length of the object's head
@@ -157,7 +157,7 @@ impl ObjectTag {
     ///         what stands beside it, to the end: the projection, or the body of a kind without bodies
     /// ```
     ///
-    /// Who stores them answers for each byte, so that no checksum is added to that of the object's head.
+    /// Its store answers for each byte, so that no checksum is added to that of the object's head.
     pub fn encode(self, object: &Object) -> Encoded {
         let Encoded { head, body } = object.encode();
         let (beside, body) = match self.0.layout {
@@ -180,7 +180,7 @@ impl ObjectTag {
 pub struct OpenedHead {
     /// The object's head, for [`crate::Head::from_engine`].
     pub head: Bytes,
-    /// What stands beside it; empty for Riak's kind.
+    /// The part beside it; empty for Riak's kind.
     pub beside: Bytes,
     /// `beside` is the body, and no other was stored.
     pub has_body: bool,

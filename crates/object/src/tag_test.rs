@@ -1,4 +1,4 @@
-//! Tags: each row of the table keeps what the others rely on.
+//! Tags: each row of the table meets the requirements of its users.
 
 use std::collections::BTreeSet;
 

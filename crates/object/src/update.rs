@@ -1,7 +1,7 @@
 //! A client's write at the vnode that coordinates it.
 //!
-//! One write takes exactly one dot. What the client had seen is superseded, what it had not seen
-//! stays beside the new value, unless the bucket wants the newest alone.
+//! One write takes exactly one dot. Values that the client had seen are superseded. Values that it had
+//! not seen stay beside the new one, unless the bucket wants the newest alone.
 
 use crate::versions::Siblings;
 use crate::versions::Version;
@@ -9,7 +9,7 @@ use crate::{
     ActorId, Clock, Content, Dot, Head, Object, Resolution, Sibling, SiblingHead, Timestamp,
 };
 
-/// What the coordinating vnode, or a replica, has under the key.
+/// The object of the coordinating vnode, or of a replica, under the key.
 #[expect(
     clippy::large_enum_variant,
     reason = "moved once a request; a box would be an allocation"
@@ -27,19 +27,19 @@ pub enum Stored<'a> {
 /// A client's write.
 #[derive(Clone, Debug)]
 pub struct Write<'a> {
-    /// What the client had seen; a fresh clock for a blind write.
+    /// The client's context; a fresh clock for a blind write.
     pub context: &'a Clock,
-    /// What it wants stored.
+    /// The content to store.
     pub content: Content,
     /// A dot that the vnode never gave away before.
     pub dot: Dot,
     /// Wall-clock time.
     pub now: Timestamp,
-    /// What the bucket wants done with concurrent versions.
+    /// The bucket's resolution of concurrent versions.
     pub resolution: Resolution,
 }
 
-/// The write cannot be carried out with what was given.
+/// The write cannot be carried out with these arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpdateError {
     /// Stored values survive and were not read: read the body and call again.
@@ -67,9 +67,9 @@ pub enum UpdateError {
 /// The new clock covers the stored clock, the context and the new dot. A context that the stored
 /// clock does not descend is normal: the client read from a replica that had seen more.
 ///
-/// The new value is stamped `now`, or just after the newest time that stored clock and context
-/// know, if the wall clock has fallen behind: it is newer than all that it supersedes, and than all
-/// that its coordinator has. This holds for every bucket, so that its resolution may change later.
+/// The new value is stamped `now`, or just after the newest time in the stored clock and the context,
+/// if the wall clock has fallen behind: it is newer than all that it supersedes, and than all of its
+/// coordinator's siblings. This holds for every bucket, so that its resolution may change later.
 ///
 /// Under [`Resolution::NewestWins`] the head suffices always, yet it has to be given: without it a
 /// wall clock that steps back would let an older write win.
@@ -120,10 +120,10 @@ fn add(
     Ok(Object::new(clock, siblings))
 }
 
-/// A write that takes up what siblings hold and stands in their place.
+/// A write that takes up the content of siblings and stands in their place.
 #[derive(Clone, Debug)]
 pub struct Succession {
-    /// What is stored in the place of the siblings that are taken up.
+    /// The content in the place of the siblings that are taken up.
     pub content: Content,
     /// A dot that the vnode never gave away before.
     pub dot: Dot,
@@ -133,8 +133,9 @@ pub struct Succession {
 
 /// Stores content in the place of the siblings that it was made of; the others stay beside it.
 ///
-/// `stored` has all its values, and `is_taken_up` says of which siblings the content was made: replicas
-/// that have one of them drop it when they get the result. Time and clock are as [`update`] says.
+/// `stored` has all its values, and `is_taken_up` selects the siblings of which the content was made:
+/// replicas that have one of them drop it when they get the result. Time and clock are as in
+/// [`update`].
 ///
 /// # Errors
 /// [`UpdateError`], but for [`UpdateError::BodyNeeded`].
@@ -195,7 +196,7 @@ fn surviving<'a, V: Version>(
         .filter(move |sibling| survives(*sibling, stored_clock, context, resolution))
 }
 
-/// True for a sibling that the client had not seen and that the bucket wants kept.
+/// True for a sibling that the client had not seen, if the bucket keeps siblings.
 fn survives(
     sibling: &impl Version,
     stored_clock: &Clock,
@@ -203,7 +204,7 @@ fn survives(
     resolution: Resolution,
 ) -> bool {
     let dot = sibling.dot();
-    // A value without a dot of its own has been seen by who has seen all that its object has.
+    // A value without a dot of its own has been seen by a client that has seen all of its object.
     let seen = match dot.actor {
         ActorId::CONTENT => context.descends(stored_clock),
         _ => context.contains(dot),

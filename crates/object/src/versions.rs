@@ -1,7 +1,7 @@
-//! What is asked of a list of siblings, with their values or without.
+//! Questions about a list of siblings, with their values or without.
 //!
-//! [`Object`](crate::Object) and [`Head`](crate::Head) hold the same siblings; they differ in what
-//! they keep of a value. The questions that do not touch values are answered here for both.
+//! [`Object`](crate::Object) and [`Head`](crate::Head) hold the same siblings; they differ in the part
+//! of a value that they keep. The questions that do not touch values are answered here for both.
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use crate::{Dot, Metadata, Timestamp};
 /// Most objects have one sibling, which stays inline.
 pub(crate) type Siblings<T> = SmallVec<[T; 1]>;
 
-/// A sibling, whatever is kept of its value.
+/// A sibling, with any part of its value.
 pub(crate) trait Version {
     fn dot(&self) -> Dot;
     fn metadata(&self) -> &Metadata;
@@ -43,8 +43,8 @@ impl Version for SiblingHead {
     }
 }
 
-/// Gives a type with the fields `clock` and `siblings` its answers. A macro, because a trait would
-/// have to be imported wherever an object is asked whether it is there.
+/// Gives a type with the fields `clock` and `siblings` its answers. A macro, because a trait would have
+/// to be imported at every use of an object.
 macro_rules! answers_of_siblings {
     ($versions:ident, $sibling:ident) => {
         impl $sibling {
@@ -55,7 +55,7 @@ macro_rules! answers_of_siblings {
         }
 
         impl $versions {
-            /// Which writes of the key have been seen.
+            /// The writes of the key that have been seen.
             pub fn clock(&self) -> &crate::Clock {
                 &self.clock
             }
@@ -65,8 +65,8 @@ macro_rules! answers_of_siblings {
                 &self.siblings
             }
 
-            /// True when every sibling is deleted: readers are told that there is nothing, and get
-            /// the clock if they ask for it.
+            /// True when every sibling is deleted: readers find nothing, and get the clock if they ask
+            /// for it.
             pub fn is_tombstone(&self) -> bool {
                 crate::versions::is_tombstone(&self.siblings)
             }
@@ -77,8 +77,8 @@ macro_rules! answers_of_siblings {
                 times.max().unwrap_or_default()
             }
 
-            /// When the whole object ceases to exist: with its last sibling; never, if one stays
-            /// for ever.
+            /// The time of the whole object's expiry: that of its last sibling; never, if one stays for
+            /// ever.
             pub fn expires_at(&self) -> Option<crate::Timestamp> {
                 let mut times = self.siblings.iter().map(|it| it.metadata.expires_at);
                 times.try_fold(crate::Timestamp::ZERO, |latest, time| {

@@ -8,13 +8,13 @@ use kvorum_backend::{Fields, FoldFilter, Result, Sequence};
 /// A range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanRange {
-    /// Where to start.
+    /// Lower end.
     pub from: Bound<Bytes>,
-    /// Where to end.
+    /// Upper end.
     pub to: Bound<Bytes>,
 }
 
-/// How a scan goes on.
+/// The continuation of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanStep {
     /// With the next key.
@@ -25,12 +25,12 @@ pub enum ScanStep {
     Stop,
 }
 
-/// How a scan ended.
+/// The end of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanEnd {
     /// All of the range was visited.
     Complete,
-    /// The visitor stopped it behind the key that it saw last.
+    /// The visitor stopped it behind the last key.
     Stopped,
     /// The lease ran out before this key.
     LeaseExpired(Bytes),
@@ -38,19 +38,19 @@ pub enum ScanEnd {
 
 /// A consistent view of a tree.
 pub trait TreeView: Send + Sync + 'static {
-    /// What a scan shows of an entry.
+    /// The part of an entry that a scan shows.
     type Entry<'a>: TreeEntry;
 
     /// The last batch that the view sees.
     fn sequence(&self) -> Sequence;
 
-    /// True when a scan of this view came by a place where damage may have taken entries of its range.
+    /// True when a scan of this view met a place where damage may have taken entries of its range.
     fn has_met_damage(&self) -> bool;
 
     /// Visits the unexpired entries of a range that the filter admits, in key order.
     ///
     /// # Errors
-    /// Damage is none: what it hits is passed over, and [`TreeView::has_met_damage`] says so.
+    /// Damage is none: damaged entries are skipped, and [`TreeView::has_met_damage`] reports it.
     fn scan(
         &self,
         range: &ScanRange,
@@ -67,21 +67,22 @@ pub trait TreeEntry {
     /// The batch that wrote it.
     fn sequence(&self) -> Sequence;
 
-    /// What folds filter by.
+    /// Fields that folds filter by.
     fn fields(&self) -> &Fields;
 
-    /// What the tree's user keeps beside the head.
+    /// Bytes that the tree's user keeps beside the head.
     fn extra(&self) -> Bytes;
 
     /// The head.
     fn head(&self) -> Bytes;
 
-    /// The body, wherever it is.
+    /// The body, from any place.
     ///
     /// # Errors
     /// [`kvorum_backend::ErrorKind::Corrupt`] when the body is damaged.
     fn body(&self) -> Result<Bytes>;
 
-    /// Bytes that were read with the key: the extra bytes, the head, and a body that is not elsewhere.
+    /// Bytes that were read with the key: the extra bytes, the head, and a body that is kept with
+    /// them.
     fn payload_bytes(&self) -> usize;
 }

@@ -8,12 +8,12 @@ use kvorum_encoding::KeyRange;
 
 use crate::{DoubtKind, Doubts, TreeView};
 
-/// What became of a write below memory.
+/// The result of a write below memory.
 #[derive(Debug)]
 pub enum PutBelow<T> {
-    /// It was made, and what was decided is returned with the bytes written.
+    /// It was made; the decision is returned with the bytes written.
     Done(T, u64),
-    /// What is in memory is being flushed first; ask again.
+    /// Memory is being flushed first; repeat the call.
     Flushing(StepOutcome),
 }
 
@@ -21,7 +21,7 @@ pub enum PutBelow<T> {
 pub trait OrderedTree {
     /// One change to the tree.
     type Op;
-    /// What a writer saw before it decided what to write.
+    /// A writer's view before it decided on a write.
     type Guard;
     /// A consistent view.
     type View: TreeView;
@@ -29,7 +29,7 @@ pub trait OrderedTree {
     /// The fields and the extra bytes of a key.
     ///
     /// # Errors
-    /// [`kvorum_backend::ErrorKind::Corrupt`] when damage took what the key holds.
+    /// [`kvorum_backend::ErrorKind::Corrupt`] when damage took the key's entry.
     fn extra(&self, key: &Bytes, at: ReadAt) -> Result<Lookup<(Fields, Bytes)>>;
 
     /// True when entries with extra bytes may be in the tree.
@@ -38,7 +38,8 @@ pub trait OrderedTree {
     /// A view of now.
     fn view(&self, lease: Lease) -> Self::View;
 
-    /// Puts a value. What the tree keeps in memory of it is copied: requests are slices of something larger.
+    /// Puts a value. The parts that the tree keeps in memory are copied: requests are slices of
+    /// something larger.
     fn put_op(
         &self,
         key: &[u8],
@@ -60,7 +61,7 @@ pub trait OrderedTree {
     /// Those of [`kvorum_backend::Backend::put`].
     fn put(&self, ops: &[Self::Op], durability: Durability) -> Result<Receipt>;
 
-    /// Taken before what a write depends on is read.
+    /// A guard, taken before the entries that a write depends on are read.
     fn guard(&self) -> Self::Guard;
 
     /// Applies a batch if none of its keys was written since the guard was taken; `None` if one was, or may
@@ -75,11 +76,11 @@ pub trait OrderedTree {
         guard: Self::Guard,
     ) -> Result<Option<Receipt>>;
 
-    /// Reads and writes at once, as far as flushes go: `decide` says what is to be put, in any order, each
-    /// key once. What is put stands below everything that is in memory, so it undoes no put; puts go on
-    /// meanwhile, and what they write counts.
+    /// Reads and writes at once, as far as flushes go: `decide` returns the entries to be put, in
+    /// any order, each key once. They are put below everything in memory, so they undo no put; puts
+    /// go on meanwhile, and take precedence.
     ///
-    /// What is put has a key and fields, and no large body.
+    /// An entry has a key and fields, and no large body.
     ///
     /// # Errors
     /// Those of `decide` and of writing.
@@ -90,7 +91,7 @@ pub trait OrderedTree {
         decide: impl FnOnce() -> Result<(Vec<Self::Op>, T)>,
     ) -> Result<PutBelow<T>>;
 
-    /// Flushes some of what is in memory, whether that is due or not.
+    /// Flushes some of the memory, even if that is not due.
     ///
     /// # Errors
     /// Those of writing.
@@ -105,18 +106,17 @@ pub trait OrderedTree {
     /// Bytes that are read when all keys are walked over.
     fn walked_bytes(&self) -> u64;
 
-    /// Keys of which damage may have taken something, or to which it may have brought something back, and
-    /// that nobody has settled yet.
+    /// Keys that damage may have taken, or may have brought back, and that are not settled yet.
     fn doubts(&self) -> &Doubts;
 
-    /// True when something of this range is known to be unreadable now.
+    /// True when a part of this range is known to be unreadable now.
     fn is_lost(&self, range: &KeyRange) -> bool;
 
-    /// Opens doubts about these keys, before or after a write of them: they are kept across a crash at which
-    /// the write is kept, unless the disk does not take them.
+    /// Opens doubts about these keys, before or after a write of them: a crash that keeps the write
+    /// keeps them, unless the disk does not take them.
     fn open_doubts(&self, kind: DoubtKind, ranges: &[KeyRange]);
 
-    /// Closes doubts, for good when this returns without an error, and opens others about what was lost.
+    /// Closes doubts, for good when this returns without an error, and opens others about losses.
     ///
     /// # Errors
     /// Those of writing.

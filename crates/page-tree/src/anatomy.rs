@@ -1,4 +1,4 @@
-//! The files of a store taken apart for people: the manifest, and pages one by one.
+//! The files of a store taken apart for display: the manifest, and pages one by one.
 //!
 //! Every layout is the one drawn above its encoder; checksums are those of the decoders.
 
@@ -14,7 +14,7 @@ use crate::file::{HEADER_BYTES, MAGIC, number_of};
 use crate::manifest::{BYTES_MAX, MAGIC as MANIFEST_MAGIC, NAMES};
 use crate::page::{BODY_LEVEL, FRAME_BYTES, PAGE_BYTES_MAX};
 
-/// What one of a store's files is.
+/// Kinds of a store's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageTreeFile {
     /// One of two copies of the manifest.
@@ -24,7 +24,7 @@ pub enum PageTreeFile {
 }
 
 impl PageTreeFile {
-    /// What the first 8 bytes of a file say that it is.
+    /// The kind of a file by its first 8 bytes.
     pub fn of_magic(magic: &[u8]) -> Option<Self> {
         match magic {
             _ if magic == MANIFEST_MAGIC => Some(Self::Manifest),
@@ -33,7 +33,7 @@ impl PageTreeFile {
         }
     }
 
-    /// What a file of this name is in a store's directory.
+    /// The kind of a file by its name in a store's directory.
     pub fn of_name(name: &str) -> Option<Self> {
         match name {
             _ if NAMES.contains(&name) => Some(Self::Manifest),
@@ -67,7 +67,7 @@ fn manifest_piece(bytes: &[u8]) -> Piece {
     fields.finish("manifest of a tree of pages")
 }
 
-/// Goes through a file of pages, up to one of which the length cannot be right.
+/// Goes through a file of pages, up to one with an impossible length.
 struct PagesAnatomy {
     file: Arc<dyn DiskFile>,
     at: u64,

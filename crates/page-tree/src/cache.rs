@@ -1,6 +1,6 @@
 //! Pages that were read, kept for all trees of a node under one bound of bytes.
 //!
-//! The replacement policy is S3-FIFO's: what is read once does not push out what is read often.
+//! The replacement policy is S3-FIFO's: a page that is read once evicts none that is read often.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::place::PagePlace;
 
 /// For sizing the cache's own tables. Bytes.
 const PAGE_BYTES_EXPECTED: u64 = 8_192;
-/// What a page takes beside itself: the cache's tables, and the count of its holders. Bytes.
+/// The memory of a page beside itself: the cache's tables, and the reference count. Bytes.
 const OVERHEAD_BYTES: usize = 128;
 
 type Inner = Cache<PageKey, Arc<Page>, PageWeight, foldhash::fast::FixedState>;
@@ -49,7 +49,7 @@ impl PageCache {
             expected.max(16),
             bytes_max,
             PageWeight,
-            // Fixed, so that what is evicted is the same in each run of a simulation.
+            // Fixed, so that evictions are the same in each run of a simulation.
             foldhash::fast::FixedState::default(),
             DefaultLifecycle::default(),
         );
@@ -69,7 +69,7 @@ impl PageCache {
         self.held.capacity()
     }
 
-    /// Changes the bound; what no longer fits is dropped.
+    /// Changes the bound; pages that no longer fit are dropped.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.held.set_capacity(bytes_max);
     }

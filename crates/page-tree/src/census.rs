@@ -1,5 +1,5 @@
-//! Going through a tree for its pages, past every cache: what is damaged is found before somebody asks for it,
-//! and what a tree has in a file is found also where that cannot be read from its beginning.
+//! Going through a tree for its pages, past every cache: damage is found before a reader meets it,
+//! and a tree's pages in a file are found even if that cannot be read from its beginning.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use crate::place::PagePlace;
 use crate::reach::taken_bytes;
 use crate::tree::{Child, LostPage, PageRead, Tree, range};
 
-/// What comes next in a tree.
+/// The next item of a census.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// A page, and a key that leads to it.
     Page(Bytes, PagePlace),
-    /// A branch of which one copy cannot be read. A rewrite that touches the first key of its range writes it
-    /// anew.
+    /// A branch with one unreadable copy. A rewrite that touches the first key of its range
+    /// rewrites it.
     OneCopy(LostPage),
-    /// A page that cannot be read, nor what stands below it.
+    /// An unreadable page; the pages below it cannot be read either.
     Lost(LostPage),
     /// There is nothing more.
     End,
 }
 
-/// A walk over all pages of a tree. It holds those that are still to be read along one path.
+/// A walk over all pages of a tree. It holds those still to be read along one path.
 pub struct Census {
     tree: Tree,
     left: Vec<Left>,
@@ -94,7 +94,7 @@ impl Census {
         Ok((counted, bytes))
     }
 
-    /// The page, if one of its copies can be read, and what is wrong with another.
+    /// The page, if one of its copies can be read, and the defect of another.
     fn read(&self, next: &Left) -> Result<(Option<Arc<Page>>, String)> {
         let copies = taken_bytes(&next.place, next.level) / u64::from(next.place.len.max(1));
         let (mut whole, mut damage, mut is_unread) = (None, String::new(), false);

@@ -1,4 +1,4 @@
-//! What a leaf keeps under a key.
+//! The entry of a key in a leaf.
 
 use bytes::Bytes;
 use kvorum_backend::{Fields, Tag, Timestamp};
@@ -10,7 +10,7 @@ const HAS_EXPIRY: u8 = 1;
 const IS_APART: u8 = 1 << 1;
 const IS_LOST: u8 = 1 << 2;
 
-/// Where the body of an entry is.
+/// The place of an entry's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Beside the head.
@@ -22,18 +22,18 @@ pub enum Body {
         /// The length of the body, in bytes.
         len: u64,
     },
-    /// It was lost before it came to the tree. Reading it says so.
+    /// It was lost before it came to the tree. Reading it returns an error.
     Lost,
 }
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The batch that wrote it.
     pub sequence: u64,
-    /// What folds filter by.
+    /// Fields that folds filter by.
     pub fields: Fields,
-    /// What the tree's user keeps beside the head.
+    /// Bytes that the tree's user keeps beside the head.
     pub extra: Bytes,
     /// The head.
     pub head: Bytes,
@@ -51,7 +51,7 @@ impl Entry {
         }
     }
 
-    /// True when the body stands on this page.
+    /// True when the body is on this page.
     pub(crate) fn is_at(&self, page: &PagePlace) -> bool {
         matches!(&self.body, Body::Apart { place, .. } if place == page)
     }
@@ -105,7 +105,7 @@ impl Entry {
         }
     }
 
-    /// Reads what [`Entry::encode`] wrote; its parts are slices of `bytes`.
+    /// Reads the form of [`Entry::encode`]; its parts are slices of `bytes`.
     ///
     /// # Errors
     /// [`Truncated`] when the bytes end within it.

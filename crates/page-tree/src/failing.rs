@@ -1,9 +1,9 @@
-//! Pages that the device does not give, however often they are asked for.
+//! Pages that the device persistently fails to read.
 //!
-//! A device may fail for a while, and what it failed to read then is whole afterwards: an error, for which
-//! nothing is written over the page and nothing is left out. A sector that is gone for good would stop upkeep
-//! for ever. So a page at which upkeep has failed often, waiting longer each time, counts as damaged from then
-//! on, until the store is opened again.
+//! A device may fail for a while, and such pages are whole afterwards: reads return an error, the
+//! page is not overwritten and nothing is left out. A sector that is lost for good would stop
+//! upkeep for ever. So a page at which upkeep has failed often, with increasing waits, counts as
+//! damaged from then on, until the store is opened again.
 
 use kvorum_backend::{BackendError, Unreadable};
 use parking_lot::Mutex;
@@ -18,21 +18,21 @@ pub(crate) struct FailingPages {
 
 #[derive(Default)]
 struct Known {
-    /// The name of the page that the device did not give last.
+    /// The name of the page that the device failed to read last.
     last: Option<u64>,
     /// By the names of pages.
     unreadable: Unreadable,
 }
 
 impl FailingPages {
-    /// Notes that the device did not give a page. True for one that counts as damaged.
+    /// Notes that the device failed to read a page. True for one that counts as damaged.
     pub(crate) fn failed(&self, place: &PagePlace) -> bool {
         let mut known = self.known.lock();
         known.last = Some(place.name());
         known.unreadable.contains(place.name())
     }
 
-    /// Counts that upkeep came no further than the page that failed last.
+    /// Counts a failure of upkeep at the page that failed last.
     pub(crate) fn count(&self, error: &BackendError) {
         let mut known = self.known.lock();
         if let Some(page) = known.last.take() {

@@ -1,7 +1,7 @@
 //! Files of pages: their names, their headers, and reading them.
 //!
-//! A file is written at its end only, and what a root leads to in it never changes. Numbers are not used
-//! again within a store.
+//! A file is written at its end only, and the pages of a root in it never change. Numbers are not
+//! reused within a store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
 use crate::place::PagePlace;
 
-/// The length of what stands before the first page, in bytes.
+/// The length of the header before the first page, in bytes.
 pub(crate) const HEADER_BYTES: usize = 32;
 pub(crate) const MAGIC: [u8; 8] = *b"KVpgtree";
 const VERSION: u8 = 1;
@@ -23,9 +23,9 @@ const SUFFIX: &str = ".pages";
 pub struct FileRecord {
     /// Its number.
     pub number: u64,
-    /// Up to here it counts, in bytes; what stands behind that is of a rewrite that did not end.
+    /// Its valid length in bytes; the part behind it is of a rewrite that did not end.
     pub len: u64,
-    /// The pages in it that the root leads to, in bytes, branches counted twice.
+    /// The pages of the root's tree in it, in bytes, branches counted twice.
     pub live_bytes: u64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn path_of(directory: &Path, number: u64) -> PathBuf {
     directory.join(file_name(number))
 }
 
-/// Encodes what stands before the first page:
+/// Encodes the header before the first page:
 ///
 /// ```text
 /// offset  size  field
@@ -76,7 +76,7 @@ fn header_check(header: &[u8; HEADER_BYTES]) -> u32 {
     mask_checksum(checksum_append(checksum(&header[..12]), &header[16..]))
 }
 
-/// The store that a file belongs to; `None` where its header is damaged.
+/// The store that a file belongs to; `None` if its header is damaged.
 ///
 /// # Errors
 /// Those of the disk.
@@ -119,7 +119,7 @@ impl PageFile {
         self.number
     }
 
-    /// Its length now, in bytes; 0 where the disk does not say.
+    /// Its present length, in bytes; 0 if the disk does not report it.
     pub fn bytes(&self) -> u64 {
         self.handle.len().unwrap_or(0)
     }
@@ -128,7 +128,7 @@ impl PageFile {
         &*self.handle
     }
 
-    /// The bytes of a page, or of its twin, which stands right behind it. Fewer where the file ends.
+    /// The bytes of a page, or of its twin, which is right behind it. Fewer at the end of the file.
     pub(crate) fn read(
         &self,
         place: &PagePlace,

@@ -1,4 +1,4 @@
-//! Reading a file of pages from its beginning, for what a tree still needs of it.
+//! Reading a file of pages from its beginning, for pages that a tree still needs.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::place::PagePlace;
 use crate::reach::taken_bytes;
 use crate::tree::Tree;
 
-/// What comes next in a file.
+/// The next item of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScannedPage {
-    /// A page to which the tree leads: a rewrite that touches this key writes it anew.
+    /// A page of the tree: a rewrite that touches this key rewrites it.
     Live(Bytes),
     /// One to which it does not.
     Dead,
-    /// A page that cannot be read. What stands behind it is not found.
+    /// A page that cannot be read. The pages behind it are not found.
     Damaged,
     /// There is nothing more.
     End,
@@ -62,8 +62,8 @@ impl FileScan {
         Ok((scanned, u64::from(place.len)))
     }
 
-    /// The page that begins here; where it is a branch that cannot be read, its twin does not help, since
-    /// its length is not known.
+    /// The page that begins here; the twin of an unreadable branch does not help, since its length
+    /// is unknown.
     fn read(&self, store: u64) -> Result<Option<(Page, PagePlace)>> {
         let frame = PagePlace {
             file: self.file.number(),

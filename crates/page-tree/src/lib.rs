@@ -1,27 +1,28 @@
 //! A B+tree of pages that never change, in files that only grow.
 //!
-//! A [`Tree`] is what one root leads to. Nothing in it is ever written again: a [`Rewrite`] takes sorted
-//! changes, writes the leaves that they touch and the branches above them to the end of a file, and ends
-//! with another root. Whoever holds the former tree goes on reading it. So no torn page counts, a snapshot
-//! is a root, and a backup is second names for files.
+//! A [`Tree`] consists of the pages below one root. None of them is ever overwritten: a [`Rewrite`]
+//! takes sorted changes, writes the touched leaves and the branches above them to the end of a
+//! file, and ends with another root. Readers of the former tree go on. So no torn page counts, a
+//! snapshot is a root, and a backup is second names for files.
 //!
-//! A rewrite is done in steps of a budget, and holds the path that it is at and no more. Its user keeps
-//! what was put since the last one in memory, with the node's log behind it, and hands it over in key order.
+//! A rewrite is done in steps of a budget, and holds its present path and no more. Its user keeps
+//! the puts since the last one in memory, with the node's log behind it, and passes them in key
+//! order.
 //!
 //! # Damage
 //!
-//! The place of a page has its checksum, so that a misplaced, an older or a torn page is found when it is
-//! read. Branches are written twice. A leaf that cannot be read is an error to lookups of its keys; walks
-//! pass over it and say which keys may be missing, which the branch above knows.
+//! The place of a page has its checksum, so that a misplaced, an older or a torn page is found when
+//! it is read. Branches are written twice. A leaf that cannot be read is an error to lookups of its
+//! keys; walks skip it and report the keys that may be missing, as the branch above has them.
 //!
 //! # Modules
 //!
-//! `place`, `entry` and `page` are the bytes; `file` names files, `output` grows them, `cache` keeps pages
-//! that were read; `tree` looks up, `walk` goes through a range, `file_scan` through a file and `census` through
-//! all pages; `rewrite` makes the next tree, `reach` counts what a tree takes, `manifest` says which root counts, and
-//! `anatomy` shows files to people.
+//! `place`, `entry` and `page` are the bytes; `file` names files, `output` grows them, `cache`
+//! keeps pages that were read; `tree` looks up, `walk` goes through a range, `file_scan` through a
+//! file and `census` through all pages; `rewrite` makes the next tree, `reach` counts a tree's
+//! bytes, `manifest` names the valid root, and `anatomy` takes files apart for display.
 //!
-//! What this crate must not know: objects, indexes, the log.
+//! This crate does not depend on objects, indexes or the log.
 
 pub mod anatomy;
 mod cache;

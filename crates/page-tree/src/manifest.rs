@@ -1,8 +1,8 @@
-//! The manifest: which root counts, and which files it leads to. It is kept twice.
+//! The manifest: the valid root, and the files of its tree. It is kept twice.
 //!
-//! It is small, and written whole at each change, to two files one after the other. The first write is the
-//! moment of change; an opening that finds them different finishes the second. Each copy names its store,
-//! so that a copy of another store is not taken for a newer one.
+//! It is small, and written whole at each change, to two files one after the other. The first write
+//! is the moment of change; an opening that finds a difference finishes the second. Each copy names
+//! its store, so that a copy of another store is not taken for a newer one.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(crate) const BYTES_MAX: u64 = 64 << 20;
 const HAS_EXTRAS: u8 = 1;
 const HAS_ROOT: u8 = 1 << 1;
 
-/// What a store is made of.
+/// The parts of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     /// Counts the writes of this file.
@@ -37,15 +37,15 @@ pub struct Manifest {
     pub erased: u64,
     /// No file has this number or a higher one.
     pub next_number: u64,
-    /// The id of the log that has what is not in the tree.
+    /// The id of the log with batches that are not in the tree.
     pub value_log: u64,
-    /// Bytes of bodies on pages of their own, which a rewrite leaves where they are.
+    /// Bytes of bodies on pages of their own, which a rewrite leaves in their places.
     pub body_bytes: u64,
     /// Every batch up to this one is in the tree.
     pub sequence: u64,
     /// Entries with extra bytes were put since the store was created or erased.
     pub has_extras: bool,
-    /// Where the tree begins; `None` for one without keys.
+    /// The root of the tree; `None` for one without keys.
     pub root: Option<Root>,
     /// Files in ascending order of their numbers.
     pub files: Vec<FileRecord>,
@@ -124,7 +124,7 @@ impl Manifest {
     /// `Ok(None)` for damaged bytes.
     ///
     /// # Errors
-    /// [`kvorum_backend::ErrorKind::NewerFormat`] for a version that is not known.
+    /// [`kvorum_backend::ErrorKind::NewerFormat`] for an unknown version.
     pub fn decode(bytes: &[u8], path: &Path) -> Result<Option<Self>> {
         let opened = open_copy(bytes, MAGIC, VERSION, path)?;
         Ok(opened.and_then(|(_, fields)| Self::decode_fields(fields).ok()))
@@ -164,10 +164,10 @@ impl Manifest {
     }
 }
 
-/// What an opening finds.
+/// The result of choosing between the copies.
 pub type FoundManifest = ChosenCopy<Manifest>;
 
-/// Reads both copies, and chooses the one that counts.
+/// Reads both copies, and chooses the valid one.
 ///
 /// # Errors
 /// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].

@@ -1,4 +1,4 @@
-//! Pages on their way to files: each gets its place at once, and what is buffered goes to the disk in
+//! Pages on their way to files: each gets its place at once, and buffered ones go to the disk in
 //! large writes.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::place::PagePlace;
 /// So much is written at once. Bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Where pages are written, and as what.
+/// The files that pages are written to.
 #[derive(Clone)]
 pub struct OutputSettings {
     /// The disk.
@@ -29,7 +29,7 @@ pub struct OutputSettings {
     pub generation: u64,
     /// The first number that no file has or had.
     pub next_number: u64,
-    /// Another file is begun when one has so many bytes.
+    /// The size at which another file is begun.
     pub file_bytes_max: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct OutputSettings {
 #[derive(Clone)]
 pub(crate) struct WrittenFile {
     pub(crate) file: Arc<PageFile>,
-    /// Where its last page ends.
+    /// The end of its last page.
     pub(crate) len: u64,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Output {
 
 struct Growing {
     file: Arc<PageFile>,
-    /// What is on the disk.
+    /// The length on the disk.
     written: u64,
     buffer: Vec<u8>,
 }
@@ -130,7 +130,7 @@ impl Output {
             let growing = self.begin()?;
             self.growing = Some(growing);
         }
-        // It was just made where it was not there.
+        // It was just created if it was missing.
         self.growing.as_mut().ok_or_else(|| {
             let kind = kvorum_backend::ErrorKind::Misuse;
             BackendError::new(kind, "no file to append pages to")

@@ -1,7 +1,7 @@
-//! Pages: how keys stand in them, and what tells a right page from any other bytes.
+//! Pages: the layout of keys, and the checks that distinguish a right page from any other bytes.
 //!
-//! A page is found by a place that has its checksum, so that it need not be trusted. Its header says in
-//! addition whose it is and where it belongs, for whoever has the file and not the tree.
+//! A page is found by a place that has its checksum, so that it need not be trusted. Its header
+//! also has its store and its place, for readers of the file without the tree.
 
 use std::ops::Range;
 
@@ -10,17 +10,17 @@ use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum, put_varint
 
 use crate::place::PagePlace;
 
-/// What stands before the keys, in bytes.
+/// Bytes before the keys.
 pub(crate) const FRAME_BYTES: usize = 48;
 /// The level of a page that has the body of one entry.
 pub(crate) const BODY_LEVEL: u8 = u8::MAX;
 /// No page is longer, in bytes: a body and its key.
 pub(crate) const PAGE_BYTES_MAX: usize = 1 << 30;
 const VERSION: u8 = 1;
-/// What an item takes beside its key and its value, at most: its offset and the length of its key. Bytes.
+/// The most bytes of an item beside its key and its value: its offset and the length of its key.
 const ITEM_BYTES: usize = 4 + 4;
 
-/// Whose page it is, and where it belongs.
+/// The store and the place of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageHeader {
     /// The identity of the store.
@@ -29,13 +29,13 @@ pub(crate) struct PageHeader {
     pub(crate) generation: u64,
     /// The number of its file.
     pub(crate) file: u64,
-    /// Where it begins there, in bytes.
+    /// Its offset there, in bytes.
     pub(crate) offset: u64,
     /// 0 for a leaf, one more than its children for a branch, [`BODY_LEVEL`] for a body.
     pub(crate) level: u8,
 }
 
-/// A key of a page and what the page says of it.
+/// A key of a page and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) key: Bytes,
@@ -43,7 +43,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// What it takes in a page at most, in bytes.
+    /// Its most bytes in a page.
     pub(crate) fn page_bytes(&self) -> usize {
         self.key.len() + self.value.len() + ITEM_BYTES
     }
@@ -64,7 +64,7 @@ impl Item {
 ///     40     4    length of the page
 ///     44     4    number of items (n)
 ///     48  varint  length of the lower bound of its keys, and that; of a body, its key
-///         varint  length of what all keys begin with, and that
+///         varint  length of the common prefix of all keys, and that
 ///          4*n    where in the page each item begins
 ///                 items in key order: varint length of the rest of the key, that, and the value
 ///                 of a body: the body, to the end
@@ -108,7 +108,7 @@ fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// What all keys begin with is what the first and the last do.
+/// The common prefix of all keys is that of the first and the last.
 fn shared_len(items: &[Item]) -> usize {
     let (Some(first), Some(last)) = (items.first(), items.last()) else {
         return 0;
@@ -176,7 +176,7 @@ impl Page {
         let lower = take_range(&mut reader)?;
         let shared = take_range(&mut reader)?;
         let offsets_at = reader.offset();
-        // One reads more than there is as cut short, before anything is allocated for it.
+        // A number of items beyond the page's end is an error, before anything is allocated for it.
         reader.take(items.saturating_mul(4))?;
         Ok(Self {
             bytes,
@@ -188,7 +188,7 @@ impl Page {
         })
     }
 
-    /// Whoever looks at an item later relies on this.
+    /// Later reads of an item rely on this.
     fn check_items(&self) -> Result<(), Truncated> {
         let mut behind = self.offsets_at + 4 * self.items;
         for index in 0..self.items {
@@ -235,7 +235,7 @@ impl Page {
         self.bytes.slice(self.offsets_at..)
     }
 
-    /// What it takes in memory, in bytes.
+    /// Its memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.len() + size_of::<Self>()
     }
@@ -274,7 +274,7 @@ impl Page {
         }
     }
 
-    /// The index of a key, or where it would stand.
+    /// The index of a key, or the one at which it would be.
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         let shared = &self.bytes[self.shared.clone()];
         let Some(rest) = key.strip_prefix(shared) else {
@@ -292,7 +292,7 @@ impl Page {
         Err(from)
     }
 
-    /// Of a branch, the child that has a key: the last that begins at or before it, or the first.
+    /// A branch's child for a key: the last that begins at or before it, or the first.
     pub(crate) fn child_for(&self, key: &[u8]) -> usize {
         match self.search(key) {
             Ok(index) => index,

@@ -1,4 +1,4 @@
-//! Pages: what is encoded is found, and any other byte is noticed.
+//! Pages: encoded keys are found, and any other byte is detected.
 
 use super::*;
 

@@ -1,16 +1,16 @@
-//! Where a page is: enough to find it, and to tell it from any other.
+//! The place of a page: enough to find it, and to distinguish it from any other.
 
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
 
-/// The last bits of a page's name say where in its file it is; those before them name the file.
+/// The last bits of a page's name for its offset in its file; those before them name the file.
 const OFFSET_BITS: u32 = 36;
 
-/// The place of a page, as the page above it has it.
+/// The place of a page, in the page above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PagePlace {
     /// The number of its file.
     pub file: u64,
-    /// Where it begins there, in bytes.
+    /// Its offset there, in bytes.
     pub offset: u64,
     /// Its length, in bytes.
     pub len: u32,
@@ -19,7 +19,7 @@ pub struct PagePlace {
 }
 
 impl PagePlace {
-    /// A number for the page, as doubts and lists of failures name it.
+    /// A number for the page, in doubts and lists of failures.
     pub fn name(&self) -> u64 {
         (self.file << OFFSET_BITS) | (self.offset & ((1 << OFFSET_BITS) - 1))
     }
@@ -37,7 +37,7 @@ impl PagePlace {
         out.extend_from_slice(&self.check.to_le_bytes());
     }
 
-    /// Reads what [`PagePlace::encode`] appended.
+    /// Reads the form of [`PagePlace::encode`].
     pub(crate) fn decode(reader: &mut ByteReader<'_>) -> Result<Self, Truncated> {
         let (file, offset) = (reader.varint()?, reader.varint()?);
         let at = reader.offset();

@@ -1,4 +1,4 @@
-//! What a tree takes in its files.
+//! The bytes of a tree in its files.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::page::{BODY_LEVEL, Page};
 use crate::place::PagePlace;
 use crate::tree::{Child, PageRead, Tree, unread};
 
-/// What a page takes in its file, in bytes.
+/// The bytes of a page in its file.
 pub(crate) fn taken_bytes(place: &PagePlace, level: u8) -> u64 {
     let copies = match level {
         0 | BODY_LEVEL => 1,
@@ -19,9 +19,9 @@ pub(crate) fn taken_bytes(place: &PagePlace, level: u8) -> u64 {
     copies * u64::from(place.len)
 }
 
-/// The pages that a tree leads to in each file, in bytes, branches counted twice. Reads all branches and
-/// leaves: rewrites count what they change, and only where a branch was lost that is not enough. What stands
-/// below a page that cannot be read is not counted.
+/// The pages of a tree in each file, in bytes, branches counted twice. Reads all branches and
+/// leaves: rewrites count their changes, which is not enough only after the loss of a branch. Pages
+/// below an unreadable one are not counted.
 ///
 /// # Errors
 /// As of [`Tree::get`].
@@ -34,7 +34,7 @@ pub fn live_bytes(tree: &Tree) -> Result<BTreeMap<u64, u64>> {
         let page = match tree.read(&place, level, Reading::MayBlock, false)? {
             PageRead::Page(page) => page,
             PageRead::Damaged(_) => continue,
-            // What is below it would count as gone.
+            // The pages below it would count as gone.
             PageRead::Unread(found) => return Err(unread(&place, &found)),
             PageRead::WouldBlock => return Err(crate::walk::unread()),
         };

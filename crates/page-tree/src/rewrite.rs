@@ -1,13 +1,13 @@
-//! The next tree: sorted changes are merged into the leaves that they touch, and these leaves and the
-//! branches above them are written anew.
+//! The next tree: sorted changes are merged into the leaves that they touch, and these leaves and
+//! the branches above them are rewritten.
 //!
-//! The rewrite goes through the tree once, upwards. It holds a *frame* for each branch on the path to the
-//! leaf that it is at: the children that are still to be passed, and those that the branch will have. What
-//! no change touches is not read; its place goes over to the new branch. A leaf that becomes small takes in
-//! its neighbour, one that becomes large is split, and one without keys is left out where the leaf before it
-//! can be read.
+//! The rewrite goes through the tree once, upwards. It holds a *frame* for each branch on the path
+//! to its present leaf: the children that are still to be passed, and those that the branch will
+//! have. Untouched pages are not read; their places go over to the new branch. A leaf that becomes
+//! small takes in its neighbour, one that becomes large is split, and one without keys is left out
+//! if the leaf before it can be read.
 //!
-//! Nothing is seen of it before it ends, and what it wrote is garbage if it does not.
+//! It is not visible before it ends, and its pages are garbage if it does not.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,44 +30,44 @@ use crate::walk::{undecodable, unread};
 /// A leaf smaller than a page by this factor takes in its neighbour.
 const SMALL_FACTOR: usize = 4;
 
-/// What becomes of a key.
+/// A change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It holds this. The body is inline.
     Put(Entry),
-    /// It goes.
+    /// The key is removed.
     Remove,
-    /// Nothing, but the pages on the way to it are written anew.
+    /// The key does not change, but the pages on the way to it are rewritten.
     Touch,
 }
 
 /// Changes in ascending order of their keys, each key once.
 pub type Changes = Box<dyn Iterator<Item = (Bytes, Change)> + Send>;
 
-/// How pages are cut.
+/// Sizes of pages.
 #[derive(Clone)]
 pub struct RewriteSettings {
-    /// Pages of about so many bytes. One entry may make a page larger.
+    /// The size of pages, about. One entry may make a page larger.
     pub page_bytes: usize,
-    /// A body of so many bytes gets a page of its own.
+    /// The size from which on a body gets a page of its own.
     pub body_apart_bytes: usize,
-    /// Files that are to go: bodies that stand in them are copied where a rewrite comes by.
+    /// Files to be emptied: bodies in them are copied when a rewrite passes.
     pub leaving: BTreeSet<u64>,
 }
 
-/// What a rewrite ends with. All of it is durable, and counts once a manifest says so.
+/// The result of a rewrite. All of it is durable, and valid once a manifest names it.
 pub struct Rewritten {
-    /// The next tree, over the files of the former one and those that were written.
+    /// The next tree, over the files of the former one and the written ones.
     pub tree: Tree,
-    /// The files that were written, and where the last page of each ends.
+    /// The files that were written, and the end of the last page of each.
     pub written: BTreeMap<u64, u64>,
-    /// Bytes of each file that the next tree leads to and the former did not.
+    /// Bytes of each file that are in the next tree and were not in the former.
     pub added: BTreeMap<u64, u64>,
-    /// Bytes of each file that the former tree led to and the next does not.
+    /// Bytes of each file that were in the former tree and are not in the next.
     pub retired: BTreeMap<u64, u64>,
-    /// Bytes of bodies on pages of their own that came and that went.
+    /// Bytes of bodies on pages of their own that were added and removed.
     pub bodies: (u64, u64),
-    /// What could not be read. What it had is not in the next tree.
+    /// Pages that could not be read. Their keys are not in the next tree.
     pub lost: Vec<LostPage>,
 }
 
@@ -78,7 +78,7 @@ pub struct Rewrite {
     changes: Peekable<Changes>,
     is_gone: Box<dyn Fn(&Fields) -> bool + Send>,
     output: Output,
-    /// The first stands above the root, and has it as its only child.
+    /// The first is above the root, and has it as its only child.
     frames: Vec<Frame>,
     added: BTreeMap<u64, u64>,
     retired: BTreeMap<u64, u64>,
@@ -101,9 +101,9 @@ struct Frame {
     next: usize,
     /// The children that it will have.
     children: Vec<Child>,
-    /// Of children that are leaves: the one that is being merged.
+    /// The leaf that is being merged, if the children are leaves.
     leaf: Option<OpenLeaf>,
-    /// What was merged and is in no page yet, and what that takes there.
+    /// Merged items that are in no page yet, and their bytes in pages.
     pending: Pending,
 }
 
@@ -115,7 +115,7 @@ struct OpenLeaf {
 /// Items on their way to leaves.
 #[derive(Default)]
 struct Pending {
-    /// Lookups of keys from here on come to the first leaf.
+    /// The start of the keys whose lookups come to the first leaf.
     lower: Option<Bytes>,
     items: Vec<Item>,
     bytes: usize,
@@ -123,13 +123,14 @@ struct Pending {
 
 impl Pending {
     fn push(&mut self, item: Item) {
-        // Behind a page that was written, what comes begins with its own first key, into whichever leaf it goes.
+        // After a page was written, the next leaf begins with its own first key.
         self.lower.get_or_insert_with(|| item.key.clone());
         self.bytes += item.page_bytes();
         self.items.push(item);
     }
 
-    /// Takes items from the front for a page of about so many bytes, at least one, and the page's lower bound.
+    /// Takes items from the front for a page of about so many bytes, at least one, and the page's
+    /// lower bound.
     fn take_front(&mut self, page_bytes: usize) -> Option<(Bytes, Vec<Item>)> {
         let mut bytes = 0;
         let fits = |item: &&Item| {
@@ -165,7 +166,7 @@ impl Frame {
         self.upper.as_ref().is_some_and(|upper| key >= upper)
     }
 
-    /// Takes over children behind which the key comes.
+    /// Takes over the children before the key.
     fn pass_to(&mut self, key: &Bytes) {
         while let Some(behind) = self.old.get(self.next + 1) {
             if behind.lower > *key {
@@ -176,7 +177,7 @@ impl Frame {
         }
     }
 
-    /// The next child that it had, and the keys that lookups seek there.
+    /// The next of the former children, and the keys of its lookups.
     fn take_child(&mut self) -> Option<(Child, Bytes, Option<Bytes>)> {
         let child = self.old.get(self.next)?.clone();
         let lower = match self.next {
@@ -194,7 +195,7 @@ impl Frame {
 }
 
 impl Rewrite {
-    /// Begins a rewrite of a tree. Entries for which `is_gone` is true go where it comes by.
+    /// Begins a rewrite of a tree. Entries for which `is_gone` is true are dropped when it passes.
     pub fn new(
         tree: Tree,
         changes: Changes,
@@ -224,10 +225,10 @@ impl Rewrite {
         }
     }
 
-    /// Goes on until about so many bytes were read and written, or to the end.
+    /// Continues until about so many bytes were read and written, or to the end.
     ///
     /// # Errors
-    /// Those of the disk. The rewrite is to be given up then.
+    /// Those of the disk. The rewrite has to be abandoned then.
     pub fn step(&mut self, budget_bytes: u64) -> Result<StepOutcome> {
         self.cost_bytes = 0;
         loop {
@@ -249,7 +250,7 @@ impl Rewrite {
             self.merge()?;
             return Ok(true);
         }
-        // What is left of a small leaf goes with its neighbour.
+        // The rest of a small leaf is merged with its neighbour.
         if !frame.pending.items.is_empty() {
             self.open_leaf()?;
             return Ok(true);
@@ -283,7 +284,7 @@ impl Rewrite {
         };
         let level_above = above.level;
         let mut children = frame.children;
-        // Where a branch was lost, its leaves begin anew right below.
+        // After the loss of a branch, its leaves begin anew right below.
         for level in frame.level + 1..=level_above {
             children = self.write_branches(level, &children)?;
         }
@@ -324,7 +325,7 @@ impl Rewrite {
         Ok(())
     }
 
-    /// Begins to merge the next leaf, or what comes where there is none.
+    /// Begins to merge the next leaf, or changes without a leaf.
     fn open_leaf(&mut self) -> Result<()> {
         let Some(frame) = self.frames.last_mut() else {
             return Ok(());
@@ -380,10 +381,10 @@ impl Rewrite {
         }
     }
 
-    /// An item that no change is about, or that is only touched.
+    /// Keeps an item without a change, or one that is only touched.
     fn keep(&mut self, item: Item) -> Result<()> {
         let Ok(entry) = Entry::decode(&item.value) else {
-            // As it was written; who reads it says so.
+            // Unchanged; reading it returns the error.
             self.push(item);
             return Ok(());
         };
@@ -439,8 +440,8 @@ impl Rewrite {
         })
     }
 
-    /// The entry with its body elsewhere, if that has to leave its file. One that cannot be read stays, and
-    /// is missing when the file is gone.
+    /// The entry with its body elsewhere, if that has to leave its file. An unreadable one stays,
+    /// and is lost with the file.
     fn moved(&mut self, key: &Bytes, entry: &Entry) -> Result<Option<Entry>> {
         let Body::Apart { place, .. } = &entry.body else {
             return Ok(None);
@@ -465,7 +466,7 @@ impl Rewrite {
         self.with_body_apart(key, inline).map(Some)
     }
 
-    /// The end of a leaf. What is left is written, unless it is little and there is a neighbour.
+    /// Ends a leaf. The rest is written, unless it is little and there is a neighbour.
     fn close_leaf(&mut self) -> Result<()> {
         let page_bytes = self.settings.page_bytes;
         let Some(frame) = self.frames.last_mut() else {
@@ -486,8 +487,9 @@ impl Rewrite {
         Ok(())
     }
 
-    /// The end of a leaf without keys. Lookups of its keys come to the leaf before it from now on, and say what
-    /// that one does: where it cannot be read, or there is none, a page without keys keeps the place.
+    /// Ends a leaf without keys. Lookups of its keys come to the leaf before it from now on, and
+    /// fail with it: if that one cannot be read, or there is none, a page without keys keeps the
+    /// place.
     fn close_empty(&mut self) -> Result<()> {
         let Some(frame) = self.frames.last_mut() else {
             return Ok(());
@@ -518,7 +520,7 @@ impl Rewrite {
         frame.is_some_and(|it| !it.pending.items.is_empty())
     }
 
-    /// Writes a leaf of about so many bytes from what is pending.
+    /// Writes a leaf of about so many bytes from pending items.
     fn write_leaf(&mut self, page_bytes: usize) -> Result<()> {
         let Some(frame) = self.frames.last_mut() else {
             return Ok(());
@@ -597,7 +599,7 @@ impl Rewrite {
         }
     }
 
-    /// Ends a rewrite that is done: writes the root and makes everything durable.
+    /// Ends a finished rewrite: writes the root and makes everything durable.
     ///
     /// # Errors
     /// Those of the disk. After a failed sync nothing may be built on its files.
@@ -634,7 +636,7 @@ impl Rewrite {
         Ok(tree.with(None, tree.files().clone()))
     }
 
-    /// Files that it has begun, by their numbers. They are to be removed when it is given up.
+    /// Files that it has begun, by their numbers. They have to be removed when it is abandoned.
     pub fn files_begun(&self) -> std::ops::Range<u64> {
         self.output.files_begun()
     }
@@ -679,7 +681,7 @@ fn encoded(key: Bytes, entry: &Entry) -> Item {
     }
 }
 
-/// What comes next where a leaf and changes are merged.
+/// The next item of a merge of a leaf and changes.
 enum Next {
     /// An item without a change.
     Kept(Item),
@@ -710,8 +712,8 @@ fn next_of(leaf: &mut OpenLeaf, changes: &mut Peekable<Changes>) -> Next {
     }
 }
 
-/// Cuts children into as many branches as are needed, of about the same length, each with two at least where
-/// there are so many.
+/// Cuts children into as many branches as are needed, of about the same length, each with at least
+/// two if there are enough.
 fn parts(children: &[Child], page_bytes: usize) -> Vec<&[Child]> {
     let of_one = |it: &Child| item_of(it).page_bytes();
     let bytes: usize = children.iter().map(of_one).sum();
@@ -720,7 +722,7 @@ fn parts(children: &[Child], page_bytes: usize) -> Vec<&[Child]> {
     let (mut from, mut taken) = (0, 0);
     for (index, child) in children.iter().enumerate() {
         let is_enough = taken >= each && index - from >= 2;
-        // One alone at the end would make a branch that has nothing to decide.
+        // A single one at the end would make a branch without a decision.
         if is_enough && index + 1 < children.len() {
             parts.push(&children[from..index]);
             (from, taken) = (index, 0);

@@ -22,7 +22,7 @@ const KEYS: usize = 60;
 
 type Map = BTreeMap<Bytes, Bytes>;
 
-/// A store that has nothing but a tree and its manifest.
+/// A store with a tree and its manifest alone.
 struct Store {
     disk: MemoryDisk,
     body_apart_bytes: usize,
@@ -85,7 +85,7 @@ impl Store {
         )
     }
 
-    /// Makes the changes in steps; returns what was lost on the way.
+    /// Makes the changes in steps; returns the losses.
     fn apply(&mut self, changes: Vec<(Bytes, Change)>, budget: u64) -> Result<Vec<LostPage>> {
         let mut rewrite = self.rewrite(changes, BTreeSet::new());
         while !rewrite.step(budget)?.is_done {}
@@ -150,7 +150,7 @@ fn put(number: usize, len: usize, round: usize) -> Change {
     })
 }
 
-/// The body of a key, or what of it is lost.
+/// The body of a key, or its loss.
 fn body_of(tree: &Tree, key: &Bytes) -> std::result::Result<Option<Bytes>, LostPage> {
     let entry = match tree.get(key, Reading::MayBlock).unwrap() {
         Found::Here(entry) => entry,
@@ -165,7 +165,7 @@ fn body_of(tree: &Tree, key: &Bytes) -> std::result::Result<Option<Bytes>, LostP
     }
 }
 
-/// All that a walk comes to, and the ranges that it passes over.
+/// All entries of a walk, and the ranges that it skips.
 fn walked(tree: &Tree, from: &Bytes) -> (Map, Vec<KeyRange>) {
     let mut walk = Walk::new(tree.clone(), from.clone());
     let (mut map, mut lost) = (Map::new(), Vec::new());
@@ -190,7 +190,7 @@ fn walked(tree: &Tree, from: &Bytes) -> (Map, Vec<KeyRange>) {
     }
 }
 
-/// The tree has what the map has, and its counts are right.
+/// Checks that the tree has the map's entries, and that its counts are right.
 fn check(tree: &Tree, model: &Map) {
     assert_eq!(walked(tree, &Bytes::new()), (model.clone(), Vec::new()));
     for number in 0..KEYS {
@@ -323,8 +323,9 @@ proptest! {
     }
 }
 
-/// Regression: what was left of a leaf behind its last whole page went to the next leaf and took that one's
-/// lower bound, which is behind its keys: lookups did not find them, and walks came to them too late.
+/// Regression: the rest of a leaf behind its last whole page went to the next leaf and took that
+/// one's lower bound, which is behind its keys: lookups did not find them, and walks came to them
+/// too late.
 #[test]
 fn what_is_left_of_a_leaf_keeps_its_keys_before_those_of_the_next() {
     let mut store = Store::create(&MemoryDisk::new()).unwrap();
@@ -358,7 +359,7 @@ fn filled_with(rounds: usize, body_apart_bytes: usize) -> (Store, Map) {
     (store, model)
 }
 
-/// One wrong byte takes at most a leaf or a body, says so, and the rest is served.
+/// One wrong byte takes at most a leaf or a body, is reported, and the rest is served.
 #[test]
 fn any_flip_of_a_live_byte_is_noticed_and_neighbours_are_served() {
     let (store, model) = filled(3);
@@ -381,7 +382,7 @@ fn any_flip_of_a_live_byte_is_noticed_and_neighbours_are_served() {
     check(&Store::open(&store.disk).unwrap().tree, &model);
 }
 
-/// What is shown is right and what is not shown is told; true when something is not shown.
+/// Checks that shown entries are right and others are reported; true when one is not shown.
 fn check_damaged(tree: &Tree, model: &Map) -> bool {
     let (seen, lost) = walked(tree, &Bytes::new());
     assert!(seen.iter().all(|(key, body)| model.get(key) == Some(body)));
@@ -403,7 +404,7 @@ fn check_damaged(tree: &Tree, model: &Map) -> bool {
     unread > 0
 }
 
-/// What replaces a damaged leaf has the changes, and the loss is told with its keys.
+/// The replacement of a damaged leaf has the changes, and the loss is reported with its keys.
 #[test]
 fn a_rewrite_goes_on_without_a_damaged_leaf_and_says_what_is_missing() {
     let (mut store, mut model) = filled(1);
@@ -437,8 +438,8 @@ fn a_damaged_first_leaf_is_about_all_keys_before_it() {
     assert!(lost.iter().any(|it| it.range.contains(&key(0))), "{lost:?}");
 }
 
-/// Regression: a leaf without keys was left out, and lookups of its keys came to the leaf before it: where that
-/// could not be read, a key that had been removed was said to be lost.
+/// Regression: a leaf without keys was left out, and lookups of its keys came to the leaf before
+/// it: if that could not be read, a removed key was reported as lost.
 #[test]
 fn a_removed_key_is_absent_also_behind_a_damaged_leaf() {
     for is_damaged_too in [false, true] {
@@ -497,7 +498,7 @@ fn check_live_leaves(tree: &Tree) {
     assert_eq!(walked(tree, &Bytes::new()).1, []);
 }
 
-/// When both copies of a branch are gone its leaves are, and keys put there afterwards are served.
+/// The loss of both copies of a branch loses its leaves, and keys put there afterwards are served.
 #[test]
 fn a_lost_branch_is_begun_anew() {
     let (mut store, mut model) = filled(1);
@@ -533,7 +534,7 @@ fn a_lost_branch_is_begun_anew() {
     assert_eq!(store.tree.root(), None);
 }
 
-/// What a scan of a file finds to be live is touched, and nothing leads there any more.
+/// Keys that a scan of a file finds to be live are touched, and the tree leaves the file.
 #[test]
 fn what_a_scan_of_a_file_finds_leaves_it() {
     for file in 0..3 {
@@ -563,7 +564,7 @@ fn what_a_scan_of_a_file_finds_leaves_it() {
     }
 }
 
-/// All pages of a tree, by the keys that lead to them, and those that a census says are damaged.
+/// All pages of a tree, by their keys, and the damaged ones by a census.
 fn counted(tree: &Tree) -> (Vec<(Bytes, PagePlace)>, Vec<LostPage>, Vec<LostPage>) {
     let mut census = Census::new(tree.clone());
     let (mut pages, mut one_copy, mut lost) = (Vec::new(), Vec::new(), Vec::new());
@@ -585,7 +586,7 @@ fn counted(tree: &Tree) -> (Vec<(Bytes, PagePlace)>, Vec<LostPage>, Vec<LostPage
     (pages, one_copy, lost)
 }
 
-/// A census finds what is wrong with any page, the second copy of a branch included, and says with which keys.
+/// A census finds a defect of any page, the second copy of a branch included, with its keys.
 #[test]
 fn a_census_comes_by_every_page_and_finds_every_damaged_one() {
     let (store, model) = filled(3);
@@ -601,7 +602,7 @@ fn a_census_comes_by_every_page_and_finds_every_damaged_one() {
             let file = store.disk.open(&path, OpenMode::ReadWrite).unwrap();
             let at = place.offset + copy * u64::from(place.len) + 20;
             let mut byte = [0];
-            // What stands behind a body is another page.
+            // The bytes behind a body are another page.
             file.read_at(&mut byte, at, Reading::MayBlock).unwrap();
             file.write_at(&[byte[0] ^ 1], at).unwrap();
             let (_, one_copy, lost) = counted(&store.tree);

@@ -1,4 +1,4 @@
-//! A tree as one root shows it: files that are open, and lookups.
+//! The tree of one root: open files, and lookups.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::file::{PageFile, file_name};
 use crate::page::{BODY_LEVEL, Page};
 use crate::place::PagePlace;
 
-/// Where a tree begins.
+/// The root of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
     /// The page.
@@ -48,23 +48,23 @@ struct Inner {
 pub struct LostPage {
     /// The page.
     pub place: PagePlace,
-    /// It is a branch: what a rewrite leaves out with it takes space that [`crate::Rewritten::retired`] does
-    /// not count, and [`crate::live_bytes`] does.
+    /// It is a branch: pages that a rewrite loses with it take space that
+    /// [`crate::Rewritten::retired`] does not count, and [`crate::live_bytes`] does.
     pub is_branch: bool,
     /// The keys that it may have had.
     pub range: KeyRange,
-    /// What was found, in words.
+    /// The finding, in words.
     pub found: String,
 }
 
-/// What a lookup gives.
+/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found<T> {
-    /// It is there.
+    /// The value.
     Here(T),
     /// It is not.
     Absent,
-    /// Memory cannot tell.
+    /// Memory has no answer.
     WouldBlock,
     /// A page on the way cannot be read.
     Lost(LostPage),
@@ -73,7 +73,7 @@ pub enum Found<T> {
 /// A page below a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
-    /// It has the keys from here on, up to the next.
+    /// The start of its keys, which end at the next.
     pub(crate) lower: Bytes,
     pub(crate) place: PagePlace,
     /// The keys below it.
@@ -98,7 +98,7 @@ impl Child {
         })
     }
 
-    /// Where a child of a branch is.
+    /// The place of a branch's child.
     pub(crate) fn place_of(
         branch: &Page,
         index: usize,
@@ -112,13 +112,13 @@ impl Child {
     }
 }
 
-/// What reading a page gives.
+/// The result of reading a page.
 pub(crate) enum PageRead {
     Page(Arc<Page>),
     WouldBlock,
-    /// Its bytes are not what was written, or are not there: in words.
+    /// Its bytes are wrong or missing: in words.
     Damaged(String),
-    /// The device did not give it: in words. It may be whole.
+    /// The device failed to read it: in words. It may be whole.
     Unread(String),
 }
 
@@ -158,8 +158,8 @@ impl Tree {
         }
     }
 
-    /// Counts that upkeep came no further than the page that the device did not give last: one at which it
-    /// fails often enough counts as damaged.
+    /// Counts a failure of upkeep at the page that the device failed to read last: after enough
+    /// failures it counts as damaged.
     pub fn count_unread(&self, error: &BackendError) {
         self.inner.failing.count(error);
     }
@@ -169,7 +169,7 @@ impl Tree {
         self.inner.store
     }
 
-    /// Where it begins; `None` for a tree without keys.
+    /// The root; `None` for a tree without keys.
     pub fn root(&self) -> Option<Root> {
         self.inner.root
     }
@@ -184,11 +184,11 @@ impl Tree {
         &self.inner.files
     }
 
-    /// What a key holds; a body that is apart stays where it is.
+    /// The entry of a key; a body that is apart is not read.
     ///
     /// # Errors
-    /// [`ErrorKind::Unread`] where the device did not give a page, and those of the disk that are not of one
-    /// page.
+    /// [`ErrorKind::Unread`] if the device failed to read a page, and those of the disk that are
+    /// not of one page.
     pub fn get(&self, key: &[u8], reading: Reading) -> Result<Found<Entry>> {
         let Some(root) = self.inner.root else {
             return Ok(Found::Absent);
@@ -244,7 +244,7 @@ impl Tree {
         Ok(Found::Lost(lost_body(key, place, found)))
     }
 
-    /// True when the tree leads to a page of this level that has this key, or to the body of it.
+    /// True when the tree has a page of this level with this key, or the body of it.
     ///
     /// # Errors
     /// As of [`Tree::get`].
@@ -270,7 +270,7 @@ impl Tree {
         Ok(false)
     }
 
-    /// The same tree without files that it does not lead to.
+    /// The same tree without files that it does not use.
     #[must_use]
     pub fn without_files(&self, is_gone: impl Fn(u64) -> bool) -> Self {
         let mut files = self.inner.files.clone();
@@ -314,12 +314,12 @@ impl Tree {
         })
     }
 
-    /// True for a page that the device has failed to give too often to count on it.
+    /// True for a page that the device has failed to read too often.
     pub(crate) fn is_given_up(&self, place: &PagePlace) -> bool {
         self.inner.failing.failed(place)
     }
 
-    /// One copy of a page as it is in its file, past the cache; that of a leaf or a body is the first.
+    /// One copy of a page in its file, past the cache; that of a leaf or a body is the first.
     pub(crate) fn read_copy(
         &self,
         place: &PagePlace,
@@ -357,7 +357,7 @@ impl Tree {
     }
 }
 
-/// What a read or a rewrite says that came to a page which the device did not give.
+/// The error of a read or a rewrite for a page that the device failed to read.
 pub(crate) fn unread(place: &PagePlace, found: &str) -> BackendError {
     let detail = format!("{} at {}: {found}", file_name(place.file), place.offset);
     BackendError::new(ErrorKind::Unread, detail)
@@ -365,7 +365,7 @@ pub(crate) fn unread(place: &PagePlace, found: &str) -> BackendError {
 
 const NO_FILE: &str = "its file is not there";
 const UNDECODABLE: &str = "an item of a page with a good checksum does not decode";
-/// The place of what never had one.
+/// The place of pages without one.
 const NOWHERE: PagePlace = PagePlace {
     file: 0,
     offset: 0,
@@ -373,7 +373,7 @@ const NOWHERE: PagePlace = PagePlace {
     check: 0,
 };
 
-/// Where a lookup is, and the keys that come there.
+/// The state of a lookup: its page, and the keys that come there.
 struct Descent {
     place: PagePlace,
     level: u8,

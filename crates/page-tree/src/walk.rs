@@ -12,10 +12,10 @@ use crate::page::Page;
 use crate::place::PagePlace;
 use crate::tree::{self, Child, LostPage, PageRead, Tree, range};
 
-/// What a walk comes to.
+/// The next item of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Walked {
-    /// A key and what it holds.
+    /// A key and its entry.
     Entry(Bytes, Entry),
     /// A page that cannot be read.
     Lost(LostPage),
@@ -32,12 +32,12 @@ pub struct Walk {
     is_begun: bool,
 }
 
-/// A page of the path, and what comes next in it.
+/// A page of the path, and its next item.
 struct Stop {
     page: Arc<Page>,
     level: u8,
     next: usize,
-    /// Lookups of keys from here on come to the page.
+    /// The start of the keys whose lookups come to the page.
     lower: Bytes,
     /// The first key behind the page.
     upper: Option<Bytes>,
@@ -108,7 +108,7 @@ impl Walk {
         self.enter(child.place, level - 1, lower, upper)
     }
 
-    /// Goes to the first key of a page that is wanted; what to say where the page cannot be read.
+    /// Goes to the first wanted key of a page; returns the loss if the page cannot be read.
     fn enter(
         &mut self,
         place: PagePlace,
@@ -116,7 +116,7 @@ impl Walk {
         lower: Bytes,
         upper: Option<Bytes>,
     ) -> Result<Option<Walked>> {
-        // Leaves are seen once: they would push out what is read often.
+        // Leaves are seen once: they would evict pages that are read often.
         let page = match self
             .tree
             .read(&place, level, Reading::MayBlock, level > 0)?
@@ -149,7 +149,7 @@ impl Walk {
     }
 }
 
-/// A page that was checked, and has in it what no version writes.
+/// An error for a page with a right checksum and impossible contents.
 pub(crate) fn undecodable(error: Truncated) -> BackendError {
     let detail = format!("an item of a page with a good checksum does not decode: {error}");
     BackendError::new(ErrorKind::Corrupt, detail)

@@ -1,4 +1,4 @@
-//! What a request to another node costs over loopback, in the clear and encrypted: both ends in this
+//! Cost of a request to another node over loopback, in the clear and encrypted: both ends in this
 //! process, a few requests at a time, each answered with its own body.
 //!
 //! `cargo run --release -p kvorum-peer --example request_cost plain|tls [BYTES] [REQUESTS]`, to be run

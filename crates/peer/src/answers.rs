@@ -1,8 +1,8 @@
-//! What a connection on which a peer asks still owes it, and how a node takes its leave of the peer.
+//! The pending answers on a connection that a peer has made, and the farewell to that peer.
 //!
-//! A node that stops says farewell behind its last answer. Requests that come meanwhile are left alone,
-//! and so whoever asked knows of each request what became of it: it was answered, or it was not carried
-//! out and may go elsewhere. Without that a stop would leave every write in doubt that was under way.
+//! A node that stops says farewell behind its last answer. Requests that come meanwhile are ignored. So
+//! the caller can judge each request: it was answered, or it was not carried out and may go elsewhere.
+//! Otherwise a stop would leave in doubt every write that was under way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ pub(crate) struct Answers {
 #[derive(Default)]
 struct InProgress {
     tasks: BTreeMap<u64, (TaskGuard<()>, usize)>,
-    /// Of their messages.
+    /// Length of their messages.
     bytes: usize,
     /// Being handled at this moment: none of the tasks yet, perhaps.
     taking: usize,
     is_leaving: bool,
 }
 
-/// Whether a request is handled.
+/// The admission of a request.
 pub(crate) enum NowTaken<'a> {
     /// It is in progress while this is held, and afterwards if it is inserted meanwhile.
     Yes(Taking<'a>),
@@ -75,7 +75,7 @@ impl Answers {
         }
     }
 
-    /// Notes that a request is answered, or that nobody waits for it.
+    /// Notes that a request is answered, or has been cancelled.
     pub(crate) fn remove(&self, stream: u64) {
         let mut in_progress = self.in_progress.lock();
         if let Some((_, bytes)) = in_progress.tasks.remove(&stream) {
@@ -84,14 +84,14 @@ impl Answers {
         in_progress.take_leave_of(&self.outbox);
     }
 
-    /// Says farewell behind the answers of what is in progress.
+    /// Says farewell behind the answers of requests in progress.
     pub(crate) fn take_leave(&self) {
         let mut in_progress = self.in_progress.lock();
         in_progress.is_leaving = true;
         in_progress.take_leave_of(&self.outbox);
     }
 
-    /// The connection has ended: nobody waits for anything.
+    /// Ends everything: the connection has ended, and no answer can go out.
     pub(crate) fn end(&self) {
         self.outbox.close();
         let tasks = std::mem::take(&mut self.in_progress.lock().tasks);

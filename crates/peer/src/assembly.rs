@@ -11,7 +11,7 @@ use crate::message::Message;
 #[derive(Debug)]
 pub(crate) struct Assembly {
     parts: BTreeMap<u64, Part>,
-    /// Of all parts.
+    /// Length of all parts.
     bytes: usize,
     message_bytes_max: usize,
     messages_max: usize,
@@ -62,7 +62,7 @@ impl Assembly {
             return Err(ProtocolError::TooMany { max });
         }
         self.take_room(fragment.len())?;
-        // Grows with what comes: an announced length alone takes no memory.
+        // Grows with the bytes that come: an announced length alone takes no memory.
         let bytes = BytesMut::from(&fragment[..]);
         self.parts.insert(
             stream,

@@ -1,9 +1,9 @@
-//! Which connections there are, for whoever looks after the node, and how many there may be.
+//! The list of a node's connections, for its operators, and the limits on their number.
 //!
-//! Each is an open file, and files are what a node must not run out of. A node needs one connection for
-//! each lane and member in each direction. Of those that are answered a member may have a few more, for
-//! what a broken link left is known to be dead only after a while; the newest are the ones in use.
-//! Whoever has not said yet that it is a member has a place among a fixed number.
+//! Each is an open file, and a node must not run out of files. A node needs one connection for each
+//! lane and member in each direction. A member may have a few more inbound ones, since leftovers of a
+//! broken link are found only after a while; the newest are the ones in use. Callers that have not
+//! introduced themselves as members yet share a fixed number of places.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,11 +20,12 @@ use crate::lane::Lane;
 
 /// Connections that a member may have on one lane; with one more its oldest is ended.
 const ANSWERED_PER_LANE_MAX: usize = 3;
-/// Connections of callers that are no members, or have not said so yet; further ones are closed.
+/// Connections of callers that are no members, or have not introduced themselves yet; further ones are
+/// closed.
 const GUESTS_MAX: usize = 64;
 
-/// How many connections there may be, in both directions, in a cluster in which this node has so many
-/// `others` around it.
+/// The most connections, in both directions, in a cluster in which this node has so many `others`
+/// around it.
 #[must_use]
 pub const fn connections_max(others: u64) -> u64 {
     let per_member = Lane::COUNT as u64 * (1 + ANSWERED_PER_LANE_MAX as u64);
@@ -40,7 +41,7 @@ pub struct Connected {
     pub lane: Lane,
     /// True when this node asks over it, false when it answers.
     pub is_asking: bool,
-    /// True when nobody on the way can read along.
+    /// True when it cannot be read on the way.
     pub is_encrypted: bool,
 }
 
@@ -49,7 +50,7 @@ pub struct Connected {
 pub(crate) struct Callers {
     known: Mutex<Known>,
     guests: AtomicUsize,
-    /// Told when a connection has ended.
+    /// Notified when a connection has ended.
     ended: Notify,
     /// The last caller was one too many.
     is_crowded: AtomicBool,
@@ -78,11 +79,11 @@ pub(crate) struct Calling {
     pub(crate) dismissed: oneshot::Receiver<()>,
 }
 
-/// The place of a caller that is no member, or has not said so yet.
+/// The place of a caller that is no member, or has not introduced itself yet.
 pub(crate) struct Guest(Arc<Callers>);
 
 impl Callers {
-    /// A place for a caller that has said nothing yet, if there is one.
+    /// A place for a caller before its introduction, if there is one.
     pub(crate) fn welcome(self: &Arc<Self>, peer: SocketAddr) -> Option<Guest> {
         let before = self.guests.fetch_add(1, Ordering::Relaxed);
         // Gives the place back when it is not taken.

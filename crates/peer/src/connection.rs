@@ -1,7 +1,8 @@
-//! A connection after its hello: one task writes what the outbox holds, one reads frames.
+//! A connection after its hello: one task writes the outbox, one reads frames.
 //!
 //! A connection on which nothing comes for a while is pinged, and given up when nothing comes then
-//! either: a peer that vanished without a word must not keep requests waiting until their deadlines.
+//! either: a peer that vanished without closing it must not keep requests waiting until their
+//! deadlines.
 
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -24,11 +25,11 @@ const READ_BYTES: usize = 64 * 1024;
 /// Less room than this is not read into: more is made. Frames keep the buffer that they came in, so room
 /// made for each read would be a buffer for each.
 const READ_BYTES_MIN: usize = 8 * 1024;
-/// How often it is looked, within the longest silence, whether anything came. A look finds that nothing
-/// did and pings, the next one gives the connection up: neither too late nor before two thirds.
+/// Number of looks within the longest silence. A look that finds no data pings, and the next one gives
+/// the connection up: neither too late nor before two thirds.
 const LOOKS: u32 = 3;
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ended {
     #[error("the peer closed it")]
@@ -52,7 +53,7 @@ enum Happened {
     LookIsDue,
 }
 
-/// Whether the peer is heard, as it turns out at each look.
+/// Signs of life of the peer between two looks.
 #[derive(Default)]
 struct Hearing {
     /// Since the last look.
@@ -60,13 +61,13 @@ struct Hearing {
     is_pinged: bool,
 }
 
-/// What a look comes to.
+/// The result of a look.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
     Heard,
     /// Nothing came since the last one: the peer is to be pinged.
     Ask,
-    /// Nor did anything after the ping.
+    /// Nothing came after the ping either.
     GiveUp,
 }
 

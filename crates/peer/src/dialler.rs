@@ -43,7 +43,7 @@ struct Pending {
     waiting: Mutex<Option<BTreeMap<u64, oneshot::Sender<Answered>>>>,
 }
 
-/// Takes a request back when nobody waits for it any more.
+/// Takes a request back when its caller stops waiting.
 struct Withdrawal<'a> {
     asking: &'a Asking,
     stream: u64,
@@ -62,8 +62,8 @@ impl Pending {
         self.waiting.lock().as_mut()?.remove(&stream)
     }
 
-    /// Answers all that wait. The outbox has to be closed before: what it holds then never goes out. Of a
-    /// peer that took its leave it is known that it has carried out nothing that it has not answered.
+    /// Answers all that wait. The outbox has to be closed before: messages that it holds then never go
+    /// out. A peer that took its leave has executed no request that it did not answer.
     fn end(&self, node: NodeId, outbox: &Outbox, ended: &Ended) {
         let waiting = self.waiting.lock().take();
         let is_farewell = matches!(ended, Ended::Farewell);
@@ -74,18 +74,18 @@ impl Pending {
             } else {
                 PeerError::Broken { node, detail }
             };
-            // Whoever is gone needs no error.
+            // A caller that is gone needs no error.
             let _waits_or_not = waiter.send(Err(error));
         }
     }
 }
 
-/// Who is called, where, and by whom.
+/// The two ends of a call.
 pub(crate) struct Call {
     pub(crate) address: SocketAddr,
-    /// Zero when whoever listens there is meant.
+    /// Zero for any node that listens there.
     pub(crate) node: NodeId,
-    /// What its certificate has to speak for, where that is known.
+    /// The name that its certificate has to carry, where that is known.
     pub(crate) name: Option<String>,
     pub(crate) lane: Lane,
     pub(crate) introduction: Introduction,
@@ -109,7 +109,7 @@ impl Asking {
         Ok(Self::start(runtime, stream, reached, call.lane, settings))
     }
 
-    /// Who was reached.
+    /// The node that was reached.
     pub(crate) fn node(&self) -> NodeId {
         self.node
     }
@@ -228,7 +228,7 @@ fn milliseconds(wait: Duration) -> u32 {
 }
 
 impl Call {
-    /// Makes the connection and hears the verdict, and who gave it.
+    /// Makes the connection and receives the verdict, with the node that gave it.
     async fn reach(
         &self,
         runtime: &Runtime,
@@ -272,7 +272,7 @@ impl Call {
         Ok((stream, reached))
     }
 
-    /// Says hello and hears the verdict, and who gave it.
+    /// Says hello and receives the verdict, with the node that gave it.
     async fn introduce(&self, stream: &mut SecureStream) -> Result<NodeId, PeerError> {
         let node = self.node;
         let hello = Hello::new(self.introduction.clone(), self.lane, node);
@@ -285,7 +285,7 @@ impl Call {
             Ok::<_, std::io::Error>(verdict)
         };
         let verdict = exchanged.await.map_err(|error| {
-            // Who is called looks at the caller's certificate when the caller is through already.
+            // The callee checks the caller's certificate when the caller's handshake is over already.
             match HandshakeError::behind(&error).filter(|_| is_encrypted) {
                 Some(failure) => self.not_encrypted(failure),
                 None => self.unreachable(error.to_string()),
@@ -368,7 +368,7 @@ impl Reading {
 
     fn answer(&self, stream: u64, answered: Answered) {
         if let Some(waiter) = self.pending.take(stream) {
-            // Whoever is gone needs no answer.
+            // A caller that is gone needs no answer.
             let _waits_or_not = waiter.send(answered);
         }
     }
@@ -378,7 +378,7 @@ impl Reading {
 mod tests {
     use super::*;
 
-    /// Whoever asked may ask another node then: this one has seen a part at most, and acts on no part.
+    /// The caller may then ask another node: this one has seen a part at most, and acts on no part.
     #[test]
     fn a_request_that_had_not_gone_out_whole_was_certainly_not_carried_out() {
         let executor = Runtime::simulated(1).unwrap();

@@ -1,25 +1,25 @@
-//! Whether connections between nodes are encrypted, and whom a certificate lets speak.
+//! Encryption of connections between nodes, and the names in their certificates.
 
 use std::sync::Arc;
 
 use kvorum_tls::{Certified, HandshakeError, Tls};
 
-/// Whether connections are encrypted.
+/// Encryption of connections.
 #[derive(Clone, Default)]
 pub enum Encryption {
-    /// None is; who calls with TLS is refused.
+    /// None is encrypted; a caller with TLS is refused.
     #[default]
     Off,
     /// For the time in which a cluster is switched over: this node calls with TLS, and without it where
-    /// that fails; it answers both. It protects against listeners, not against an attacker who can
+    /// that fails; it answers both. It protects against listeners, not against an attacker that can
     /// make TLS fail.
     Optional(Arc<Tls>),
-    /// All are; whoever calls or answers without TLS is refused.
+    /// All are encrypted; a peer that calls or answers without TLS is refused.
     Required(Arc<Tls>),
 }
 
 impl Encryption {
-    /// With what connections are encrypted; `None` when none is.
+    /// The means of encryption; `None` when connections are not encrypted.
     pub(crate) fn tls(&self) -> Option<&Tls> {
         match self {
             Self::Off => None,
@@ -33,9 +33,9 @@ impl Encryption {
     }
 }
 
-/// Sees to it that a certificate that is believed is of this cluster, and of the node of this name if
-/// the name is known. Who can prove to be one member cannot speak for another, and a node that was
-/// removed cannot come back as somebody else.
+/// Checks that a valid certificate is of this cluster, and of the node of this name if the name is
+/// known. A node with one member's certificate cannot pose as another, and a node that was removed
+/// cannot come back under another name.
 pub(crate) fn check_names(
     certified: &Certified,
     cluster: &str,

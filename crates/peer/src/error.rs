@@ -1,4 +1,4 @@
-//! Why a request to a peer has no answer, by what its sender can do.
+//! The reasons why a request to a peer has no answer, by what its sender can do.
 
 use std::net::SocketAddr;
 
@@ -7,10 +7,10 @@ use kvorum_tls::HandshakeError;
 
 use crate::hello::Refusal;
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
-    /// Nobody knows where the node is: it is no member any more, or not yet.
+    /// The node has no known address: it is no member any more, or not yet.
     #[error("no address is known for node {node}")]
     NoAddress {
         /// The node.
@@ -21,7 +21,7 @@ pub enum PeerError {
     Unreachable {
         /// The node.
         node: NodeId,
-        /// What failed.
+        /// The failure.
         detail: String,
     },
     /// The connection broke while the request was under way: it may have been carried out.
@@ -29,7 +29,7 @@ pub enum PeerError {
     Broken {
         /// The node.
         node: NodeId,
-        /// What failed.
+        /// The failure.
         detail: String,
     },
     /// The deadline passed: it may have been carried out.
@@ -53,21 +53,21 @@ pub enum PeerError {
         /// The limit, in bytes.
         bytes_max: usize,
     },
-    /// The node does not want to talk to us, or is not who it should be: fix the configuration.
+    /// The node refuses this one, or is not the expected one: fix the configuration.
     #[error("refused by the node at {address}: {refusal}")]
     Refused {
-        /// Where it listens.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
     /// The two nodes do not come to an encrypted connection: look at `cluster.tls` and the
     /// certificates on both.
     #[error("no encrypted connection to the node at {address}: {failure}")]
     Encryption {
-        /// Where it listens.
+        /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The reason.
         failure: HandshakeError,
     },
 }
@@ -98,7 +98,7 @@ impl PeerError {
     }
 }
 
-/// Why bytes of a peer are not what they should be. The connection ends; nothing else does.
+/// The reason why bytes of a peer are invalid. The connection ends; nothing else does.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtocolError {
     #[error("frame of {got} bytes where at most {max} are allowed")]

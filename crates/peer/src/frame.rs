@@ -5,7 +5,7 @@
 //! 4     length of what follows the checksum, at most FRAME_BYTES_MAX
 //! 4     CRC-32C of what follows
 //! 1     kind
-//! 8     stream: the number of the request, chosen by who asks
+//! 8     stream: the number of the request, chosen by its sender
 //!       kind 0, request begins:
 //! 4       milliseconds that its sender will wait
 //! 4       length of its head
@@ -17,13 +17,14 @@
 //! ...     the first bytes of head and body
 //!       kind 2, a message goes on:
 //! ...     the next bytes
-//!       kind 3, cancelled: nobody waits for the answer any more
+//!       kind 3, cancelled: the answer is not needed any more
 //!       kind 4, overload: the request was not carried out
 //!       kind 5, ping; kind 6, pong: stream is 0
 //!       kind 7, farewell: what is not answered was not carried out and never will be; stream is 0
 //! ```
 //!
-//! A node of before the farewell takes it for damage and ends the connection, as it would have ended.
+//! A node of a version without the farewell takes it for damage and ends the connection, which ends in
+//! any case.
 //!
 //! Numbers are little-endian. A message's fragments come in order; fragments of several messages
 //! alternate.
@@ -32,7 +33,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 use crate::error::ProtocolError;
 
-/// The most that a fragment carries: what a small message waits for when a large one is under way.
+/// The most that a fragment carries: a small message waits for as much when a large one is under way.
 pub(crate) const FRAGMENT_BYTES_MAX: usize = 64 * 1024;
 /// Room for the fields before a fragment.
 const FIELDS_BYTES_MAX: usize = 1 + 8 + 4 + 4 + 8;
@@ -41,7 +42,7 @@ pub(crate) const FRAME_BYTES_MAX: usize = FRAGMENT_BYTES_MAX + FIELDS_BYTES_MAX;
 /// Length and checksum.
 pub(crate) const PREFIX_BYTES: usize = 8;
 
-/// What a frame says besides its fragment.
+/// A frame without its fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameHead {
     Request {
@@ -69,7 +70,7 @@ pub(crate) enum FrameHead {
     Farewell,
 }
 
-/// A frame with its fragment, which is a slice of what was read.
+/// A frame with its fragment, which is a slice of the bytes read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) head: FrameHead,

@@ -1,8 +1,8 @@
-//! The hello: who is there, of which cluster, speaking what. A pure codec and a pure verdict.
+//! The hello: the node, its cluster, and its versions. A pure codec and a pure verdict.
 //!
-//! Both sides send one before anything else; the one who was called answers with its verdict. A node
-//! talks only to members of its own cluster, except that a stranger may knock to join: what strangers
-//! may ask is decided by whoever serves them.
+//! Both sides send one before anything else; the callee answers with its verdict. A node talks only to
+//! members of its own cluster, except that a stranger may knock to join: the service decides which of a
+//! stranger's requests it answers.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use kvorum_ring::NodeId;
@@ -19,11 +19,11 @@ pub(crate) const HELLO_BYTES_MAX: usize = 8 + 2 + 2 + 2 + 1 + 16 * 3 + 1 + NAME_
 /// The verdict's length.
 pub(crate) const VERDICT_BYTES: usize = 1 + 2 + 16 + 4;
 
-/// The first bytes of a hello, which say who calls.
+/// Length of the start of a hello, up to the caller's identity.
 pub const CALLER_BYTES: usize = 8 + 2 + 2 + 2 + 1 + 16 + 16;
 
-/// Who calls, by the first bytes of a hello; `None` when these begin no hello. For who stands between
-/// two nodes and passes on what they say: nothing is checked but where the hello begins.
+/// The caller, from the first bytes of a hello; `None` when these begin no hello. For a relay between
+/// two nodes: only the beginning of the hello is checked.
 #[must_use]
 pub fn caller(start: &[u8; CALLER_BYTES]) -> Option<NodeId> {
     start.starts_with(MAGIC).then_some(())?;
@@ -31,19 +31,19 @@ pub fn caller(start: &[u8; CALLER_BYTES]) -> Option<NodeId> {
     Some(NodeId::from_bytes(*node))
 }
 
-/// What a node says of itself.
+/// A node's introduction of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Introduction {
-    /// The cluster's identity, or the zero identity of one who belongs to none yet.
+    /// The cluster's identity, or the zero identity of a node without a cluster.
     pub cluster: NodeId,
-    /// The cluster's name, as configured: two clusters of one name are told apart by identity, a
-    /// misconfigured node by name.
+    /// The cluster's name, as configured. Two clusters of one name differ in identity, a misconfigured
+    /// node in its name.
     pub cluster_name: String,
     /// The node.
     pub node: NodeId,
 }
 
-/// A hello: an introduction, the lane, who is expected at the other end, and the versions spoken.
+/// A hello: an introduction, the lane, the expected node at the other end, and the versions spoken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) introduction: Introduction,
@@ -54,18 +54,18 @@ pub(crate) struct Hello {
     pub(crate) highest: u16,
 }
 
-/// What is decided about a caller.
+/// The decision about a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// A member of this cluster.
     Member,
-    /// Nobody's member yet; may ask to join.
+    /// A member of no cluster yet; may ask to join.
     Stranger,
     /// Not admitted.
     Refused(Refusal),
 }
 
-/// Why a caller is not admitted.
+/// The reason why a caller is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It belongs to another cluster.
@@ -127,13 +127,13 @@ impl Refusal {
     }
 }
 
-/// What the one who was called answers.
+/// The callee's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) admission: Admission,
-    /// The version to speak, the highest that both know.
+    /// The version to speak, the highest that both have.
     pub(crate) version: u16,
-    /// Who was reached.
+    /// The node that was reached.
     pub(crate) node: NodeId,
 }
 
@@ -191,7 +191,7 @@ impl Hello {
         out.freeze()
     }
 
-    /// How many bytes of a hello follow its first ten; `None` when these begin no hello.
+    /// Number of bytes of a hello behind its first ten; `None` when these begin no hello.
     pub(crate) fn rest_of(start: &[u8; 10]) -> Option<usize> {
         let (magic, length) = start.split_at(8);
         let length = usize::from(u16::from_le_bytes([length[0], length[1]]));

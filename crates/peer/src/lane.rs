@@ -5,14 +5,14 @@
 pub enum Lane {
     /// Membership, agreement, liveness: small, and late is as bad as lost.
     Control,
-    /// What clients wait for.
+    /// Requests for which clients wait.
     Requests,
-    /// Transfers and repair: large, and nobody waits.
+    /// Transfers and repair: large, and without a client that waits.
     Bulk,
 }
 
 impl Lane {
-    /// How many there are.
+    /// Their number.
     pub(crate) const COUNT: usize = 3;
 
     /// The byte that stands for it in a hello.

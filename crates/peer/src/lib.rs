@@ -6,22 +6,22 @@
 //! fragments that take turns, so that a small one overtakes a large one. Riak ran all of this over one
 //! connection, where one large object blocked the cluster's heartbeats.
 //!
-//! A request carries its deadline; one that nobody waits for any more is cancelled on the other side.
-//! What is queued towards a peer and what is in progress for one is bounded, in messages and in bytes,
-//! and beyond that the answer is [`PeerError::Overload`], at once: nothing was carried out. An answer
-//! that finds no room waits for it, and counts as in progress.
+//! A request carries its deadline; a request whose caller has stopped waiting is cancelled on the other
+//! side. Messages queued towards a peer and requests in progress for one are bounded, in number and in
+//! bytes. Beyond that the answer is [`PeerError::Overload`], at once: nothing was carried out. An
+//! answer that finds no room waits for it, and counts as in progress.
 //!
-//! A node that stops takes its leave ([`Peers::take_leave`]): whoever asks it then learns of each request
-//! either its answer or that nothing was carried out. A connection that breaks without that leaves open
-//! what became of what was under way ([`PeerError::Broken`]).
+//! A node that stops takes its leave ([`Peers::take_leave`]): its callers then have for each request
+//! either its answer or the certainty that nothing was carried out. A connection that breaks without
+//! that leaves requests under way in doubt ([`PeerError::Broken`]).
 //!
-//! Connections begin with a hello ([`hello`]) in which both sides say who they are, to which cluster
-//! they belong, and which versions they speak; whoever is not admitted learns why.
+//! Connections begin with a hello ([`hello`]), in which both sides give their identity, their cluster,
+//! and the versions they speak; a refused caller gets the reason.
 //!
 //! Where connections are encrypted ([`Encryption`]), both ends prove by certificate which node of the
 //! cluster they are, before the hello; everything between nodes goes over these connections.
 //!
-//! What this crate must not know: what messages mean.
+//! Outside this crate: the meaning of messages.
 
 mod answers;
 mod assembly;

@@ -1,11 +1,11 @@
-//! What travels: a head that says what is wanted, and a body that is never copied on the way.
+//! A message: a head with the request or the answer, and a body that is never copied on the way.
 
 use bytes::Bytes;
 
 /// A request or an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// What is wanted or answered, encoded by whoever knows its meaning.
+    /// The request or the answer, encoded by its service.
     pub head: Bytes,
     /// A value; may be empty.
     pub body: Bytes,

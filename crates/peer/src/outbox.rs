@@ -1,4 +1,4 @@
-//! What waits to be sent on a connection: messages that take turns, a fragment each.
+//! The queue of a connection: messages that take turns, a fragment each.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::frame::{FRAGMENT_BYTES_MAX, FrameHead, put_frame};
 use crate::message::Message;
 
-/// Gathered for one write: enough for a system call to be worth it, no more, since what is gathered
+/// Gathered for one write: enough for a system call to be worth it, and no more, since gathered frames
 /// can no longer be overtaken.
 const BATCH_BYTES: usize = 256 * 1024;
 /// Frames without a message that may wait: a peer that has caused so many and reads none of them is
@@ -19,7 +19,7 @@ const SIGNALS_MAX: usize = 100_000;
 /// Shorter fragments are copied behind their fields: cheaper than one more part of a write.
 const COPIED_BYTES_MAX: usize = 4 * 1024;
 
-/// How a message begins.
+/// The beginning of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Opening {
     Request { wait_ms: u32 },
@@ -31,7 +31,7 @@ pub(crate) enum Opening {
 pub(crate) struct Outbox {
     state: Mutex<State>,
     filled: Notify,
-    /// Told when messages have gone out.
+    /// Notified when messages have gone out.
     drained: Notify,
     is_overrun: AtomicBool,
     bytes_max: usize,
@@ -40,10 +40,10 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct State {
     signals: VecDeque<FrameHead>,
-    /// Who waits for room, roughly: never fewer than do.
+    /// Number of tasks that wait for room, roughly: never fewer than there are.
     waiting: usize,
     messages: VecDeque<Outgoing>,
-    /// Of messages, not sent yet.
+    /// Unsent length of messages.
     bytes: usize,
     /// When all of this has gone out, a farewell does, and nothing any more.
     is_leaving: bool,
@@ -58,7 +58,7 @@ struct Outgoing {
     sent: usize,
 }
 
-/// Why a message was not taken.
+/// The reason why a message was not taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
     /// There is no room for the message, which comes back.
@@ -144,7 +144,7 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Takes a request back; the peer is told if it has heard of it.
+    /// Takes a request back; a peer that has received a part of it gets a notice.
     pub(crate) fn cancel(&self, stream: u64) {
         let mut state = self.state.lock();
         let place = state.messages.iter().position(|it| it.stream == stream);
@@ -165,7 +165,7 @@ impl Outbox {
         state.messages.iter().any(|it| it.stream == stream)
     }
 
-    /// What waits goes out, and behind it a farewell; then the outbox is closed.
+    /// Sends everything queued and then a farewell; then the outbox is closed.
     pub(crate) fn take_leave(&self) {
         self.state.lock().is_leaving = true;
         self.filled.notify_one();
@@ -180,8 +180,8 @@ impl Outbox {
 
     /// The next frames, once there are some; `None` when closed.
     ///
-    /// Who finds none waits, and when woken lets the tasks that are ready go first: what they add goes
-    /// out with the same system call.
+    /// A task that finds none waits, and when woken lets the tasks that are ready go first: their
+    /// frames go out with the same system call.
     pub(crate) async fn next_batch(&self) -> Option<Batch> {
         loop {
             {

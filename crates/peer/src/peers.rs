@@ -1,4 +1,4 @@
-//! All peers of a node: who is asked where, and who answers.
+//! All peers of a node: the connections to them, and the answers.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -39,14 +39,14 @@ struct Shared {
 #[derive(Default)]
 struct Link {
     open: Mutex<Option<Arc<Asking>>>,
-    /// Held while connecting, so that one attempt serves all who wait.
+    /// Held while connecting, so that one attempt serves all waiting tasks.
     attempts: tokio::sync::Mutex<Attempts>,
 }
 
 #[derive(Default)]
 struct Attempts {
     failures: u32,
-    /// Where and when the last one failed, and how.
+    /// Address, time and error of the last failure.
     last: Option<(SocketAddr, Moment, PeerError)>,
 }
 
@@ -56,7 +56,7 @@ impl Peers {
         Self::encrypted(runtime, directory, settings, Encryption::Off)
     }
 
-    /// As [`Peers::new`], with connections that are encrypted or not.
+    /// Like [`Peers::new`], with connections that are encrypted or not.
     pub fn encrypted(
         runtime: Runtime,
         directory: Arc<dyn Directory>,
@@ -102,8 +102,8 @@ impl Peers {
         asking.request(runtime, message, deadline).await
     }
 
-    /// Asks whoever listens at an address, over a connection of its own that says `introduction`;
-    /// returns who answered as well. For a node that does not know its cluster yet.
+    /// Asks the node at an address, over a connection of its own that carries `introduction`; returns
+    /// its identity as well. For a node that does not know its cluster yet.
     pub async fn knock(
         &self,
         address: SocketAddr,
@@ -133,17 +133,17 @@ impl Peers {
         Ok((asking.node(), answer))
     }
 
-    /// Closes the connections to a node, which is no member any more, and those that it opened as one.
-    /// Requests under way fail, and its own go on no further.
+    /// Closes the connections to and from a node that is no member any more. Requests under way fail,
+    /// and its own go on no further.
     pub fn forget(&self, node: NodeId) {
         self.shared.callers.dismiss(node);
         let mut links = self.shared.links.lock();
         links.retain(|(linked, _), _| *linked != node);
     }
 
-    /// Takes leave of whoever asks over [`Lane::Requests`]: answers what is in progress, carries out nothing
-    /// any more, and has each know that. Waits until all have heard it, for `wait_max` at most; from then
-    /// on, requests in progress may be dropped.
+    /// Takes leave of the callers over [`Lane::Requests`]: answers requests in progress, carries out no
+    /// new ones, and says farewell to each caller. Waits until all have received it, for `wait_max` at
+    /// most; from then on, requests in progress may be dropped.
     pub async fn take_leave(&self, wait_max: Duration) {
         let Shared {
             runtime, callers, ..
@@ -178,12 +178,12 @@ impl Peers {
         all
     }
 
-    /// Whether connections are encrypted.
+    /// Encryption of connections.
     pub fn encryption(&self) -> &Encryption {
         &self.shared.encryption
     }
 
-    /// Answers whoever connects, for as long as the future is polled.
+    /// Answers all callers, for as long as the future is polled.
     pub async fn serve(&self, listener: Listener, service: Arc<dyn PeerService>) {
         let runtime = self.shared.runtime.clone();
         let answering = Arc::new(Answering {

@@ -1,4 +1,4 @@
-//! The seams to a node: what it knows of its cluster, and how it answers.
+//! The seams to a node: its view of the cluster, and its services.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -11,33 +11,34 @@ use crate::hello::{Admission, Introduction};
 use crate::lane::Lane;
 use crate::message::Message;
 
-/// What a node knows of its cluster, as far as connections need it.
+/// A node's view of its cluster, as far as connections need it.
 pub trait Directory: Send + Sync {
-    /// What this node says of itself.
+    /// This node's introduction of itself.
     fn introduction(&self) -> Introduction;
 
-    /// Where a node listens for peers.
+    /// The address at which a node listens for peers.
     fn address(&self, node: NodeId) -> Option<SocketAddr>;
 
-    /// Whether a caller may ask.
+    /// Decides if a caller may ask.
     fn admit(&self, caller: &Introduction) -> Admission;
 
-    /// Whether a caller that was admitted as a member is one still; asked before each of its requests.
+    /// True if a caller that was admitted as a member is one still; asked before each of its requests.
     fn is_still_member(&self, _node: NodeId) -> bool {
         true
     }
 
-    /// What the cluster calls a node, which its certificate has to speak for; `None` where that is not
-    /// known, and any certificate of the cluster does.
+    /// The name of a node in the cluster, which its certificate has to carry; `None` if that is not
+    /// known: then any certificate of the cluster is valid.
     fn name(&self, _node: NodeId) -> Option<String> {
         None
     }
 }
 
-/// Who asks.
+/// The caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The node, as it says; where connections have to be encrypted, its certificate says so as well.
+    /// The node, by its own introduction; where connections have to be encrypted, by its certificate as
+    /// well.
     pub node: NodeId,
     /// The lane that it asks on.
     pub lane: Lane,
@@ -45,17 +46,17 @@ pub struct Caller {
     pub is_member: bool,
 }
 
-/// What becomes of a request.
+/// The handling of a request.
 pub enum Served {
     /// Answered at once.
     Now(Message),
-    /// Answered later; dropped when nobody waits any more.
+    /// Answered later; dropped when the caller stops waiting.
     Later(Pin<Box<dyn Future<Output = Message> + Send>>),
     /// Too much to do; not carried out.
     Overload,
 }
 
-/// Answers peers. Called on the task that reads the connection: what may wait belongs into
+/// Answers peers. Called on the task that reads the connection: work that may wait belongs into
 /// [`Served::Later`].
 pub trait PeerService: Send + Sync {
     /// Answers a request whose sender waits until `deadline`.

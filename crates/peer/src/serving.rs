@@ -28,10 +28,10 @@ use crate::outbox::{NotTaken, Opening, Outbox};
 use crate::service::{Caller, Directory, PeerService, Served};
 use crate::settings::PeerSettings;
 
-/// The first bytes of a hello, which tell its length.
+/// Length of the start of a hello, which has its whole length.
 const HELLO_START_BYTES: usize = 10;
 
-/// What all connections of a listener share.
+/// State that all connections of a listener share.
 pub(crate) struct Answering {
     pub(crate) runtime: Runtime,
     pub(crate) directory: Arc<dyn Directory>,
@@ -41,7 +41,7 @@ pub(crate) struct Answering {
     pub(crate) callers: Arc<Callers>,
 }
 
-/// Why a caller is not answered.
+/// The reason why a caller is not answered.
 #[derive(Debug, thiserror::Error)]
 enum NotGreeted {
     #[error("{0}")]
@@ -70,7 +70,7 @@ struct Connection {
     answering: Arc<Answering>,
     caller: Caller,
     answers: Arc<Answers>,
-    /// Of requests that are still coming.
+    /// Waits of requests that are still coming.
     waits: BTreeMap<u64, Waits>,
     /// Requests that were refused while they were coming, with the bytes that are still to come.
     refused: BTreeMap<u64, u64>,
@@ -86,12 +86,12 @@ struct Waits {
 /// Large requests in progress leave no room for another one.
 struct NoRoom;
 
-/// Answers a peer until the connection ends. What is in progress then is dropped.
+/// Answers a peer until the connection ends. Requests in progress are dropped then.
 pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Guest) {
     let runtime = answering.runtime.clone();
     let settings = answering.settings.clone();
     let peer = stream.peer_address();
-    // A socket that cannot be told so works all the same, only slower.
+    // A socket without this option works all the same, only slower.
     let _told_or_slower = stream.set_nodelay(true);
     let greeted = runtime.timeout(settings.connect_wait_max, greet(&answering, stream));
     let (caller, stream) = match greeted.await {
@@ -284,7 +284,7 @@ impl Connection {
             return Ok(None);
         }
         match self.caller.lane {
-            // The cluster's state comes before what is done in it.
+            // The cluster's state comes before the requests in it.
             Lane::Control => Ok(Some(settings.room.take_anyway(len))),
             Lane::Requests | Lane::Bulk => settings.room.take(len).map(Some).ok_or(NoRoom),
         }
@@ -315,8 +315,8 @@ impl Connection {
         let answering = &self.answering;
         let node = self.caller.node;
         if self.caller.is_member && !answering.directory.is_still_member(node) {
-            // Who was removed may not know it, and must not have anything confirmed that others have
-            // taken over. Its connections end here if nobody has ended them yet.
+            // A removed node may not have learned of it, and must not get confirmations for partitions
+            // that others have taken over. Its connections end here if they have not ended yet.
             answering.callers.dismiss(node);
             return;
         }
@@ -326,7 +326,7 @@ impl Connection {
         let taken = match self.answers.take(bytes, &answering.settings) {
             NowTaken::Yes(taken) => taken,
             NowTaken::NoRoom => return self.answers.outbox.signal(FrameHead::Overload { stream }),
-            // The farewell will say that it was not carried out.
+            // The farewell means that it was not carried out.
             NowTaken::Leaving => return,
         };
         match answering.service.handle(self.caller, message, deadline) {
@@ -355,13 +355,14 @@ impl Connection {
         let work = async move {
             let answering = async {
                 let answer = answer.await;
-                // "Overload" would say that nothing was carried out. It waits for room, and counts as in
-                // progress meanwhile, so that further requests are refused before they are carried out.
+                // "Overload" would mean that nothing was carried out. The answer waits for room, and
+                // counts as in progress meanwhile, so that further requests are refused before they are
+                // carried out.
                 let outbox = &answers.outbox;
                 let push = outbox.push_when_drained(stream, Opening::Answer, answer);
                 push.await;
             };
-            // Past the deadline nobody listens.
+            // The caller waits no longer than its deadline.
             let _answered_or_late = runtime.timeout(wait, answering).await;
             answers.remove(stream);
             drop(room);

@@ -9,16 +9,17 @@ use kvorum_runtime::Room;
 pub struct PeerSettings {
     /// The largest message, in bytes.
     pub message_bytes_max: usize,
-    /// What may wait to be sent on one connection, in bytes.
+    /// Bytes that may wait to be sent on one connection.
     pub queued_bytes_max: usize,
     /// Requests in progress for one connection; messages that are still coming as well.
     pub in_progress_max: usize,
     /// The messages of requests in progress for one connection, in bytes; one is always taken.
     pub in_progress_bytes_max: usize,
-    /// For large messages that are coming and requests in progress, of all connections together and
-    /// whoever else it is shared with. Those of [`Lane::Control`](crate::Lane::Control) count and are not refused.
+    /// Room for large messages that are coming and requests in progress, of all connections together
+    /// and of its other users. Those of [`Lane::Control`](crate::Lane::Control) count and are not
+    /// refused.
     pub room: Room,
-    /// How long connecting and the hello may take.
+    /// Time for connecting and the hello.
     pub connect_wait_max: Duration,
     /// After a failed attempt, the first pause before the next; each failure doubles it.
     pub retry_pause_min: Duration,

@@ -1,11 +1,13 @@
-//! Promises that tests have the code break, so that those who look for defects are tested too.
+//! Promises that the code breaks on demand, so that the searches for defects are tested too.
 //!
-//! There is one list for all crates, `PlantedDefect`, and one way to switch an entry on: `plant`, for
-//! one thread. A simulated cluster has one thread, and a test of an engine has one, so tests with
-//! different defects run side by side. The place that has a defect asks [`is_planted!`] by its name.
+//! There is one list for all crates, `PlantedDefect`, and one way to switch an entry on: `plant`,
+//! for one thread. A simulated cluster has one thread, and a test of an engine has one, so tests
+//! with different defects run side by side. The place of a defect calls [`is_planted!`] with its
+//! name.
 //!
-//! The list is compiled with the feature `enabled` only. Without it this crate is the macro and nothing
-//! else, and the macro is `false`: a program for production has neither the list nor a place that asks.
+//! The list is compiled with the feature `enabled` only. Without it this crate is the macro and
+//! nothing else, and the macro is `false`: a program for production has neither the list nor such a
+//! call.
 
 #[cfg(feature = "enabled")]
 mod planted_defect;

@@ -1,4 +1,4 @@
-//! The list, and what is planted on this thread.
+//! The list, and the defect planted on this thread.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -45,23 +45,23 @@ list_defects! {
     FillingCountedAsComplete,
     /// A log whose sync failed goes on.
     FailedSyncForgotten,
-    /// What the log holds is not given to stores that lack it.
+    /// The log's batches are not replayed to stores that lack them.
     ReplaySkipped,
     /// Concurrent versions are merged by keeping one.
     SiblingsDropped,
-    /// Where the newest version is to stay, a replica keeps the one that came last.
+    /// The last delivered version wins over the newest one.
     DeliveryOrderDecides,
     /// A write that is tried again at another replica is taken for a new one.
     RetryTakenForNewWrite,
     /// A record of the agreed log counts as kept before it is synced.
     AgreedBeforeSync,
-    /// Whom a node has voted for is forgotten when it starts.
+    /// A node's vote is forgotten when it starts.
     VoteForgotten,
-    /// A commit carries out whatever is staged, whichever plan it names.
+    /// A commit carries out any staged plan, even if it names another one.
     PlanNotCompared,
-    /// A node says that it has all of a partition before it has.
+    /// A node reports that it has all of a partition before it has.
     MoveClosedEarly,
-    /// A move is settled before its source knows that it closes.
+    /// A move is settled before its source has learned that it closes.
     MoveSettledEarly,
     /// Reads ask new replicas of a larger number as soon as one of them has what it needs.
     GrowthClosedEarly,
@@ -73,15 +73,15 @@ list_defects! {
     RenameBeforeSync,
     /// An engine acknowledges a grouped put before its sync.
     GroupNotAwaited,
-    /// A hint or checkpoint that does not match its data file is believed.
+    /// A hint or checkpoint that does not match its data file is used.
     StaleHintTrusted,
     /// A removal is forgotten while an older entry of the key is still on disk.
     TombstoneDroppedTooEarly,
     /// A ledger forgets a removal while the journal has an older record of the key.
     RemovalLeftToJournal,
-    /// A collection of the journal leaves out some of what is needed.
+    /// A collection of the journal leaves out some needed records.
     LiveRecordNotCollected,
-    /// A ledger that is made again takes the oldest record of a key for its newest.
+    /// A rebuilt ledger takes the oldest record of a key for its newest.
     OlderRecordRebuilt,
     /// A fold in the order of the journal shows older records of a key beside its newest.
     OlderRecordFolded,
@@ -89,11 +89,11 @@ list_defects! {
     ExpiredEntryReturned,
     /// A snapshot shows writes that came after it.
     SnapshotSeesLaterWrites,
-    /// A source sends before it has learned of the move, and its pages say so.
+    /// A source sends before it has learned of the move, and its pages show that.
     SentBeforeLearned,
-    /// What was sent and what was stored are not compared.
+    /// The sent and the stored objects are not compared.
     DigestNotCompared,
-    /// How far a transfer has come is noted before that is durable.
+    /// The progress of a transfer is noted before that is durable.
     CursorBeforeDurable,
     /// A change that meets a page of the fold that builds a tree is taken in twice.
     ChangeDuringPageTakenTwice,
@@ -111,7 +111,7 @@ list_defects! {
     ExchangeShortOfReplicaComplete,
     /// A tombstone goes while a hint is on its way.
     TombstoneReapedBesideHint,
-    /// A replica that was restored gives what the others have let go of.
+    /// A restored replica supplies objects that the others have dropped.
     RestoredReplicaTakenForSource,
     /// A round does not wait for requests that may carry what was deleted.
     OldRequestsNotAwaited,

@@ -11,7 +11,7 @@ pub enum Effect {
     Harmless(&'static str),
 }
 
-/// A property that was set and that nothing goes by, or a name that cannot be set.
+/// A property that was set without effect, or a name that cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WithoutEffect {
     /// The property.

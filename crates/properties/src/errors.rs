@@ -1,4 +1,4 @@
-//! Why properties are refused: pairs of property and reason, all of them at once.
+//! The reasons why properties are refused: pairs of property and reason, all of them at once.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -74,7 +74,7 @@ pub enum Reason {
     TagAtCreation,
     /// `object_tag` would change for a bucket with objects in it.
     TagKept,
-    /// `object_tag` would change, and nobody can tell whether the bucket has objects in it.
+    /// `object_tag` would change, and it is unknown if the bucket has objects in it.
     TagInDoubt {
         /// The reason.
         detail: String,
@@ -93,7 +93,7 @@ enum Form {
 }
 
 impl Reason {
-    /// The reason as a client reads it: an atom, or a sentence where an atom would not say enough.
+    /// The reason as a client reads it: an atom, or a sentence where an atom would not suffice.
     pub fn text(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::NotBoolean => "not_boolean",

@@ -20,7 +20,7 @@ pub enum CommitHook {
     Named(String),
 }
 
-/// What of a key's address decides its place on the ring.
+/// The part of a key's address that decides its place on the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum KeyFunction {
     /// `riak_core_util:chash_std_keyfun`: bucket and key.
@@ -30,7 +30,7 @@ pub enum KeyFunction {
     BucketOnly,
 }
 
-/// How links are taken out of an object.
+/// The function that takes links out of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkFunction {
     /// `{"mod": ..., "fun": ...}`.

@@ -1,12 +1,11 @@
-//! Bucket and bucket-type properties: what they may be, what they are by default, which one counts.
+//! Bucket and bucket-type properties: their values, their defaults, and their precedence.
 //!
-//! Three layers make the properties of a bucket: what was set for the bucket, over what was set for
-//! its type, over the defaults. Each layer but the last is a [`PropertyOverlay`], where anything may
-//! be absent; what comes out is a [`BucketProperties`], where everything that has a default has a
-//! value. All properties stand in one table (`table.rs`), from which both types, their JSON and
-//! the checks of single values are made; it also has the effect of setting each (`effect.rs`), by which
-//! what is set is checked (`kept.rs`).
-//! Contradictions between properties are in `rules.rs`.
+//! Three layers make the properties of a bucket: those set for the bucket, over those set for its type,
+//! over the defaults. Each layer but the last is a [`PropertyOverlay`], where anything may be absent;
+//! the result is a [`BucketProperties`], where every property with a default has a value. All
+//! properties stand in one table (`table.rs`), from which both types, their JSON and the checks of
+//! single values are made. It also has the effect of setting each (`effect.rs`), by which new values
+//! are checked (`property_check.rs`). Contradictions between properties are in `rules.rs`.
 //!
 //! The JSON forms are Riak's. The Protocol Buffers form belongs to the PB server; only the numbers
 //! that stand for words are known here ([`Quorum::from_wire`]).
@@ -14,7 +13,7 @@
 mod effect;
 mod errors;
 mod function;
-mod kept;
+mod property_check;
 mod quorum;
 mod rules;
 mod table;

@@ -4,10 +4,10 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// How many of n replicas must answer.
+/// The number of n replicas that must answer.
 ///
 /// "default" is no variant: it means that the value is absent, so that readers of a request get an
-/// `Option` and nobody downstream has to resolve it a second time.
+/// `Option` and it is resolved only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quorum {
     /// A single one.
@@ -16,11 +16,11 @@ pub enum Quorum {
     Quorum,
     /// Every one.
     All,
-    /// So many; may exceed n, which the request that uses it refuses.
+    /// A number of replicas; may exceed n, which the request that uses it refuses.
     Number(u32),
 }
 
-/// What is no quorum value.
+/// A value that is no quorum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is neither a number nor one, quorum, all or default")]
 pub struct NotQuorum {

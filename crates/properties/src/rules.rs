@@ -1,4 +1,4 @@
-//! What properties forbid each other, and which of them never change.
+//! Properties that exclude each other, and properties that never change.
 
 use crate::errors::{PropertyErrors, Reason};
 use crate::table::{BucketProperties, PropertyOverlay};
@@ -38,7 +38,7 @@ impl BucketProperties {
             let raised = updated.hll_precision().to_string();
             errors.push("hll_precision", Reason::Precision(raised));
         }
-        // A bucket stays what it is, so the rest of the change is judged against that alone.
+        // A bucket keeps such properties, so the rest of the change is judged against them alone.
         let unchanged = Self {
             datatype: self.datatype,
             consistent: self.consistent,
@@ -49,8 +49,8 @@ impl BucketProperties {
         errors.or_else_ok(updated)
     }
 
-    /// The same of an active type. It keeps its kind of objects, since nobody looks into all of its buckets for
-    /// some that are there.
+    /// The same of an active type. It keeps its kind of objects, since a search for existing objects
+    /// would have to read all of its buckets.
     pub fn type_updated_with(&self, change: &PropertyOverlay) -> Result<Self, PropertyErrors> {
         let updated = self.updated_with(change);
         if self.with(change).object_tag() == self.object_tag() {
@@ -61,8 +61,8 @@ impl BucketProperties {
         Err(errors)
     }
 
-    /// The reasons for which a change of these properties could not be read, as Riak gives them: it looks
-    /// at what a bucket is before it looks at the value.
+    /// The reasons for which a change of these properties could not be read, as Riak gives them: it
+    /// checks the bucket before it checks the value.
     #[must_use]
     pub fn reasons_of_change(&self, errors: PropertyErrors) -> PropertyErrors {
         let reason = |(property, reason): (String, Reason)| {

@@ -12,14 +12,14 @@ use crate::function::{CommitHook, KeyFunction, LinkFunction};
 use crate::quorum::Quorum;
 use crate::value::{Datatype, PropertyValue, Replication, SyncOnWrite};
 
-/// The registers of a HyperLogLog are 2 to this power where the type does not say.
+/// The registers of a HyperLogLog are 2 to this power where the type does not set it.
 pub const HLL_PRECISION_DEFAULT: u8 = 14;
 
 /// The kind of objects where none is chosen.
 pub const OBJECT_TAG_DEFAULT: &str = "o_rkv";
 
-/// Names that are read beside the properties and cannot be set, each with the reason; a client may write
-/// back what it read.
+/// Names that are read beside the properties and cannot be set, each with the reason; a client may
+/// write back values that it read.
 pub(crate) const READ_ONLY: &[(&str, &str)] = &[
     ("name", IN_THE_ADDRESS),
     ("bucket_type", IN_THE_ADDRESS),
@@ -49,7 +49,7 @@ macro_rules! properties {
             $($(#[$optional_doc])* pub $optional: Option<$optional_kind>,)*
         }
 
-        /// What was set at one layer; `None` leaves the layers below as they are.
+        /// The properties set at one layer; `None` leaves the layers below as they are.
         #[derive(Clone, Debug, PartialEq, Default)]
         pub struct PropertyOverlay {
             $($(#[$doc])* pub $name: Option<$kind>,)*
@@ -61,7 +61,7 @@ macro_rules! properties {
                 Self { $($name: $default,)* $($optional: None,)* }
             }
 
-            /// These properties where `overlay` says nothing, the overlay's where it does.
+            /// These properties with the overlay's in place of those that it sets.
             #[must_use]
             pub fn with(&self, overlay: &PropertyOverlay) -> Self {
                 Self {
@@ -115,7 +115,7 @@ macro_rules! properties {
                 errors.or_else_ok(overlay)
             }
 
-            /// What was set, in Riak's JSON forms.
+            /// The set properties, in Riak's JSON forms.
             pub fn to_json(&self) -> Map<String, Value> {
                 let mut object = Map::new();
                 $(if let Some(value) = &self.$name {
@@ -169,7 +169,7 @@ const SEARCH: Effect = Harmless("there is no search");
 
 properties! {
     defaulted {
-        /// How many replicas an object has.
+        /// Replicas of an object.
         n_val: u32, is_positive, NotInteger, Honoured, 3;
         /// Replies that make a read succeed.
         r: Quorum, is_some_reply, NotValidQuorum, Honoured, Quorum::Quorum;
@@ -177,25 +177,25 @@ properties! {
         w: Quorum, is_some_reply, NotValidQuorum, Honoured, Quorum::Quorum;
         /// Receipts after the backend's write that make a write succeed.
         dw: Quorum, every_value, NotValidQuorum, Honoured, Quorum::Quorum;
-        /// Of the replies to a read, how many must come from primaries.
+        /// Replies to a read that must come from primaries.
         pr: Quorum, every_value, NotValidQuorum, Honoured, Quorum::Number(0);
-        /// Of the receipts of a write, how many must come from primaries.
+        /// Receipts of a write that must come from primaries.
         pw: Quorum, every_value, NotValidQuorum, Honoured, Quorum::Number(0);
         /// The quorum of a delete that names neither r nor w.
         rw: Quorum, is_some_reply, NotValidQuorum, Honoured, Quorum::Quorum;
         /// Distinct nodes that must have answered.
         node_confirms: Quorum, every_value, NotValidQuorum, Honoured, Quorum::Number(0);
-        /// Which replicas flush before they acknowledge.
+        /// Replicas that flush before they acknowledge.
         sync_on_write: SyncOnWrite, every_value, NotValidSyncParam, Honoured, SyncOnWrite::Backend;
-        /// Whether a read gives up once a majority found nothing.
+        /// True if a read gives up once a majority found nothing.
         basic_quorum: bool, every_value, NotBoolean, Honoured, false;
-        /// Whether a replica that has nothing counts to r.
+        /// True if a replica that has nothing counts to r.
         notfound_ok: bool, every_value, NotBoolean, Honoured, true;
-        /// Whether concurrent values are kept as siblings.
+        /// True if concurrent values are kept as siblings.
         allow_mult: bool, every_value, NotBoolean, Honoured, false;
-        /// Whether causality is ignored.
+        /// True if causality is ignored.
         last_write_wins: bool, every_value, NotBoolean, Honoured, false;
-        /// Whether siblings are told apart by dots.
+        /// True if siblings are distinguished by dots.
         dvv_enabled: bool, every_value, NotBoolean, Harmless("versions are always told apart by dots"), false;
         /// Clock entries younger than this are never pruned, in seconds.
         young_vclock: u64, every_value, NotInteger, PRUNING, 20;
@@ -209,9 +209,9 @@ properties! {
         precommit: Vec<CommitHook>, every_value, NotFunction, Guarded, Vec::new();
         /// Hooks after a commit.
         postcommit: Vec<CommitHook>, every_value, NotFunction, Guarded, Vec::new();
-        /// What of the address decides the place on the ring.
+        /// The part of the address that decides the place on the ring.
         chash_keyfun: KeyFunction, every_value, NotSupported, Honoured, KeyFunction::Standard;
-        /// How links are taken out of objects.
+        /// The function that takes links out of objects.
         linkfun: LinkFunction, every_value, NotFunction, Harmless("links are read from the Link metadata alone"), LinkFunction::default();
     }
     optional {
@@ -219,23 +219,23 @@ properties! {
         datatype: Datatype, every_value, OtherDatatype(String::new()), Honoured;
         /// The precision of HyperLogLogs, 4 to 16.
         hll_precision: u8, is_precision, Precision(String::new()), Honoured;
-        /// Whether writes are linearizable for each key.
+        /// True if writes are linearizable for each key.
         consistent: bool, every_value, NotBoolean, Guarded;
-        /// Whether objects are written once and never read before.
+        /// True if objects are written once and never read before.
         write_once: bool, every_value, NotBoolean, Honoured;
         /// The name of the backend, where a node has several.
         backend: String, is_named, NotString, Guarded;
-        /// The name of the kind of all objects, of those that this server knows.
+        /// The name of the kind of all objects, of those that this server has.
         object_tag: String, is_named, NotString, Guarded;
-        /// Whether objects are indexed by the old search.
+        /// True if objects are indexed by the old search.
         search: bool, every_value, NotBoolean, SEARCH;
         /// The name of the search index.
         search_index: String, is_named, NotString, SEARCH;
         /// Replication between clusters.
         repl: Replication, every_value, NotSupported, Harmless("there is no replication between clusters");
-        /// Whether the bucket has statistics of its own.
+        /// True if the bucket has statistics of its own.
         stat_tracked: bool, every_value, NotBoolean, Harmless("no statistics are kept for a bucket alone");
-        /// Whether cached anti-entropy trees leave the bucket out.
+        /// True if cached anti-entropy trees leave the bucket out.
         aae_tree_exclude: bool, every_value, NotBoolean, Harmless("the replicas of every bucket are compared");
     }
 }
@@ -250,7 +250,7 @@ impl BucketProperties {
         }
     }
 
-    /// Where the buckets of a created type start; configured defaults do not apply to them.
+    /// Defaults of the buckets of a created type; configured defaults do not apply to them.
     pub fn typed_defaults() -> Self {
         Self {
             allow_mult: true,
@@ -269,7 +269,7 @@ impl BucketProperties {
 
     /// True when concurrent values stay side by side until a client resolves them.
     pub fn keeps_siblings(&self) -> bool {
-        // Of values that are merged none may be dropped, whatever else is said.
+        // Values that are merged are all kept, against any other property.
         let are_merged = self.datatype.is_some();
         are_merged || self.allow_mult && !self.last_write_wins && !self.is_write_once()
     }

@@ -6,7 +6,7 @@ use crate::function::{CommitHook, KeyFunction, LinkFunction};
 use crate::quorum::Quorum;
 
 /// A value that a property can have. `None` from [`PropertyValue::from_json`] is a value of another
-/// kind; which values of the kind a property takes is for the table to say.
+/// kind; the table decides which values of the kind a property takes.
 pub(crate) trait PropertyValue: Sized {
     fn from_json(value: &Value) -> Option<Self>;
     fn to_json(&self) -> Value;
@@ -128,13 +128,13 @@ macro_rules! word_values {
 }
 
 word_values! {
-    /// Which replicas flush a write to stable storage before they acknowledge it.
+    /// The replicas that flush a write to stable storage before they acknowledge it.
     SyncOnWrite {
         /// The one that coordinates.
         One = "one",
         /// Every one.
         All = "all",
-        /// As the backend's own settings say.
+        /// As in the backend's own settings.
         Backend = "backend",
     }
 }
@@ -156,7 +156,7 @@ word_values! {
 }
 
 word_values! {
-    /// Which ways of replication between clusters a bucket takes part in.
+    /// The ways of replication between clusters that a bucket takes part in.
     Replication {
         /// None.
         Off = "false",

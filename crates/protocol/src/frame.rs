@@ -1,8 +1,8 @@
-//! Frames: how messages are cut out of a byte stream and written to one.
+//! Frames: messages in a byte stream, read and written.
 //!
-//! Reading is incremental over a `BytesMut` that the connection fills; a payload is handed out as
-//! a slice of that buffer. Such a slice keeps the whole buffer alive: whoever stores a value for
-//! longer than a request copies it. Writing goes straight into the connection's output buffer: the
+//! Reading is incremental over a `BytesMut` that the connection fills; a payload is handed out as a
+//! slice of that buffer. Such a slice keeps the whole buffer alive, so a value that is kept for longer
+//! than a request has to be copied. Writing goes straight into the connection's output buffer: the
 //! length is patched in afterwards, so no message is encoded twice or copied.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -23,8 +23,8 @@ const READ_AHEAD_BYTES: usize = 64 * 1024;
 /// Longest error text that is sent, in bytes; longer ones are cut.
 const ERROR_TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// What frames are appended to. A `Vec` takes small pieces in fewer steps than a `BytesMut`, which can
-/// hand out parts of itself.
+/// A buffer to which frames are appended. A `Vec` takes small pieces in fewer steps than a `BytesMut`,
+/// which can hand out parts of itself.
 pub trait FrameBuffer: BufMut + AsMut<[u8]> {
     /// Keeps the first `len` bytes.
     fn truncate(&mut self, len: usize);
@@ -42,7 +42,7 @@ impl FrameBuffer for Vec<u8> {
     }
 }
 
-/// What is wrong with a frame.
+/// An error of a frame.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The length field is zero, but it counts the code. The stream cannot be followed: close it.
@@ -69,7 +69,7 @@ pub enum FrameError {
     Payload {
         /// The code of the frame.
         code: MessageCode,
-        /// What the decoder stumbled over.
+        /// The decoder's error.
         source: prost::DecodeError,
     },
 }
@@ -77,7 +77,7 @@ pub enum FrameError {
 /// One message as received: its code and its payload, not yet decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What the payload is.
+    /// The code of the payload.
     pub code: MessageCode,
     /// The encoded message; empty for messages without fields.
     pub payload: Bytes,
@@ -97,7 +97,7 @@ impl Frame {
         })
     }
 
-    /// Appends the frame as it is: what a test or a relay sends.
+    /// Appends the frame as it is, for tests and relays.
     ///
     /// # Errors
     /// [`FrameError::Unsendable`] beyond 4 GiB; `buffer` is then as before.
@@ -122,8 +122,8 @@ impl FrameDecoder {
 
     /// Takes the next whole frame off the front of `buffer`, or `None` if more bytes are needed.
     ///
-    /// When a frame is incomplete, room for the next read is reserved: never more than what has
-    /// already arrived or 64 KiB, whichever is larger, so that an announced length alone costs
+    /// When a frame is incomplete, room for the next read is reserved: never more than the bytes that
+    /// have already arrived or 64 KiB, whichever is larger, so that an announced length alone costs
     /// nothing.
     ///
     /// # Errors
@@ -160,8 +160,8 @@ impl FrameDecoder {
     }
 }
 
-/// How long the frame at the front of `buffer` says that it is, its length field included, in bytes;
-/// `None` while that has not come. Not checked against any limit.
+/// Length of the frame at the front of `buffer` by its own length field, that field included, in bytes;
+/// `None` while the field has not come. Not checked against any limit.
 pub fn announced_bytes(buffer: &[u8]) -> Option<usize> {
     let length = u32::from_be_bytes(*buffer.first_chunk::<LENGTH_BYTES>()?);
     Some((length as usize).saturating_add(LENGTH_BYTES))

@@ -1,4 +1,4 @@
-//! The number of every message on the wire, and which generated message belongs to it.
+//! The number of every message on the wire, and its generated message.
 //!
 //! A newtype over the byte and not an enum: an unknown code is an ordinary value that a server
 //! answers with an error, so decoding a frame cannot fail on it.

@@ -15,7 +15,7 @@ pub const DEFAULT: u32 = 4_294_967_291;
 /// A quorum as a request names it, before the bucket's properties resolve it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quorum {
-    /// Whatever the bucket says.
+    /// The bucket's value.
     Default,
     /// One replica.
     One,

@@ -11,7 +11,7 @@ use crate::frame::{FrameError, encode_with};
 use crate::message_code::MessageCode;
 use crate::pb;
 
-/// What a get may ask for beyond bucket and key; every absent field means the default.
+/// Options of a get beyond bucket and key; every absent field means the default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GetOptions {
     /// Replicas that must answer, see [`crate::quorum`].
@@ -30,7 +30,7 @@ pub struct GetOptions {
     pub deletedvclock: Option<bool>,
     /// The server's patience, in milliseconds.
     pub timeout_ms: Option<u32>,
-    /// Whether fallback replicas may answer.
+    /// True if fallback replicas may answer.
     pub sloppy_quorum: Option<bool>,
     /// Number of replicas to consider, at most the bucket's.
     pub n_val: Option<u32>,
@@ -81,7 +81,7 @@ impl Get<'_> {
     }
 }
 
-/// What a put may ask for beyond address, vclock and content; absent fields mean the default.
+/// Options of a put beyond address, vclock and content; absent fields mean the default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PutOptions {
     /// Replicas that must accept the write, see [`crate::quorum`].
@@ -104,7 +104,7 @@ pub struct PutOptions {
     pub timeout_ms: Option<u32>,
     /// Store the vclock as given.
     pub asis: Option<bool>,
-    /// Whether fallback replicas may accept it.
+    /// True if fallback replicas may accept it.
     pub sloppy_quorum: Option<bool>,
     /// Number of replicas to consider, at most the bucket's.
     pub n_val: Option<u32>,
@@ -164,7 +164,7 @@ impl Put<'_> {
     }
 }
 
-/// What a delete may ask for beyond address and vclock; absent fields mean the default.
+/// Options of a delete beyond address and vclock; absent fields mean the default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeleteOptions {
     /// Both `r` and `w`, see [`crate::quorum`].
@@ -181,7 +181,7 @@ pub struct DeleteOptions {
     pub dw: Option<u32>,
     /// The server's patience, in milliseconds.
     pub timeout_ms: Option<u32>,
-    /// Whether fallback replicas may take part.
+    /// True if fallback replicas may take part.
     pub sloppy_quorum: Option<bool>,
     /// Number of replicas to consider, at most the bucket's.
     pub n_val: Option<u32>,

@@ -1,7 +1,7 @@
-//! Charts: what they show, how values become places, and the SVG that a reader sees.
+//! Charts: their content, the mapping of values to places, and the SVG that a reader sees.
 //!
-//! Everything here is a function of its arguments, so that what a chart shows can be tested
-//! without a browser.
+//! Everything here is a function of its arguments, so that the content of a chart can be tested without
+//! a browser.
 
 mod chart;
 mod labels;

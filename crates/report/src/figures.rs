@@ -1,4 +1,4 @@
-//! What is said of a run in single numbers, and which of two such numbers is the better one.
+//! Figures of a run in single numbers, and the better of two of them.
 
 use crate::draw::Unit;
 use crate::result::{Operation, OperationTotals, RunResult};
@@ -6,19 +6,19 @@ use crate::result::{Operation, OperationTotals, RunResult};
 /// One number about a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// What it belongs to: an operation's label, or nothing for the run as a whole.
+    /// Its group: an operation's label, or empty for the run as a whole.
     pub group: String,
-    /// What it is.
+    /// Its title.
     pub title: String,
-    /// What it counts.
+    /// Its unit.
     pub unit: Unit,
-    /// Which direction is better.
+    /// The better direction.
     pub better: Better,
     /// The number.
     pub value: f64,
 }
 
-/// Which of two values is the better one.
+/// The better of two values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
     /// The higher one.
@@ -68,7 +68,7 @@ pub fn throughput(run: &RunResult) -> f64 {
     operations(run) / seconds(run).max(1e-9)
 }
 
-/// The whole run's latencies of an operation: as told, else as far as its rows tell.
+/// The latencies of an operation over the whole run: as recorded, else from its rows.
 pub fn totals(operation: &Operation) -> OperationTotals {
     if let Some(totals) = &operation.totals {
         // There is no latency if nothing succeeded, and none is better than another.
@@ -99,7 +99,7 @@ pub fn totals(operation: &Operation) -> OperationTotals {
     }
 }
 
-/// How much a sum of `server.csv` grew over the run.
+/// Growth of a sum of `server.csv` over the run.
 pub fn growth(run: &RunResult, head: &str) -> Option<f64> {
     let table = run.server.as_ref()?;
     Some((table.last(head)? - table.first(head)?).max(0.0))
@@ -225,8 +225,8 @@ fn of_server(run: &RunResult) -> Vec<Figure> {
     known(SERVER, figures).collect()
 }
 
-/// A value as a multiple of the base's. None where the base is zero and the value is not: no
-/// number says how many times as much something is as nothing.
+/// A value as a multiple of the base's. None where the base is zero and the value is not: the ratio is
+/// undefined.
 pub fn ratio(value: f64, base: f64) -> Option<f64> {
     if base == value {
         Some(1.0)

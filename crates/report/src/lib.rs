@@ -2,7 +2,7 @@
 //!
 //! A tool at the rim: it reads result directories and writes HTML that needs no network.
 //!
-//! - [`result`]: a result directory, read; [`figures`]: what is said of a run in one number.
+//! - [`result`]: a result directory, read; [`figures`]: single numbers about a run.
 //! - [`draw`]: scales, ticks, units and the SVG of a chart.
 //! - [`page`]: the documents.
 

@@ -1,5 +1,4 @@
-//! The figures of a matrix as text: a README for whoever finds the pages in a directory, and a
-//! table for programs.
+//! The figures of a matrix as text: a README for the directory of the pages, and a table for programs.
 
 use std::fmt::Write as _;
 
@@ -94,7 +93,7 @@ fn value(run: &RunResult, kind: &Figure) -> Option<f64> {
     Some(figure.value)
 }
 
-/// What ratios of a row are taken against.
+/// The base of a row's ratios.
 fn base(row: &MatrixRow<'_>, kind: &Figure) -> Option<f64> {
     let (run, _) = row.cells.first()?.as_ref()?;
     value(run, kind)
@@ -132,7 +131,7 @@ fn figure_table(text: &mut String, index: &MatrixIndex<'_>, kind: &Figure) {
     }
 }
 
-/// What gets could find, run by run, and what follows from it.
+/// The possible hits of gets, run by run, and the conclusions.
 fn hits_table(text: &mut String, index: &MatrixIndex<'_>) {
     let mut known: Vec<(String, Hits)> = Vec::new();
     for row in &index.rows {

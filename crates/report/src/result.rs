@@ -1,7 +1,7 @@
 //! A result directory as `kvorum bench run` leaves it, read into memory.
 //!
-//! Only `summary.csv` has to be there, so that a directory written by basho_bench itself makes a
-//! report too; whatever else is missing is left out of the page and named there.
+//! Only `summary.csv` has to be there, so that a directory written by basho_bench itself makes a report
+//! too; a missing file is left out of the page and named there.
 
 mod causes;
 mod csv;
@@ -20,7 +20,7 @@ pub use read_error::ReadError;
 /// Everything that is known of one run.
 #[derive(Debug, Clone)]
 pub struct RunResult {
-    /// Where it was read.
+    /// Its directory.
     pub directory: PathBuf,
     /// The name of the test: as given, that of its configuration, or that of the directory.
     pub name: String,
@@ -38,7 +38,7 @@ pub struct RunResult {
     pub causes: Vec<Cause>,
 }
 
-/// What is known of one operation.
+/// The data of one operation.
 #[derive(Debug, Clone)]
 pub struct Operation {
     /// The label as in the name of its file.
@@ -83,7 +83,7 @@ impl RunResult {
         })
     }
 
-    /// What gets could find, where that is known.
+    /// The possible hits of gets, where known.
     pub fn hits(&self) -> Option<Hits> {
         self.description.as_ref()?.hits
     }

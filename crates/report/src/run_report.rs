@@ -9,7 +9,7 @@ use crate::result::RunResult;
 /// The name of a run's page in its directory.
 pub const REPORT: &str = "report.html";
 
-/// Makes the report of a run as `report.html` in its directory, and says where that is.
+/// Makes the report of a run as `report.html` in its directory, and returns its path.
 ///
 /// # Errors
 /// A directory that is no run's, or a page that cannot be written.
@@ -22,7 +22,7 @@ pub fn write_report(directory: &Path) -> anyhow::Result<PathBuf> {
 /// Makes the report of a run as this page.
 ///
 /// # Errors
-/// As [`write_report`].
+/// Those of [`write_report`].
 pub fn write_page(directory: &Path, page: &Path) -> anyhow::Result<()> {
     let run = RunResult::read(directory)?;
     write_atomically(page, &page::run(&run, &[]))

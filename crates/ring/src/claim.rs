@@ -1,12 +1,12 @@
-//! Claim: who should own each partition.
+//! Claim: the choice of each partition's owner.
 //!
 //! Two ways lead to a ring. *Growing* keeps the previous ring and moves only what balance demands; then
-//! as few swaps as are found make it as distinct as a fresh one. *Laying out* starts from arrangements
-//! that are known to be good, improves the best, and gives its places to the nodes that already own most
-//! of them. A layout is taken only where growing did not come to its distances, or moves more: moving
-//! data costs hours, but a replica that is not elsewhere is missed for as long as the ring stays.
+//! a few swaps make it as distinct as a fresh one. *Laying out* starts from arrangements that are known
+//! to be good, improves the best, and gives its places to the nodes that already own most of them. A
+//! layout is taken only where growing did not reach its distances, or moves more: moving data costs
+//! hours, but a replica that is not elsewhere is missed for as long as the ring stays.
 //!
-//! What holds for every result (and is tested as properties):
+//! Invariants of every result (tested as properties):
 //! - the order of the claimants does not matter, and the same input gives the same ring;
 //! - every claimant has the share that its weight asks for, rounded up or down, except that none gets
 //!   more than fit on the circle n apart; so claimants of equal weight differ by one partition at most;
@@ -14,14 +14,14 @@
 //!   then as many as can be are in distinct locations: in all small rings as many as any arrangement has
 //!   (tried one by one). A search may miss the last step where locations are within a few hundredths of
 //!   filling the ring l apart, and in rings of 1024 partitions and more;
-//! - after an update both are what they are in a fresh ring, and a second claim moves nothing;
-//! - where more is asked for than there can be, a ring that grew has no more than about twice the pairs
+//! - after an update both are as in a fresh ring, and a second claim moves nothing;
+//! - where more is asked for than is possible, a ring that grew has no more than about twice the pairs
 //!   of a fresh one;
-//! - a join without locations moves the least that balance demands, where there are more nodes than n; a
-//!   leave at most twice that and two, where there are twice as many. With hardly more nodes than n, or
-//!   locations whose shares just fit, a ring can only repeat itself: to come back to that after a change
-//!   moves most of it. That is on purpose; who would rather have two replicas in one location than
-//!   transfers gives those nodes the same one.
+//! - a join without locations moves the least that balance demands, where there are more nodes than n;
+//!   a leave at most twice that and two, where there are twice as many. With hardly more nodes than n,
+//!   or locations whose shares just fit, a ring can only repeat itself: to come back to that after a
+//!   change moves most of it. That is on purpose; an operator that prefers two replicas in one location
+//!   to transfers gives those nodes the same one.
 
 use std::collections::BTreeMap;
 
@@ -54,10 +54,10 @@ impl Claimant {
     }
 }
 
-/// Why there is no ring for these claimants.
+/// The reason why there is no ring for these claimants.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    /// Nobody has a weight above 0.
+    /// No claimant has a weight above 0.
     #[error("no node wants partitions")]
     NoClaimants,
     /// A node stands in the list twice.
@@ -110,16 +110,16 @@ pub fn claim(
     Ok(plan.ring(&owners, Some(previous)))
 }
 
-/// Where a fresh layout is crowded, a ring that grows may be so twice as much, and by one pair in one
-/// location (of the widest apart) for this many partitions: to have it less so would be to move most.
+/// If a fresh layout is crowded, a ring that grows may be twice as crowded, plus one pair in one
+/// location (of the widest apart) for this many partitions: less crowding would take moving most of it.
 const SLACK: Crowding = 4;
 
-/// The claimants in order, what each is due, and the rules of the place.
+/// The claimants in order, the partitions that each is due, and the rules of the place.
 struct Plan {
     size: RingSize,
     nodes: Vec<NodeId>,
     weights: Vec<u64>,
-    /// How many locations they are in.
+    /// Number of their locations.
     locations: usize,
     rules: Rules,
 }
@@ -184,7 +184,7 @@ impl Plan {
         usize::from(self.size.get())
     }
 
-    /// Keeps what is within quota, hands out the rest where it crowds least.
+    /// Keeps partitions within quota, hands out the rest where it crowds least.
     fn grow(&self, goal: &Goal) -> Vec<Member> {
         let mut owners: Vec<Member> = self
             .rules
@@ -210,7 +210,7 @@ impl Plan {
         given_back(&self.rules, owners, goal)
     }
 
-    /// How many partitions a member is due.
+    /// Number of partitions that a member is due.
     fn due(&self, member: Member) -> usize {
         self.rules.shares[member].due
     }
@@ -226,8 +226,8 @@ impl Plan {
             })
     }
 
-    /// The partition without owner, or of one who has too many, where `taker` crowds least and most
-    /// crowding leaves with the present owner.
+    /// The partition, free or of an owner with too many, where `taker` crowds least and most crowding
+    /// leaves with the present owner.
     fn place_for(&self, taker: Member, owners: &[Member], owned: &[usize]) -> Option<usize> {
         let free =
             |at: &usize| owners[*at] == UNOWNED || owned[owners[*at]] > self.due(owners[*at]);
@@ -268,8 +268,8 @@ impl Plan {
         self.with_closer_aims(best)
     }
 
-    /// The arrangement, or one of which longer lists are in distinct locations everywhere, if that is
-    /// easier to find while the longest do not count.
+    /// The arrangement, or one with longer lists in distinct locations everywhere, if that is easier to
+    /// find while the longest do not count.
     fn with_closer_aims(&self, owners: Vec<Member>) -> Vec<Member> {
         let found = self.rules.spacing(&owners);
         for locations in (found.1 + 1..self.rules.locations).rev() {
@@ -285,13 +285,13 @@ impl Plan {
         owners
     }
 
-    /// How many partitions would change hands.
+    /// Number of partitions that would change hands.
     fn moves(&self, owners: &[Member]) -> i64 {
         let places = owners.iter().enumerate();
         places.map(|(at, owner)| self.rules.moved(at, *owner)).sum()
     }
 
-    /// What a ring that grows has to come to, lest it be laid out anew.
+    /// The goal of a ring that grows; one that misses it is laid out anew.
     fn goal(&self, laid_out: &[Member]) -> Goal {
         let slack = Crowding::from(self.size.get()) / SLACK;
         let crowding = match self.rules.crowding(laid_out) {
@@ -307,7 +307,7 @@ impl Plan {
     /// The arrangement with its places given to nodes so that most partitions stay.
     ///
     /// Members that are alike (in share and location) trade all their places, so that each gets the
-    /// places of which it already owns most.
+    /// places where it already owns most partitions.
     fn keep_most(&self, mut owners: Vec<Member>, goal: &Goal) -> Vec<Member> {
         let all_apart = self.all_apart();
         let shares = &self.rules.shares;
@@ -323,8 +323,8 @@ impl Plan {
         given_back(&self.rules, owners, goal)
     }
 
-    /// Who gets the places of each member: the pairs with most partitions in common first, then
-    /// whoever is left.
+    /// The member that gets the places of each member: the pairs with most partitions in common first,
+    /// then the rest.
     fn matched(&self, owners: &[Member], alike: impl Fn(Member, Member) -> bool) -> Vec<Member> {
         let mut shared = BTreeMap::<(Member, Member), usize>::new();
         for (places_of, had) in owners.iter().zip(&self.rules.before) {
@@ -379,10 +379,10 @@ impl Plan {
         keyed.into_iter().map(|(.., member)| member).collect()
     }
 
-    /// Whole rounds, from which single places are dropped at even distances until the ring's size
-    /// is met. A round closes upon itself around the circle, and a dropped place shortens the
-    /// distances around it by one, where an incomplete last round would end in a heap. With no node to
-    /// spare each drop makes lists crowded, and the fewest when all are in one round.
+    /// Whole rounds, from which single places are dropped at even distances until the ring's size is
+    /// met. A round closes upon itself around the circle. A dropped place shortens the distances around
+    /// it by one; an incomplete last round would shorten some by many. With no node to spare each drop
+    /// makes lists crowded, and the fewest when all are in one round.
     fn equal_rounds(&self) -> Vec<Member> {
         let round = self.round();
         let members = round.len();
@@ -439,8 +439,8 @@ impl Plan {
             .collect()
     }
 
-    /// Each place to a location, and there to a member, so that either comes around evenly: of those
-    /// that are due another place, to the one that has to have it soonest.
+    /// Each place to a location, and there to a member, so that either comes around evenly: the place
+    /// goes to the one with the nearest deadline among those that are due another.
     fn by_location(&self) -> Vec<Member> {
         let location_of = &self.rules.location_of;
         let members = 0..self.nodes.len();
@@ -470,8 +470,8 @@ impl Plan {
         (0..self.partitions()).map(next).collect()
     }
 
-    /// When who owns so many of what is due has to have the next place. Sorts first who is due it
-    /// already, then the nearer deadline, then who is due more.
+    /// Rank of a member with so many of its due partitions for the next place. First come members that
+    /// are due it already, then those with a nearer deadline, then those that are due more.
     fn turn(
         &self,
         due: usize,

@@ -1,8 +1,8 @@
 //! Coverage plans: the fewest vnodes that together hold every key of a bucket.
 //!
 //! The vnode of partition p holds the keys of the n owner partitions p-n+1 to p. A plan picks vnodes
-//! so that each owner partition is held by one of them, and tells each which owner partitions are
-//! its to answer for: every key is reported exactly once although the vnodes overlap.
+//! that together hold each owner partition, and lists for each vnode the owner partitions that it
+//! answers for: every key is reported exactly once although the vnodes overlap.
 
 use crate::detour::Detours;
 use crate::node_id::NodeId;
@@ -24,14 +24,15 @@ pub struct CoverageVnode {
     pub whole: bool,
 }
 
-/// Who is asked for what in a coverage query, in ring order from the place where the plan began.
+/// The vnodes of a coverage query with their owner partitions, in ring order from the place where the
+/// plan began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoveragePlan {
     /// The vnodes, each once.
     pub vnodes: Vec<CoverageVnode>,
 }
 
-/// Why no plan covers all keys.
+/// The reason why no plan covers all keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no replica is up for {} of the ring's owner partitions", missing.len())]
 pub struct CoverageError {
@@ -150,7 +151,7 @@ impl Ring {
         spans
     }
 
-    /// Of how many owner partitions from `first` on, of which it holds that one, a vnode holds the keys.
+    /// Number of owner partitions from `first` on, which the vnode holds, whose keys it holds.
     fn reach(&self, detours: &Detours, first: Partition, n: u16, vnode: Partition) -> u16 {
         let size = self.size();
         if detours.is_empty() {
@@ -173,8 +174,8 @@ impl Ring {
             owners: (0..span.count)
                 .map(|step| self.size().after(span.first, step))
                 .collect(),
-            // A vnode that nothing was ever moved to or from holds these alone. Later, it may have more:
-            // what it takes in before reads count on it, and what it had when there were more replicas.
+            // A vnode without any move in its past holds these alone. Later, it may have more: keys
+            // that it takes in before reads count on it, and those from a time with more replicas.
             whole: span.count == n && self.epoch(span.vnode) == Epoch::FIRST,
         }
     }

@@ -1,10 +1,10 @@
 //! Detours: partitions that the lists of a key pass over, so that its replicas are on distinct nodes.
 //!
-//! Three nodes cannot take turns around a circle of 2^k partitions: near its end two neighbours have one
-//! owner, whatever the arrangement, and a list that goes straight on has two replicas there. Such a list
-//! passes over the second. What is passed over is agreed, and changes as the number of replicas does: were
-//! it to follow from the owners alone, then each partition that moves would change lists at other places,
-//! with nobody to fill them.
+//! Three nodes cannot take turns around a circle of 2^k partitions: near its end two neighbours have
+//! one owner in any arrangement, and a list that goes straight on has two replicas there. Such a list
+//! passes over the second. The detours are agreed, and change as the number of replicas does. If they
+//! followed from the owners alone, each partition that moves would change lists at other places, and
+//! those would not be filled.
 //!
 //! Most rings have none, and pay for them with one comparison.
 
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::partition::{Partition, RingSize};
 
-/// What lists pass over, by the owner partition that they begin at.
+/// Partitions that lists pass over, by the owner partition that the lists begin at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detours(BTreeMap<Partition, SmallVec<[Partition; 2]>>);
 
@@ -38,7 +38,7 @@ impl Detours {
         self.0.is_empty()
     }
 
-    /// What is passed over, by the owner partition at which the lists begin.
+    /// The partitions passed over, by the owner partition that the lists begin at.
     pub fn passed(&self) -> impl Iterator<Item = (Partition, &[Partition])> {
         self.0.iter().map(|(owner, over)| (*owner, &over[..]))
     }

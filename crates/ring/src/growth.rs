@@ -1,10 +1,10 @@
-//! How many replicas there can be, and how that number changes.
+//! The number of replicas, and its change.
 //!
 //! A cluster that grows from one node to three has one replica of everything until two and three are
 //! filled: the number is agreed, and changes in the same steps as a partition's owner, for all
 //! partitions at once. The old list of a key has the old number of replicas, the new list the new one.
 //!
-//! In the same steps the number stays and the lists change that make detours, or are to.
+//! The same steps change lists that make detours, or are to, at a constant number.
 
 use crate::detour::Detours;
 use crate::motion::Growth;
@@ -30,10 +30,10 @@ impl Ring {
         self
     }
 
-    /// The number of replicas begins to change by one. Writes go to the longer list from now on.
+    /// Begins to change the number of replicas by one. Writes go to the longer list from now on.
     ///
-    /// With the present number it is the detours that begin to change, to those that so many replicas on
-    /// distinct nodes need.
+    /// With the present number, begins to change the detours instead, to those for so many replicas on
+    /// distinct nodes.
     pub fn begin_growth(&mut self, to: u16) -> Result<(), MoveError> {
         if !self.moves.is_empty() {
             let partitions = self.moves.len();
@@ -56,7 +56,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Every replica of the new lists has what its key range holds: reads ask them.
+    /// Every replica of the new lists has all keys of its range: reads ask them.
     pub fn close_growth(&mut self) -> Result<(), MoveError> {
         let growth = self.growth_in(Phase::Filling)?;
         let phase = Phase::Closing;
@@ -64,7 +64,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Every node knows that it closes: only the new lists count.
+    /// Every node has learned that it closes: only the new lists count.
     pub fn settle_growth(&mut self) -> Result<(), MoveError> {
         let growth = self.growth_in(Phase::Closing)?;
         self.replicas_max = growth.to;

@@ -1,4 +1,4 @@
-//! Placement, pure: which partitions and nodes hold a key, and which vnodes a listing has to ask.
+//! Placement, pure: the partitions and nodes of a key, and the vnodes that a listing has to ask.
 //!
 //! The ring is a circle of 2^160 positions cut into `ring_size` equal partitions. A key hashes to
 //! a position, the partition that follows it is the key's *owner partition*, and the replicas live
@@ -7,9 +7,9 @@
 //! from the same ring, and a simulation can replay it.
 //!
 //! - [`position`]: bytes of an address to a [`Position`], exactly as Riak hashes them;
-//! - [`Ring`]: who owns each partition, and since which [`Epoch`];
-//! - [`claim`]: who should own each partition;
-//! - [`Detours`]: what lists pass over, so that replicas are on distinct nodes;
+//! - [`Ring`]: the owner of each partition, and its [`Epoch`];
+//! - [`claim`]: the choice of each partition's owner;
+//! - [`Detours`]: partitions that lists pass over, so that replicas are on distinct nodes;
 //! - [`Transition`]: a ring on its way to another, one replica of a list at a time;
 //! - [`Ring::preference_list`] and [`Ring::write_list`]: the replicas of one key, fallbacks included;
 //! - [`Ring::coverage_plan`]: the fewest vnodes that together hold every key.

@@ -1,14 +1,14 @@
-//! What changes in a ring: a partition's owner, the number of replicas, the detours of lists.
+//! Changes in a ring: a partition's owner, the number of replicas, the detours of lists.
 
 use crate::node_id::NodeId;
 use crate::phase::Phase;
 
-/// Where a partition is moving, and how far it has come.
+/// The move of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Who will own it.
+    /// The future owner.
     pub to: NodeId,
-    /// How far it has come.
+    /// Its phase.
     pub phase: Phase,
 }
 
@@ -17,6 +17,6 @@ pub struct Move {
 pub struct Growth {
     /// The number that it will be.
     pub to: u16,
-    /// How far it has come.
+    /// Its phase.
     pub phase: Phase,
 }

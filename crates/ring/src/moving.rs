@@ -1,4 +1,4 @@
-//! Moving one partition: the steps that the agreed log takes, and who is asked meanwhile.
+//! Moving one partition: the steps that the agreed log takes, and the node that is asked meanwhile.
 //!
 //! Every step raises the partition's epoch by one. Until a move settles, the partition is its
 //! source's; the receiver stands beside it.
@@ -11,7 +11,7 @@ use crate::partition::{Partition, RingSize};
 use crate::phase::{List, Phase};
 use crate::ring::{Epoch, Ring};
 
-/// Why a step is refused.
+/// The reason why a step is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoveError {
     /// The partition is there already.
@@ -32,11 +32,11 @@ pub enum MoveError {
     /// Partitions are moving; the number of replicas stays meanwhile.
     #[error("{partitions} partitions are moving")]
     Moving {
-        /// How many.
+        /// Their number.
         partitions: usize,
     },
-    /// The number of replicas does not change, is not in the phase that this step ends, or is that
-    /// already.
+    /// The number of replicas is not changing, is not in the phase that this step ends, or has the new
+    /// value already.
     #[error("the number of replicas is not in the phase that this step ends")]
     OtherGrowth,
     /// The two rings have different sizes.
@@ -50,7 +50,7 @@ pub enum MoveError {
 }
 
 impl Ring {
-    /// What is moving.
+    /// The partitions that move.
     pub fn moves(&self) -> &BTreeMap<Partition, Move> {
         &self.moves
     }
@@ -71,7 +71,7 @@ impl Ring {
         Ok(self.pass_on(partition, self.owner(partition)))
     }
 
-    /// The receiver has stored what the source had: the partition closes.
+    /// The receiver has stored the source's keys: the partition closes.
     pub fn close_move(&mut self, partition: Partition) -> Result<Epoch, MoveError> {
         let moving = self.in_phase(partition, Phase::Filling)?;
         let phase = Phase::Closing;
@@ -79,7 +79,7 @@ impl Ring {
         Ok(self.pass_on(partition, self.owner(partition)))
     }
 
-    /// The source knows that the partition closes: it is the receiver's now.
+    /// The source has learned that the partition closes: it is the receiver's now.
     pub fn settle_move(&mut self, partition: Partition) -> Result<Epoch, MoveError> {
         let moving = self.in_phase(partition, Phase::Closing)?;
         self.moves.remove(&partition);
@@ -94,14 +94,14 @@ impl Ring {
         Ok(self.pass_on(partition, self.owner(partition)))
     }
 
-    /// Gives a partition to another owner at once, who has none of it: its present owner is gone for
-    /// good. What it is moving from or to is forgotten.
+    /// Gives a partition at once to another owner, which has none of it: its present owner is gone for
+    /// good. Its move, if there is one, is forgotten.
     pub fn seize(&mut self, partition: Partition, owner: NodeId) -> Epoch {
         self.moves.remove(&partition);
         self.pass_on(partition, owner)
     }
 
-    /// Who answers reads of a partition.
+    /// The node that answers reads of a partition.
     pub fn reader(&self, partition: Partition) -> NodeId {
         match self.moves.get(&partition) {
             Some(moving) if moving.phase.read_list() == List::New => moving.to,

@@ -6,11 +6,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A node's identity, 128 bits; the same for life, whatever the node is called.
+/// A node's identity, 128 bits; the same for life, under any name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId([u8; 16]);
 
-/// Why a text is not a node identity.
+/// The reason why a text is not a node identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("node identity {text:?} is not of the form 01234567-89ab-4def-8123-456789abcdef")]
 pub struct NodeIdError {
@@ -18,7 +18,7 @@ pub struct NodeIdError {
     pub text: String,
 }
 
-/// Where the text form has its hyphens.
+/// Positions of the hyphens in the text form.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 const TEXT_LEN: usize = 36;
 

@@ -1,8 +1,8 @@
 //! Partitions by number, the ring's size, and Riak's 160-bit index text for both.
 //!
 //! Inside, a partition is a number from 0 to `ring_size - 1`. Outside, operators, directories and
-//! statistics know it by the *index*: the position at which it starts, a decimal of up to 49
-//! digits. Only this file converts between the two.
+//! statistics use the *index*: the position at which it starts, a decimal of up to 49 digits. Only this
+//! file converts between the two.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub const RING_SIZE_MAX: u16 = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RingSize(u16);
 
-/// Why a number cannot be a ring size.
+/// The reason why a number cannot be a ring size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("ring size {got} is not a power of two from {RING_SIZE_MIN} to {RING_SIZE_MAX}")]
 pub struct RingSizeError {
@@ -23,7 +23,7 @@ pub struct RingSizeError {
     pub got: u64,
 }
 
-/// Why a text is not the index of a partition.
+/// The reason why a text is not the index of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not the index of a partition in a ring of {size}")]
 pub struct IndexError {
@@ -76,7 +76,7 @@ impl RingSize {
         self.wrap(partition.0.wrapping_sub(steps))
     }
 
-    /// How many steps lead from `from` forward to `to`.
+    /// Number of steps from `from` forward to `to`.
     pub fn distance(self, from: Partition, to: Partition) -> u16 {
         to.0.wrapping_sub(from.0) & (self.0 - 1)
     }
@@ -112,7 +112,7 @@ impl Partition {
     /// The first partition of every ring.
     pub const FIRST: Self = Self(0);
 
-    /// The partition of this number in the largest ring: whether a ring has it is for its reader to see.
+    /// The partition of this number in the largest ring: its reader checks that a ring has it.
     pub fn of_number(number: u16) -> Option<Self> {
         (u64::from(number) < u64::from(RING_SIZE_MAX)).then_some(Self(number))
     }

@@ -1,19 +1,18 @@
-//! How far the move of one partition has come, and whose answers count meanwhile.
+//! The phases of a partition's move, and the lists whose answers count in each.
 //!
 //! Coordinators learn of a move late and in any order. The phases are chosen so that quorums of two
-//! neighbouring ones always meet; what lies further apart is kept from meeting by epochs and by the
-//! two gates that [`Phase`] documents. Why this suffices stands in decision 7; a search over all
-//! interleavings of a small cluster (`tests/it/stale_reads.rs`) shows that it does, and that none of
-//! its parts can be left out.
+//! neighbouring ones always meet. Epochs and the two gates that [`Phase`] documents keep phases further
+//! apart from meeting. The proof stands in decision 7; a search over all interleavings of a small
+//! cluster (`tests/it/stale_reads.rs`) confirms it, and shows that none of its parts can be left out.
 
-/// How far a move has come.
+/// The phase of a move.
 ///
-/// Gates: a move begins to fill from a snapshot that its source takes once it knows of the move; it
-/// closes when the receiver has stored that snapshot; it settles when the source knows that it is
-/// closing.
+/// Gates: a move begins to fill from a snapshot that its source takes once it has learned of the move;
+/// it closes when the receiver has stored that snapshot; it settles when the source has learned that it
+/// is closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// The receiver takes in what the source has. Reads ask the old list, writes both.
+    /// The receiver takes in the source's keys. Reads ask the old list, writes both.
     Filling,
     /// The receiver has everything. Reads ask the new list, writes both.
     Closing,

@@ -1,4 +1,4 @@
-//! Where a key lies on the circle: SHA-1 over the bytes that Riak hashes.
+//! The position of a key on the circle: SHA-1 over the bytes that Riak hashes.
 //!
 //! The hash is Riak's own, to the byte, so that partitions, preference lists and data directories
 //! of a migrated cluster mean the same thing on both sides.
@@ -12,7 +12,7 @@ use crate::partition::{Partition, RingSize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position([u8; 20]);
 
-/// What of an address is hashed; the bucket property `chash_keyfun`.
+/// The part of an address that is hashed; the bucket property `chash_keyfun`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum KeyHash {
     /// Bucket and key (`chash_std_keyfun`): the keys of a bucket spread over the whole ring.

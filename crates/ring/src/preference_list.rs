@@ -12,13 +12,13 @@ use crate::partition::Partition;
 use crate::position::Position;
 use crate::ring::{Epoch, Ring};
 
-/// Whether a replica is where the ring puts it.
+/// The role of a replica: in the ring's place or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// On the owner of its partition.
     Primary,
-    /// On a stand-in, which keeps it under the partition of the primary that is down and hands it
-    /// over when that is back.
+    /// On a stand-in: kept under the partition of the primary that is down, and handed over when the
+    /// primary is back.
     Fallback,
 }
 
@@ -29,7 +29,7 @@ pub struct Replica {
     pub partition: Partition,
     /// The node that serves it now.
     pub node: NodeId,
-    /// Whether that node owns the partition.
+    /// The role: `Primary` if that node owns the partition.
     pub role: Role,
     /// The partition's epoch in the ring that the list was made from.
     pub epoch: Epoch,

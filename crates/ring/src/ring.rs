@@ -1,4 +1,4 @@
-//! The ring itself: who owns each partition, and since which epoch.
+//! The ring itself: the owner and the epoch of each partition.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,8 +8,8 @@ use crate::motion::{Growth, Move};
 use crate::node_id::NodeId;
 use crate::partition::{Partition, RingSize};
 
-/// How often a partition has changed hands. Every replica request carries it, and a vnode refuses
-/// one with a lower epoch than its own, so that a former owner cannot serve or be written to.
+/// Number of times that a partition has changed hands. Every replica request carries it, and a vnode
+/// refuses one with a lower epoch than its own, so that a former owner cannot serve or be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(u64);
 
@@ -40,8 +40,8 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// The committed ring: the owner and the epoch of every partition, what is moving, and how many
-/// replicas there can be.
+/// The committed ring: the owner and the epoch of every partition, the moves, and the number of
+/// replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ring {
     size: RingSize,
@@ -53,11 +53,11 @@ pub struct Ring {
     pub(crate) replicas_max: u16,
     pub(crate) growth: Option<Growth>,
     pub(crate) detours: Detours,
-    /// Of use while something grows.
+    /// Used while something grows.
     pub(crate) next_detours: Detours,
 }
 
-/// Why lists of owners and epochs do not make a ring.
+/// The reason why lists of owners and epochs do not make a ring.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     /// Not one owner a partition.
@@ -65,7 +65,7 @@ pub enum RingError {
     OwnerCount {
         /// The ring's size.
         size: RingSize,
-        /// How many owners were given.
+        /// Number of owners given.
         got: usize,
     },
     /// Not one epoch a partition.
@@ -73,7 +73,7 @@ pub enum RingError {
     EpochCount {
         /// The ring's size.
         size: RingSize,
-        /// How many epochs were given.
+        /// Number of epochs given.
         got: usize,
     },
 }
@@ -118,7 +118,7 @@ impl Ring {
         }
     }
 
-    /// The same ring with what is moving, as it was kept.
+    /// The same ring with stored moves and a stored growth.
     #[must_use]
     pub fn with_motion(mut self, moves: BTreeMap<Partition, Move>, growth: Option<Growth>) -> Self {
         self.moves = moves;
@@ -126,7 +126,7 @@ impl Ring {
         self
     }
 
-    /// Gives a partition to an owner, who may be the present one, and raises its epoch.
+    /// Gives a partition to an owner, possibly the present one, and raises its epoch.
     pub(crate) fn pass_on(&mut self, partition: Partition, owner: NodeId) -> Epoch {
         let slot = self.slot(partition);
         if self.owners[slot] != owner {
@@ -142,7 +142,7 @@ impl Ring {
         self.size
     }
 
-    /// Who owns a partition.
+    /// The owner of a partition.
     pub fn owner(&self, partition: Partition) -> NodeId {
         self.owners[self.slot(partition)]
     }
@@ -173,12 +173,12 @@ impl Ring {
             .map(|(partition, ..)| partition)
     }
 
-    /// How many replicas of an object a read counts on: never more than are agreed to be kept on
+    /// Number of an object's replicas that a read counts on: never more than are agreed to be kept on
     /// distinct nodes ([`Ring::replicas_max`]), unless several on one node are wanted (`colocated`),
     /// and never more than there are partitions.
     ///
-    /// What is agreed counts, not the nodes that are up: a failure must not lower a quorum. Nor do the
-    /// members count: a node that has just joined holds nothing yet.
+    /// The agreed number counts, not the nodes that are up: a failure must not lower a quorum. Nor do
+    /// the members count: a node that has just joined holds nothing yet.
     pub fn effective_n(&self, n_val: u32, colocated: bool) -> u16 {
         self.bounded_n(n_val, colocated, self.read_replicas_max())
     }
@@ -219,8 +219,8 @@ impl Ring {
         }
     }
 
-    /// A partition of a larger ring is taken modulo this one's size, so that a stale number from a
-    /// peer can name a wrong owner but never stop the node; the epoch check tells it from a right one.
+    /// A partition of a larger ring is taken modulo this one's size, so that a stale number from a peer
+    /// can name a wrong owner but never stop the node; the epoch check then refuses it.
     fn slot(&self, partition: Partition) -> usize {
         self.size.wrap(partition.number()).slot()
     }

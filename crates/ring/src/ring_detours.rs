@@ -1,4 +1,5 @@
-//! The detours of a ring: those that it has, those that it needs, and who holds what while they change.
+//! The detours of a ring: those that it has, those that it needs, and the holders of keys while they
+//! change.
 
 use smallvec::SmallVec;
 
@@ -8,7 +9,7 @@ use crate::partition::Partition;
 use crate::phase::List;
 use crate::ring::Ring;
 
-/// While lists change: who newly needs the keys of an owner partition, and from whom.
+/// The source and the target of keys while lists change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fill {
     /// The vnode that has them.
@@ -18,17 +19,17 @@ pub struct Fill {
 }
 
 impl Ring {
-    /// What lists pass over at present; until a change of it has settled, before that.
+    /// The present detours; until a change of them has settled, those before it.
     pub fn detours(&self) -> &Detours {
         &self.detours
     }
 
-    /// What they will pass over, while that or the number of replicas changes.
+    /// The next detours, while they or the number of replicas change.
     pub fn next_detours(&self) -> Option<&Detours> {
         self.growth.is_some().then_some(&self.next_detours)
     }
 
-    /// What lists have to pass over for `n` replicas to be on distinct nodes, or on as many as there are.
+    /// The detours that put `n` replicas on distinct nodes, or on as many as there are.
     pub fn detours_for(&self, n: u16) -> Detours {
         let n = usize::from(n).min(self.members().len());
         let passed = self.size().partitions().map(|owner| {
@@ -58,7 +59,7 @@ impl Ring {
         self
     }
 
-    /// What lists of reads pass over.
+    /// The detours of reads.
     pub(crate) fn read_detours(&self, colocated: bool) -> &Detours {
         match self.growth {
             // Replicas that share a node on purpose need no other.
@@ -68,7 +69,7 @@ impl Ring {
         }
     }
 
-    /// The detours of the list of before, and of the one to come.
+    /// The detours of the old list, and of the new one.
     pub(crate) fn write_detours(&self, colocated: bool) -> [&Detours; 2] {
         match self.growth {
             _ if colocated => [&STRAIGHT, &STRAIGHT],
@@ -101,10 +102,12 @@ impl Ring {
         holders
     }
 
-    /// While lists change: who newly needs the keys of an owner partition that have up to `n` replicas.
+    /// The vnodes that newly need the keys of an owner partition while lists change, at up to `n`
+    /// replicas.
     ///
-    /// A vnode that takes the place of another needs what that one has: what the other replicas have
-    /// confirmed, they still have. One that is added needs what any has, and takes it from the last.
+    /// A vnode that takes the place of another needs the keys of that one: the other replicas still
+    /// have everything that they have confirmed. One that is added needs the keys of any, and takes
+    /// them from the last.
     pub fn fills(&self, owner: Partition, n: u16) -> SmallVec<[Fill; 2]> {
         let mut fills = SmallVec::new();
         let Some(growth) = self.growth else {

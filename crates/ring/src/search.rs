@@ -1,7 +1,7 @@
 //! The search that takes crowding out of an arrangement, and then needless moves.
 //!
-//! It changes one place at a time: two places swap their owners, or a place is passed to a member who
-//! may have one more. No member's share is ever left, and the draws are the same every time, so that
+//! It changes one place at a time: two places swap their owners, or a place is passed to a member that
+//! may have one more. Every member keeps its share, and the draws are the same every time, so that
 //! equal input gives the same ring on every node.
 
 use crate::share::Member;
@@ -9,16 +9,16 @@ use crate::spread::{Crowding, Rules, UNOWNED};
 
 /// Changes without progress before the search gives up, beyond one for every four partitions.
 const PATIENCE: usize = 256;
-/// How many changes it makes at most for each time that it may go without progress.
+/// The most changes for each time that it may go without progress.
 const PATIENCES: usize = 8;
 /// Partners that are looked at for one swap: all of a ring that is not large.
 const PARTNERS: usize = 512;
 /// A place that was changed is left alone for up to this many changes, lest they undo each other.
 const REST: usize = 8;
 
-/// How often a small ring is searched anew, with other draws.
+/// The most searches of a small ring, each with other draws.
 const ATTEMPTS_MAX: usize = 12;
-/// Nor more often than this without finding better.
+/// The most consecutive ones without an improvement.
 const VAIN_ATTEMPTS: usize = 3;
 /// Larger ones are searched less often, by this bound on all together.
 const PLACES_OF_ALL_ATTEMPTS: usize = 2048;
@@ -32,7 +32,7 @@ enum Change {
     Pass(usize, Member),
 }
 
-/// What a change does: to the crowding, then to the number of moves.
+/// The effect of a change: on the crowding, then on the number of moves.
 type Effect = (i64, i64);
 
 /// An arrangement that is being changed.
@@ -40,13 +40,13 @@ pub(crate) struct Search<'a> {
     rules: &'a Rules,
     owners: Vec<Member>,
     owned: Vec<usize>,
-    /// What each place is part of.
+    /// The crowding that each place is part of.
     crowding_at: Vec<Crowding>,
     crowding: Crowding,
     draws: u64,
 }
 
-/// What is good enough for an arrangement.
+/// The goal of a search for an arrangement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Goal {
     /// It is no more crowded than this.
@@ -62,7 +62,7 @@ impl Goal {
         spacing: (0, 0),
     };
 
-    /// Whether an arrangement is good enough.
+    /// True if an arrangement reaches the goal.
     pub(crate) fn is_met(&self, rules: &Rules, owners: &[Member]) -> bool {
         rules.crowding(owners) <= self.crowding && self.has_spacing(rules, owners)
     }
@@ -182,9 +182,9 @@ impl<'a> Search<'a> {
             .find(|at| self.crowding_at[*at] >= least)
     }
 
-    /// The change of place `at` that crowds least and then moves least. It may leave things as crowded
-    /// as they are, or even worse for a moment: standing still would end the search in the first dead
-    /// end.
+    /// The change of place `at` that crowds least and then moves least. It may leave the ring as
+    /// crowded as it is, or more crowded for a moment: otherwise the search would end in the first
+    /// local minimum.
     fn best_change(
         &mut self,
         at: usize,
@@ -270,7 +270,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes moves back: first those that only crowded, then those that the goal can do without.
+    /// Takes moves back: first those that only crowded, then those not needed for the goal.
     fn give_back(&mut self, goal: &Goal) {
         let spacing = goal.spacing.min(self.rules.spacing(&self.owners));
         for crowding in [0, goal.crowding] {
@@ -285,8 +285,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Gives place `at` back to who had it, if that makes for fewer moves and is no more crowded, or no
-    /// more than the goal.
+    /// Gives place `at` back to its earlier owner, if that makes for fewer moves and is no more
+    /// crowded, or no more than the goal.
     fn give_back_at(&mut self, at: usize, goal: &Goal) -> bool {
         let had = self.rules.before[at].filter(|had| *had != self.owners[at]);
         let Some(had) = had else { return false };
@@ -344,7 +344,7 @@ impl Change {
         }
     }
 
-    /// What takes it back, where the first place was this member's.
+    /// The reverse change, where the first place was this member's.
     fn undone(self, first_owner: Member) -> Self {
         match self {
             Self::Swap(..) => self,

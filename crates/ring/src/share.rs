@@ -1,4 +1,4 @@
-//! How many partitions each claimant is due, by weight.
+//! Shares: the number of partitions that each claimant is due, by weight.
 //!
 //! A weighted share is seldom a whole number. It may be rounded either way (`least` and `most`), so
 //! that the search has room; `due` is where it begins.
@@ -17,7 +17,7 @@ pub(crate) struct Share {
     pub(crate) due: usize,
 }
 
-/// What decides who gets a share that is rounded up.
+/// The facts that decide the rounding of shares.
 pub(crate) struct Claims<'a> {
     pub(crate) partitions: usize,
     pub(crate) weights: &'a [u64],
@@ -25,13 +25,13 @@ pub(crate) struct Claims<'a> {
     pub(crate) location_of: &'a [usize],
     /// Replicas to be kept on distinct nodes.
     pub(crate) replicas: usize,
-    /// How many each member owned before.
+    /// Number of partitions that each member owned before.
     pub(crate) owned: &'a [usize],
 }
 
 impl Claims<'_> {
-    /// The share of each member. Rounded up are those who own more than their share rounded down
-    /// already, then those with the largest remainders, then those in the location that has least.
+    /// The share of each member. Rounded up are, in this order: members that own more than their share
+    /// rounded down already, those with the largest remainders, those in the location that has least.
     pub(crate) fn shares(&self) -> Vec<Share> {
         let mut shares = vec![Share::default(); self.weights.len()];
         let mut open: Vec<Member> = (0..self.weights.len()).collect();

@@ -1,26 +1,26 @@
-//! What an arrangement of nodes around the circle is judged by.
+//! The rules that judge an arrangement of nodes around the circle.
 //!
 //! Crowding is counted in pairs of partitions: two fewer than n apart on one node, or fewer than l
-//! apart in one location. A pair on one node weighs more than all pairs in one location together.
-//! Of either kind, the closer weighs more: it is in more lists, and in those of buckets with fewer
-//! replicas. On one node it weighs as the lists do that have both, since these make a detour.
+//! apart in one location. A pair on one node weighs more than all pairs in one location together. A
+//! closer pair of either kind weighs more: it is in more lists, and in those of buckets with fewer
+//! replicas. A pair on one node weighs as many as the lists that have both, since these make a detour.
 
 use crate::share::{Member, Share};
 
-/// Marks a partition that nobody owns yet.
+/// Marks a partition without an owner.
 pub(crate) const UNOWNED: Member = usize::MAX;
 
-/// What the arrangement is judged by.
+/// The rules that judge an arrangement.
 #[derive(Clone)]
 pub(crate) struct Rules {
     /// Replicas fewer than this many partitions apart should be on distinct nodes.
     pub(crate) replicas: usize,
-    /// Replicas fewer than this many partitions apart should be in distinct locations; 1 where no two
-    /// nodes share one, since distinct nodes are all that is asked for then.
+    /// Replicas fewer than this many partitions apart should be in distinct locations; 1 if no two
+    /// nodes share one, since distinct nodes suffice then.
     pub(crate) locations: usize,
     /// The location of each member, by number.
     pub(crate) location_of: Vec<usize>,
-    /// How many partitions each member is due.
+    /// Number of partitions that each member is due.
     pub(crate) shares: Vec<Share>,
     /// The owner of each partition before, where it still is a member.
     pub(crate) before: Vec<Option<Member>>,
@@ -30,10 +30,9 @@ pub(crate) struct Rules {
 pub(crate) type Crowding = u64;
 const SAME_NODE: Crowding = 1 << 32;
 
-/// One pair in a location weighs as much as this many that are a step further apart. It is more than
-/// such a pair can be worth: where all lists of l - 1 can be in distinct locations, they are, whatever
-/// the lists of l gain by one that is not.
-/// Here as a power of two: eight.
+/// Weight of one pair in a location in pairs that are a step further apart, as a power of two: eight.
+/// It is more than such a pair can be worth: if all lists of l - 1 can be in distinct locations, they
+/// are, even at the cost of lists of l.
 const CLOSER_BITS: usize = 3;
 /// Beyond this many steps closeness makes no difference.
 const CLOSER_STEPS: usize = 6;
@@ -86,8 +85,8 @@ impl Rules {
         i64::from(self.before[at].is_some_and(|before| before != member))
     }
 
-    /// How far apart all replicas on one node are at least, and all in one location: the length of the
-    /// longest lists that are distinct everywhere, as far as that is asked for.
+    /// Least distance of replicas on one node, and in one location: the length of the longest lists
+    /// that are distinct everywhere, up to the requested length.
     pub(crate) fn spacing(&self, owners: &[Member]) -> (usize, usize) {
         let pair_at = |step: usize, alike: &dyn Fn(Member, Member) -> bool| {
             let next = |at: usize| owners[(at + step) % owners.len()];
@@ -104,14 +103,14 @@ impl Rules {
     }
 }
 
-/// What a pair on one node weighs of which this many lists have both: as the lists do, and a little more
-/// for the closer of what is the same number of lists.
+/// Weight of a pair on one node that this many lists have both of. It grows with the number of lists,
+/// and a little more for closer pairs.
 fn same_node(lists: usize) -> Crowding {
     let lists = Crowding::try_from(lists).unwrap_or(Crowding::MAX);
     SAME_NODE * (16 * lists + lists * (lists - 1) / 2)
 }
 
-/// What a pair in one location weighs of which this many lists have both.
+/// Weight of a pair in one location that this many lists have both of.
 fn same_location(lists: usize) -> Crowding {
     1 << (CLOSER_BITS * (lists - 1).min(CLOSER_STEPS))
 }

@@ -1,17 +1,17 @@
-//! A ring on its way to another: which partitions may move now.
+//! A ring on its way to another: the partitions that may move now.
 //!
-//! Pure: every member that has the same ring and the same target comes to the same answer. Who is
-//! told, who transfers and when the gates are passed is decided elsewhere.
+//! Pure: every member that has the same ring and the same target comes to the same answer.
+//! Notifications, transfers and the passing of gates are decided elsewhere.
 //!
-//! No two partitions move together whose places could stand in one preference list, so that any list
-//! differs from the one before it in one replica at most.
+//! Two partitions do not move together if their places could stand in one preference list: so each list
+//! differs from its predecessor in one replica at most.
 
 use crate::moving::MoveError;
 use crate::node_id::NodeId;
 use crate::partition::{Partition, RingSize};
 use crate::ring::Ring;
 
-/// Where a ring is to go.
+/// The target of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
     target: Box<[NodeId]>,
@@ -52,17 +52,17 @@ impl Transition {
         })
     }
 
-    /// Who will own a partition.
+    /// The future owner of a partition.
     pub fn target(&self, partition: Partition) -> NodeId {
         self.target[partition.slot()]
     }
 
-    /// How far apart partitions have to be to move together.
+    /// The least distance of partitions that move together.
     pub fn apart(&self) -> u16 {
         self.apart
     }
 
-    /// The partitions that are not where they belong, those that move included.
+    /// The partitions that are not at their target, including those that move.
     pub fn due<'a>(&'a self, ring: &'a Ring) -> impl Iterator<Item = Partition> + 'a {
         let owners = ring.partitions().zip(&self.target);
         owners
@@ -82,7 +82,7 @@ impl Transition {
         self.startable_of(ring, count, |_| true)
     }
 
-    /// As [`Transition::startable`], of those partitions that `may` move at all.
+    /// Like [`Transition::startable`], of those partitions that `may` move at all.
     pub fn startable_of(
         &self,
         ring: &Ring,
@@ -121,7 +121,7 @@ impl Transition {
         apart < self.apart || ring.share_a_detour(one, other, self.apart)
     }
 
-    /// How many neighbours within one preference list are on the target's node once all moves in
+    /// Number of neighbours within one preference list that are on the target's node once all moves in
     /// progress and this one have settled, less those on the present owner's.
     fn crowding_after(&self, ring: &Ring, partition: Partition) -> i32 {
         let size = ring.size();

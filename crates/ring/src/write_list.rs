@@ -18,20 +18,20 @@ use crate::ring::Ring;
 pub struct WriteReplica {
     /// The vnode, and where it runs.
     pub replica: Replica,
-    /// It is in the list of before.
+    /// It is in the old list.
     pub in_old: bool,
-    /// It is in the list to come.
+    /// It is in the new list.
     pub in_new: bool,
 }
 
-/// Where a write goes.
+/// The replicas of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteList {
     /// Primaries in ring order, then fallbacks.
     pub replicas: SmallVec<[WriteReplica; 3]>,
-    /// How many replicas the old list has when all nodes are up.
+    /// Number of replicas in the old list when all nodes are up.
     pub n_old: u16,
-    /// How many the new one has.
+    /// Number of replicas in the new one.
     pub n_new: u16,
 }
 
@@ -52,7 +52,8 @@ struct Place {
 }
 
 impl Ring {
-    /// Where a write of the key at `position` goes, for a bucket with `n_val`, on nodes that are `up`.
+    /// The replicas of a write to the key at `position`, for a bucket with `n_val`, on nodes that are
+    /// `up`.
     pub fn write_list(
         &self,
         position: Position,

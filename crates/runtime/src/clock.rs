@@ -78,7 +78,7 @@ fn whole_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Tells the time.
+/// A source of the time.
 pub trait Clock: Send + Sync {
     /// Now, on the clock that only grows.
     fn now(&self) -> Moment;
@@ -104,7 +104,7 @@ impl Clock for SystemClock {
     }
 
     fn wall_time(&self) -> WallTime {
-        // A clock before 1970 is a clock that was never set: zero says as much.
+        // A clock before 1970 was never set, and counts as zero.
         let since_epoch = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -112,14 +112,14 @@ impl Clock for SystemClock {
     }
 }
 
-/// Where the wall clock of a simulation starts: 2026-01-01 00:00:00 UTC.
+/// Start of the wall clock of a simulation: 2026-01-01 00:00:00 UTC.
 const SIMULATED_START: WallTime = WallTime::from_seconds(1_767_225_600);
 
 /// The time of a simulated runtime, which moves when all its tasks wait.
 pub(crate) struct SimulatedClock {
     handle: Handle,
     start: Instant,
-    /// How far the time on the wall is off, in microseconds.
+    /// Offset of the wall-clock time, in microseconds.
     wall_offset: AtomicI64,
 }
 
@@ -140,7 +140,7 @@ impl SimulatedClock {
 
 impl Clock for SimulatedClock {
     fn now(&self) -> Moment {
-        // Outside its runtime tokio would tell the real time.
+        // Outside its runtime, tokio's time is the real one.
         let _inside = self.handle.enter();
         Moment(Instant::now().saturating_duration_since(self.start))
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with threads and sockets, named by what the reader can do about it.
+//! Errors of threads and sockets, named by what the reader can do about them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ pub enum RuntimeError {
     Listen {
         /// The address asked for.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
@@ -53,11 +53,11 @@ pub enum RuntimeError {
     Accept {
         /// The address listened on.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
-    /// Nobody listens there.
+    /// No listener is there.
     #[error("connect to {address}: refused")]
     Refused {
         /// The address connected to.
@@ -69,7 +69,7 @@ pub enum RuntimeError {
     Connect {
         /// The address connected to.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
@@ -78,7 +78,7 @@ pub enum RuntimeError {
     Thread {
         /// The name given to the thread.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 

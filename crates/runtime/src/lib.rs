@@ -7,11 +7,11 @@
 //! from a seed, and whose sockets are pipes in memory. A [`World`] is a simulation of several machines,
 //! with links between them that can be slow, cut or broken.
 //!
-//! Whoever needs only the time or random numbers takes an `Arc<dyn `[`Clock`]`>` or an
+//! Code that needs only the time takes an `Arc<dyn `[`Clock`]`>`, and for random numbers an
 //! `Arc<dyn `[`Randomness`]`>`, not a runtime.
 //!
-//! What the simulated runtime does not decide: the branch that an unbiased `tokio::select!` takes, whom
-//! `tokio::sync::watch` wakes first, and the order of a `std` hash map. Our code writes `biased;`,
+//! The simulated runtime does not decide the branch that an unbiased `tokio::select!` takes, the first
+//! task that `tokio::sync::watch` wakes, and the order of a `std` hash map. Our code uses `biased;`,
 //! [`Watched`] and ordered maps.
 
 mod clock;

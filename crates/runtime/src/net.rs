@@ -48,8 +48,8 @@ impl Listener {
         self.address
     }
 
-    /// Waits for a connection, and tells who made it. Dropping the future loses no connection. Several
-    /// tasks may accept from one listener.
+    /// Waits for a connection, and returns it with the caller's address. Dropping the future loses no
+    /// connection. Several tasks may accept from one listener.
     pub async fn accept(&self) -> Result<(Stream, SocketAddr)> {
         match &self.kind {
             ListenerKind::Simulated(listener) => {

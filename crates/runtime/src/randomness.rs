@@ -1,7 +1,7 @@
 //! Random numbers: seeded by the system in production, by a number in a simulation.
 //!
 //! One generator a process behind a lock, rather than one a thread: draws are a few a request, and a
-//! simulation then has one sequence whatever runs where.
+//! simulation then has one sequence for any placement of tasks.
 
 use parking_lot::Mutex;
 use rand::rngs::SysRng;
@@ -25,15 +25,14 @@ pub struct SeededRandomness {
 }
 
 impl SeededRandomness {
-    /// A generator from a seed chosen by the caller. What it gives can be predicted by whoever knows
-    /// the seed.
+    /// A generator from a seed chosen by the caller. Its numbers can be predicted from the seed.
     pub fn new(seed: u64) -> Self {
         Self {
             generator: Mutex::new(ChaCha12Rng::seed_from_u64(seed)),
         }
     }
 
-    /// A generator from a seed that only the system knows.
+    /// A generator from a seed of the system.
     pub(crate) fn from_system() -> Result<Self> {
         let generator = ChaCha12Rng::try_from_rng(&mut SysRng)
             .map_err(|error| RuntimeError::Entropy(error.to_string()))?;

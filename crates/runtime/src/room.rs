@@ -1,15 +1,14 @@
-//! Room for what tasks hold in memory together: a bound in bytes on things that come from outside and
-//! whose sizes others choose.
+//! Room for memory that tasks hold together: a bound in bytes on data that comes from outside, in sizes
+//! that others choose.
 //!
-//! Whoever begins to receive something large takes room for all of it first, so that two halves never
-//! wait for one another, and gives it back by dropping what it got. What is small is not asked about:
+//! A task that begins to receive something large takes room for all of it first, so that two halves
+//! never wait for one another, and gives it back by dropping the [`Taken`]. Small data takes no room:
 //! numbers of connections bound it, and a request pays for no shared word.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What is larger than this is counted, in bytes; the rest fits the buffers that connections have
-/// anyway.
+/// Data larger than this is counted, in bytes; the rest fits the buffers that connections have anyway.
 pub const COUNTED_BYTES_MIN: usize = 16 << 10;
 
 /// Room that is shared. Clones share it.
@@ -57,14 +56,14 @@ impl Room {
         self.0.bytes_max
     }
 
-    /// Takes room, if there is any: what comes alone is taken however large it is, since nothing would
-    /// ever make room for it. `None` means that it is to be refused.
+    /// Takes room, if there is any. A size of any amount is taken when nothing else is, since nothing
+    /// would ever make room for it. `None` means that it is to be refused.
     pub fn take(&self, bytes: usize) -> Option<Taken> {
         let mut taken = self.take_anyway(0);
         taken.grow(bytes).then_some(taken)
     }
 
-    /// Takes room for what cannot be refused.
+    /// Takes room for data that cannot be refused.
     pub fn take_anyway(&self, bytes: usize) -> Taken {
         let bytes = bytes as u64;
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -19,11 +19,11 @@ use crate::{
     Stream, TaskHandle, ThreadHandle, TimedOut, WallTime,
 };
 
-/// Room for what tasks that call each other keep on the stack without optimisation, some 2.3 MiB at a
-/// member's start; pages that are not touched cost nothing.
+/// Room for the stack of tasks that call each other, without optimisation some 2.3 MiB at a member's
+/// start; pages that are not touched cost nothing.
 const THREAD_STACK_BYTES: usize = 8 << 20;
 
-/// How the production runtime is built.
+/// Options of the production runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProductionOptions {
     /// Threads that run tasks; `None` means one for each core the process may use.
@@ -72,7 +72,7 @@ impl Executor {
     }
 
     /// Ends the runtime: tasks are dropped at their next point of waiting, and the blocking pool has
-    /// this long to finish what it does.
+    /// this long to finish its work.
     pub fn shut_down(self, wait_max: Duration) {
         self.executor.shutdown_timeout(wait_max);
     }
@@ -84,7 +84,7 @@ pub struct Runtime {
     handle: Handle,
     clock: Arc<dyn Clock>,
     randomness: Arc<dyn Randomness>,
-    /// What the clock calls its start.
+    /// The start of the clock.
     start: Instant,
     /// The sockets of a simulation; `None` in production.
     network: Option<Arc<Network>>,
@@ -140,7 +140,7 @@ impl Runtime {
         Ok(executor)
     }
 
-    /// The same over a network of the caller's, which comes back with what was made beside it.
+    /// The same over a network of the caller's, which comes back with the result of making it.
     pub(crate) fn simulated_over<Beside>(
         seed: u64,
         network: impl FnOnce(&Handle) -> (Network, Beside),
@@ -189,12 +189,12 @@ impl Runtime {
         self.network.is_some()
     }
 
-    /// The clock, for those who need only the time.
+    /// The clock, for code that needs only the time.
     pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock)
     }
 
-    /// The generator, for those who need only random numbers.
+    /// The generator, for code that needs only random numbers.
     pub fn randomness(&self) -> Arc<dyn Randomness> {
         Arc::clone(&self.randomness)
     }
@@ -227,10 +227,10 @@ impl Runtime {
         TaskHandle::new(name.into(), joined)
     }
 
-    /// Runs a closure where waiting for a device holds up nobody: on the blocking pool, or in place in
-    /// a simulation after the other ready tasks have run. Nothing happens before the first poll; once
-    /// started, the closure runs to its end even if the future is dropped. A panic of the closure goes
-    /// on in the caller.
+    /// Runs a closure that may wait for a device: on the blocking pool, or in place in a simulation
+    /// after the other ready tasks have run. Nothing happens before the first poll; once started, the
+    /// closure runs to its end even if the future is dropped. A panic of the closure goes on in the
+    /// caller.
     pub fn blocking<F, R>(&self, closure: F) -> impl Future<Output = R> + Send + use<F, R>
     where
         F: FnOnce() -> R + Send + 'static,
@@ -249,7 +249,7 @@ impl Runtime {
             {
                 Ok(result) => result,
                 Err(Ok(panicked)) => panic::resume_unwind(panicked),
-                // The runtime shuts down, and the caller with it: there is nobody to answer.
+                // The runtime shuts down, and the caller with it: no task waits for the answer.
                 Err(Err(_)) => std::future::pending().await,
             }
         }

@@ -1,4 +1,4 @@
-//! Handles of what runs: tasks and threads.
+//! Handles of running tasks and threads.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ impl<T> TaskHandle<T> {
         &self.name
     }
 
-    /// Stops the task at its next point of waiting. What it holds is dropped.
+    /// Stops the task at its next point of waiting, and drops its state.
     pub fn abort(&self) {
         self.joined.abort();
     }
@@ -86,7 +86,7 @@ impl<T> Drop for TaskGuard<T> {
     }
 }
 
-/// Why a task has no result.
+/// The reason why a task has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaskError {
     /// It was aborted, or its runtime shut down.
@@ -100,7 +100,7 @@ pub enum TaskError {
     Panicked {
         /// The name given to the task.
         name: String,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
 }

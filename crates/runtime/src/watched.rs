@@ -1,7 +1,7 @@
 //! A value that some tasks wait to see changed.
 //!
-//! As tokio's `watch`, but that waits end in the order in which they began: tokio draws that order, by
-//! randomness that no seed reaches, and a simulation would not go the same way twice.
+//! Like tokio's `watch`, except that waits end in the order in which they began: tokio draws that
+//! order, by randomness that no seed reaches, and a simulation would not go the same way twice.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The value, in the hands of who changes it. When it is dropped, nothing will change any more.
+/// The value on the side that changes it. When it is dropped, nothing will change any more.
 #[derive(Debug)]
 pub struct Watched<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// Sees the value, and waits for its changes. A clone has seen what its original has.
+/// Sees the value, and waits for its changes. A clone has seen the same changes as its original.
 #[derive(Clone, Debug)]
 pub struct Watcher<T> {
     shared: Arc<Shared<T>>,
@@ -37,7 +37,7 @@ struct Shared<T> {
 #[derive(Debug)]
 struct Present<T> {
     value: T,
-    /// How often it was set.
+    /// Number of times that it was set.
     changes: u64,
     is_over: bool,
 }
@@ -60,7 +60,7 @@ impl<T: Copy> Watched<T> {
         self.shared.present.lock().value
     }
 
-    /// Sets the value and wakes all who wait, also when it is the same one.
+    /// Sets the value and wakes all waiting tasks, also when it is the same one.
     pub fn set(&self, value: T) {
         {
             let mut present = self.shared.present.lock();
@@ -70,7 +70,7 @@ impl<T: Copy> Watched<T> {
         self.shared.changed.notify_waiters();
     }
 
-    /// Somebody more who watches; the value of this moment counts as seen.
+    /// One more watcher; the value of this moment counts as seen.
     pub fn watch(&self) -> Watcher<T> {
         let shared = self.shared.clone();
         let seen = shared.present.lock().changes;
@@ -107,7 +107,7 @@ impl<T: Copy> Watcher<T> {
         let shared = self.shared.clone();
         loop {
             let mut changed = pin!(shared.changed.notified());
-            // Before the look: what changes after the look is not missed.
+            // Enabled before the look: a change after the look is not missed.
             changed.as_mut().enable();
             let before = self.seen;
             let value = self.see();

@@ -1,8 +1,8 @@
 //! A simulation of several machines: each with its own tasks, address and clock, and links between.
 //!
 //! A machine's process can be killed: its tasks are dropped where they stand, its connections break,
-//! and nothing of it runs any more. What its disk keeps is the disk's business. Time on the wall can
-//! jump on one machine alone.
+//! and nothing of it runs any more. The content of its disk is for the disk to decide. Time on the wall
+//! can jump on one machine alone.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl World {
         Ok((executor, world))
     }
 
-    /// The runtime of nobody's machine, for whoever runs the simulation.
+    /// The runtime of no machine, for the code that runs the simulation.
     pub fn runtime(&self) -> Runtime {
         self.base.clone()
     }
@@ -59,8 +59,8 @@ impl World {
         }
     }
 
-    /// Sets how the link from one machine to another treats what goes over it; the other direction is
-    /// another link.
+    /// Sets the properties of the link from one machine to another; the other direction is another
+    /// link.
     pub fn set_link(&self, from: IpAddr, to: IpAddr, link: Link) {
         self.links.set(from, to, link);
     }
@@ -75,14 +75,14 @@ impl World {
         self.links.break_connections(one, other);
     }
 
-    /// The addresses that somebody listens on.
+    /// The addresses with a listener.
     pub fn listeners(&self) -> Vec<std::net::SocketAddr> {
         self.network.listeners()
     }
 }
 
 impl SimulatedProcess {
-    /// What the process is given as its runtime.
+    /// The runtime of the process.
     pub fn runtime(&self) -> Runtime {
         self.runtime.clone()
     }

@@ -1,7 +1,8 @@
-//! A segment taken apart for people: every byte in a field, every checksum with its verdict.
+//! A segment taken apart for display: every byte in a field, every checksum with its verdict.
 //!
-//! It reads with the decoder of records, and unlike [`Scan`](crate::Scan) judges nothing: a torn tail and rot look
-//! alike here, and seals, marks, zeros and the gaps between records are shown as they stand.
+//! It reads with the decoder of records, and unlike [`Scan`](crate::Scan) judges nothing: a torn
+//! tail and corruption look alike here, and seals, marks, zeros and the gaps between records are
+//! shown unchanged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,28 +18,28 @@ use crate::record::{
 };
 use crate::{FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, SegmentError, SegmentId};
 
-/// What a segment begins with.
+/// The first bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = crate::file_header::MAGIC;
 /// Bytes read at once, and kept.
 const WINDOW_BYTES: usize = 256 << 10;
-/// What is shown of a back.
+/// The part of a back that is shown.
 const SHOWN_BACK_BYTES: u64 = 64;
 
-/// The front of a record, for whoever wrote it to take apart.
+/// The front of a record, to be taken apart by its writer's crate.
 pub struct RecordFront<'a> {
     /// The kind in the file's header.
     pub file_kind: u8,
     /// The record's kind.
     pub kind: u8,
-    /// The record says that something is gone.
+    /// The record is a removal.
     pub removal: bool,
-    /// Where the front stands in the file.
+    /// The offset of the front in the file.
     pub offset: u64,
     /// The front.
     pub bytes: &'a Bytes,
 }
 
-/// Takes a front, whose checksum was right, apart; `None` leaves it one field.
+/// Takes a front with a right checksum apart; `None` leaves it one field.
 pub type DissectFront = fn(&RecordFront<'_>) -> Option<Vec<Field>>;
 
 /// An iterator over the pieces of a segment: header, records, gaps, damage.
@@ -92,12 +93,12 @@ impl SegmentAnatomy {
         Ok(anatomy)
     }
 
-    /// Which segment the file is: what its header says, or what stood in for it.
+    /// The identity of the segment: by its header, or the fallback.
     pub fn id(&self) -> SegmentId {
         self.id
     }
 
-    /// What a file's header says, if it is whole.
+    /// The identity in a file's header, if it is whole.
     pub fn header_id(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Option<SegmentId>> {
         let file = disk.open(path, OpenMode::Read)?;
         let mut header = [0; FILE_HEADER_LEN];
@@ -123,7 +124,7 @@ impl SegmentAnatomy {
                 },
             };
         }
-        // One record longer than what was searched: it is shown as bytes without a header.
+        // One record longer than the searched part: it is shown as bytes without a header.
         Ok(if start > from { aligned(from) } else { start })
     }
 
@@ -383,7 +384,7 @@ impl Iterator for SegmentAnatomy {
 }
 
 fn header_id(bytes: &[u8], path: &Path) -> Option<SegmentId> {
-    // Nothing is expected yet: a whole header is told by not being called damaged.
+    // No identity is expected yet: a header that is not damaged is whole.
     let unknown = SegmentId {
         log_id: 0,
         number: 0,
@@ -462,7 +463,7 @@ fn gap_field(gap: &[u8], at: u64) -> Field {
     } else {
         Check::Bad {
             got: shown(gap),
-            expected: "zeros, which nobody reads".to_owned(),
+            expected: "zeros, which are never read".to_owned(),
         }
     };
     Field {

@@ -1,8 +1,8 @@
 //! Compression of the back of a record.
 //!
-//! The codec stands in each record, so that a log may hold all of them and a change of setting needs
-//! no rewriting. Where value after value does not shrink (images, what is encrypted), only one in a few is
-//! tried until one does.
+//! Each record names its codec, so that a log may hold all of them and a change of the setting
+//! needs no rewriting. While value after value does not shrink (images, encrypted data), only one
+//! in a few is tried until one does.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use kvorum_encoding::{Codec, Compression, checksum};
 use parking_lot::Mutex;
 
-/// After so many values in a row that did not shrink, one in as many is tried.
+/// The number of consecutive values without a gain after which only one in as many is tried.
 const PATIENCE: u32 = 16;
 
 /// The back of a record, ready to be appended.
@@ -44,7 +44,8 @@ impl<'a> EncodedBack<'a> {
         }
     }
 
-    /// The bytes as stored. `raw` is what was encoded: it is shared where it is stored as it is.
+    /// The bytes as stored. `raw` is the source of the encoding: it is shared if it is stored
+    /// unchanged.
     pub fn into_bytes(self, raw: &Bytes) -> Bytes {
         match self.bytes {
             Cow::Borrowed(bytes) if bytes.as_ptr() == raw.as_ptr() => raw.slice(..bytes.len()),
@@ -53,7 +54,7 @@ impl<'a> EncodedBack<'a> {
         }
     }
 
-    /// How it is stored.
+    /// Its codec.
     pub fn codec(&self) -> Codec {
         self.codec
     }
@@ -76,7 +77,7 @@ impl<'a> EncodedBack<'a> {
         }
     }
 
-    /// How many bytes will be stored.
+    /// The number of bytes to be stored.
     pub fn stored_len(&self) -> u64 {
         self.bytes.len() as u64
     }
@@ -102,7 +103,7 @@ pub struct Compressor {
 }
 
 impl Compressor {
-    /// A compressor that makes what `compression` says of every value that shrinks.
+    /// A compressor with the method `compression` for every value that shrinks.
     pub fn new(compression: Compression) -> Self {
         Self {
             compression,
@@ -134,7 +135,7 @@ impl Compressor {
         in_vain < PATIENCE || in_vain.is_multiple_of(PATIENCE)
     }
 
-    /// `None` when the library fails, which it has no reason to: the value is then stored plain.
+    /// `None` when the library fails, which is not expected: the value is then stored plain.
     fn zstd(&self, raw: &[u8], level: i32) -> Option<Vec<u8>> {
         let idle = self.contexts.lock().pop();
         let mut context = match idle {

@@ -1,4 +1,4 @@
-//! What can go wrong with a segment, named by what the reader can do about it.
+//! Failures of a segment, by the possible reactions of a reader.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use kvorum_disk::DiskError;
 /// The result of every operation on a segment.
 pub type Result<T> = std::result::Result<T, SegmentError>;
 
-/// Which part of a segment does not match its checksum.
+/// Parts of a segment with a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The header of the file.
@@ -47,7 +47,7 @@ pub enum SegmentError {
         path: PathBuf,
         /// The first byte of the record, or 0 for the file header.
         offset: u64,
-        /// What did not match.
+        /// The part that did not match.
         part: Part,
         /// The checksum or length that was found.
         got: u64,
@@ -86,7 +86,7 @@ pub enum SegmentError {
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// The size asked for, in bytes.
+        /// The requested size, in bytes.
         got: u64,
         /// The most that is possible, in bytes.
         expected: u64,
@@ -97,20 +97,20 @@ pub enum SegmentError {
         /// The file.
         path: PathBuf,
     },
-    /// A compressed back has a good checksum and yet cannot be restored: report a bug.
+    /// A compressed back has a right checksum and yet cannot be restored: report a bug.
     #[error("back in {} at byte {offset} does not decompress: {detail}", path.display())]
     Undecodable {
         /// The file.
         path: PathBuf,
         /// The first byte of the record.
         offset: u64,
-        /// What the decompressor said.
+        /// The decompressor's error.
         detail: String,
     },
 }
 
 impl SegmentError {
-    /// True when a cached-only read has to be asked again where waiting is allowed.
+    /// True when a cached-only read has to be repeated where waiting is allowed.
     pub fn would_block(&self) -> bool {
         matches!(self, Self::Disk(error) if error.would_block())
     }

@@ -16,14 +16,14 @@ pub(crate) const MAGIC: [u8; 8] = *b"KVsegmnt";
 const VERSION: u8 = 1;
 const SUFFIX: &str = ".segment";
 
-/// Which segment of which log a file is.
+/// The identity of a segment: its log and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentId {
     /// The log: random, so that a file of another log is never taken for one of ours.
     pub log_id: u64,
     /// The segment's number in its log; later segments have higher ones.
     pub number: u64,
-    /// Who writes the log, in the writer's own numbering; for people and tools that inspect a file.
+    /// The log's kind, in its writer's own numbering; for people and tools that inspect a file.
     pub kind: u8,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn encode_file_header(id: &SegmentId) -> [u8; FILE_HEADER_LEN] {
     out
 }
 
-/// Checks a file header against what the file should be, and returns its kind.
+/// Checks a file header against the expected identity, and returns its kind.
 pub(crate) fn check_file_header(bytes: &[u8], expected: &SegmentId, path: &Path) -> Result<u8> {
     let cut_short = |_| {
         let (got, expected) = (bytes.len() as u64, FILE_HEADER_BYTES);
@@ -91,7 +91,7 @@ pub(crate) fn check_file_header(bytes: &[u8], expected: &SegmentId, path: &Path)
     Ok(kind)
 }
 
-/// The name of a segment's file: its number, so that names sort as the log runs.
+/// The name of a segment's file: its number, so that names sort in the order of the log.
 pub fn file_name(number: u64) -> String {
     format!("{number:010}{SUFFIX}")
 }

@@ -1,20 +1,22 @@
-//! The segmented append-only log that engines and the value log are built on.
+//! The segmented append-only log below engines and the value log.
 //!
 //! A log is a directory of *segments*: files of records, written at their end only. A record has a
-//! *front* (key, fields, head) and a *back* (body), each under its own checksum, so that the front is
-//! read and trusted without the back. Who writes the log and what a front means is not known here.
+//! *front* (key, fields, head) and a *back* (body), each under its own checksum, so that the front
+//! is read and trusted without the back. The writer of the log and the meaning of a front are not
+//! known here.
 //!
 //! # What is promised
 //!
-//! 1. Every byte that is handed out was checked against its checksum. Checksums are bound to the log,
-//!    the segment and the offset: a block that ended up in the wrong place does not pass, and neither
-//!    does a copy of a record inside somebody's value.
+//! 1. Every returned byte was checked against its checksum. Checksums are bound to the log, the
+//!    segment and the offset: a block that ended up in the wrong place does not pass, and neither
+//!    does a copy of a record inside a value.
 //! 2. Nothing in a new segment counts before the file and its name are durable.
 //! 3. After a failed sync a segment is suspect and takes nothing more.
 //! 4. After a failed append nothing of it stays behind: the file is cut back before it goes on.
-//! 5. [`Scan`] tells a torn tail (the end of what was never promised) from rot (damage to what was):
-//!    a sealed segment has no torn tail, and each record carries up to where its segment had been
-//!    synced when it was written. Rot costs the records it hits; the scan goes on behind it.
+//! 5. [`Scan`] distinguishes a torn tail (the unpromised end) from corruption (damage to promised
+//!    data): a sealed segment has no torn tail, and each record carries the synced length of its
+//!    segment when it was written. Corruption costs the damaged records; the scan goes on behind
+//!    them.
 
 mod anatomy;
 mod compression;

@@ -16,17 +16,17 @@ use crate::{BatchPlace, EncodedBack, Location, Part, Result, SegmentError, Segme
 /// The front of a record, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFront {
-    /// Where the record stands, exactly.
+    /// The record's exact place.
     pub location: Location,
     /// The writer's order.
     pub sequence: u64,
     /// The writer's kind of record.
     pub kind: u8,
-    /// The record says that something is gone.
+    /// The record is a removal.
     pub removal: bool,
-    /// Where it stands in its batch.
+    /// Its position in its batch.
     pub batch: BatchPlace,
-    /// What the writer put in front.
+    /// The writer's front.
     pub front: Bytes,
     /// The length of the back before compression.
     pub raw_back_len: u64,
@@ -61,8 +61,8 @@ impl StoredBack {
         }
     }
 
-    /// A back that was just encoded, as it will be read again. `raw` is what was encoded: it is shared where it
-    /// is stored as it is.
+    /// A back that was just encoded, as it will be read again. `raw` is the source of the encoding:
+    /// it is shared if it is stored unchanged.
     pub fn of(back: EncodedBack<'_>, raw: &Bytes) -> Self {
         let (codec, raw_len, checksum) = (back.codec(), back.raw_len(), back.checksum());
         Self::from_parts(back.into_bytes(raw), codec, raw_len, checksum)
@@ -88,12 +88,12 @@ impl StoredBack {
         self.checksum
     }
 
-    /// How it is stored.
+    /// Its codec.
     pub fn codec(&self) -> Codec {
         self.codec
     }
 
-    /// The back, to be appended elsewhere as it is.
+    /// The back, to be appended elsewhere unchanged.
     pub fn as_encoded(&self) -> EncodedBack<'_> {
         EncodedBack {
             bytes: (&self.bytes[..]).into(),
@@ -103,7 +103,7 @@ impl StoredBack {
         }
     }
 
-    /// What the writer gave, decompressed; a shared slice where it was stored plain.
+    /// The writer's back, decompressed; a shared slice if it was stored plain.
     pub fn restore(&self) -> std::result::Result<Bytes, String> {
         if self.codec == Codec::Plain {
             return Ok(self.bytes.clone());
@@ -113,7 +113,7 @@ impl StoredBack {
     }
 }
 
-/// Reads one segment. Cheap to clone; a clone keeps reading after the file's name is gone.
+/// Reads one segment. Cheap to clone; a clone keeps reading after the file's name was removed.
 #[derive(Clone)]
 pub struct SegmentReader {
     file: Arc<dyn DiskFile>,
@@ -122,7 +122,7 @@ pub struct SegmentReader {
 }
 
 impl SegmentReader {
-    /// Opens a segment. Its header is not looked at: see [`SegmentReader::check_header`].
+    /// Opens a segment. Its header is not checked: see [`SegmentReader::check_header`].
     pub fn open(disk: &dyn Disk, path: &Path, id: SegmentId) -> Result<Self> {
         Ok(Self::over(disk.open(path, OpenMode::Read)?, id))
     }
@@ -132,7 +132,7 @@ impl SegmentReader {
         Self { file, id, seed }
     }
 
-    /// Checks that the file is the segment it is taken for, and returns the kind in its header.
+    /// Checks that the file is the expected segment, and returns the kind in its header.
     ///
     /// # Errors
     /// [`SegmentError::Damaged`] costs the header only: records are bound to the segment by their own
@@ -145,7 +145,7 @@ impl SegmentReader {
         })
     }
 
-    /// Which segment this is.
+    /// The segment's identity.
     pub fn id(&self) -> SegmentId {
         self.id
     }
@@ -160,7 +160,7 @@ impl SegmentReader {
         Ok(self.file.len()?)
     }
 
-    /// Reads and checks the front of a record, in one read where `at.front_end` is right.
+    /// Reads and checks the front of a record, in one read if `at.front_end` is right.
     pub fn read_front(&self, at: Location, reading: Reading) -> Result<StoredFront> {
         again_if_damaged(|| {
             let (header, bytes) = self.read_record(at, at.front_end, Part::Front, reading)?;
@@ -168,7 +168,7 @@ impl SegmentReader {
         })
     }
 
-    /// Reads and checks a whole record, in one read where `at.len` is right.
+    /// Reads and checks a whole record, in one read if `at.len` is right.
     pub fn read(&self, at: Location, reading: Reading) -> Result<StoredRecord> {
         again_if_damaged(|| {
             let (header, bytes) = self.read_record(at, at.len, Part::Back, reading)?;
@@ -196,8 +196,8 @@ impl SegmentReader {
         self.seed
     }
 
-    /// Reads `len_hint` bytes of a record, then what is missing up to the end of `upto`. Header and
-    /// front are checked.
+    /// Reads `len_hint` bytes of a record, then the missing ones up to the end of `upto`. Header
+    /// and front are checked.
     fn read_record(
         &self,
         at: Location,
@@ -219,7 +219,7 @@ impl SegmentReader {
             self.check_inside(at.offset, needed)?;
             let hint = usize::try_from(needed).unwrap_or(usize::MAX);
             bytes = self.read_bytes(at.offset, hint, reading)?;
-            // The checksum speaks for what was read now, and not for what was read before.
+            // The checksum covers the bytes read now, and not those read before.
             header = self.data_header(&bytes, at.offset)?;
         }
         let needed = needed_of(&header);
@@ -241,7 +241,8 @@ impl SegmentReader {
             })
     }
 
-    /// The length comes from a header that is plausible only: no allocation before it fits the file.
+    /// The length comes from a header that is plausible only: no allocation before it fits the
+    /// file.
     fn check_inside(&self, offset: u64, needed: u64) -> Result<()> {
         let rest = self.file.len()?.saturating_sub(offset);
         if needed > rest {
@@ -255,7 +256,8 @@ impl SegmentReader {
     /// Reads up to `len` bytes, less only at the end of the file.
     fn read_bytes(&self, offset: u64, mut len: usize, reading: Reading) -> Result<Vec<u8>> {
         if len > ALLOCATED_UNCHECKED_BYTES_MAX {
-            // A rough length may reach beyond the end: what is there decides, and what it says.
+            // A rough length may reach beyond the end: the available bytes decide, and their
+            // header.
             let rest = self.file.len()?.saturating_sub(offset);
             len = len.min(usize::try_from(rest).unwrap_or(usize::MAX));
         }
@@ -271,11 +273,11 @@ impl SegmentReader {
     }
 }
 
-/// Lengths in a [`Location`] come from the caller's checked memory or files; beyond this they are
-/// compared with the file all the same.
+/// Lengths in a [`Location`] come from the caller's checked memory or files; above this they are
+/// compared with the file nevertheless.
 const ALLOCATED_UNCHECKED_BYTES_MAX: usize = 1 << 20;
 
-/// A device may err once: what looks damaged is read again before it is called so.
+/// A device may err once: data that look damaged are read again before they are reported.
 fn again_if_damaged<T>(read: impl Fn() -> Result<T>) -> Result<T> {
     match read() {
         Err(error) if error.is_damage() => read(),

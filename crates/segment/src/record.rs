@@ -1,4 +1,4 @@
-//! The record: what a segment is a row of.
+//! The record: the unit of a segment.
 
 use kvorum_encoding::{ByteReader, Codec, checksum_append, mask_checksum};
 
@@ -8,16 +8,16 @@ use crate::{EncodedBack, SegmentId};
 pub const RECORD_HEADER_BYTES: usize = 32;
 /// Records start at multiples of this; the gap is filled with zeros.
 pub const RECORD_ALIGN_BYTES: u64 = 8;
-/// The longest front, so that a wrong length is seen before anything is read by it.
+/// The longest front, so that a wrong length is detected before anything is read by it.
 pub const FRONT_BYTES_MAX: u64 = 64 << 20;
 /// The longest back.
 pub const BACK_BYTES_MAX: u64 = 2 << 30;
-/// Where the bytes that the short check of a header covers begin, and how many they are.
+/// The start and the number of the bytes that the short check of a header covers.
 const COVERED_FROM: usize = 4;
 const COVERED_BYTES: usize = 26;
-/// Up to here a header's own checksum reaches; that of the front goes on from here.
+/// The end of a header's own checksum, from which that of the front continues.
 const COVERED_END: usize = COVERED_FROM + COVERED_BYTES;
-/// In front of the front of a compressed record: the length of the back before compression.
+/// The length of the back before compression, in front of a compressed record's front.
 const RAW_LEN_BYTES: usize = 4;
 
 const FLAG_REMOVAL: u8 = 1;
@@ -29,25 +29,25 @@ pub(crate) const FLAG_SEAL: u8 = 1 << 5;
 pub(crate) const FLAG_MARK: u8 = 1 << 6;
 const FLAGS_UNKNOWN: u8 = 1 << 7;
 
-/// What a writer appends.
+/// A record to be appended.
 #[derive(Clone, Debug)]
 pub struct Record<'a> {
     /// The caller's order; opaque here except for the range that a seal names.
     pub sequence: u64,
     /// The caller's kind of record; opaque here.
     pub kind: u8,
-    /// The record says that something is gone.
+    /// The record is a removal.
     pub removal: bool,
-    /// Where the record stands in a group that is there whole or not at all.
+    /// The record's position in a group that is whole or absent.
     pub batch: BatchPlace,
-    /// What is read without the back.
+    /// The part that is read without the back.
     pub front: &'a [u8],
     /// The rest.
     pub back: EncodedBack<'a>,
 }
 
 impl Record<'_> {
-    /// Where it stands when its first byte stands at `offset`.
+    /// Its place when its first byte is at `offset`.
     pub fn location_at(&self, offset: u64) -> Location {
         let (front_end, len) = stored_lens(self);
         Location {
@@ -58,8 +58,8 @@ impl Record<'_> {
     }
 }
 
-/// Where a record stands. The lengths may be rough: too long costs bytes read for nothing, too short
-/// a second read.
+/// The place of a record. The lengths may be rough: one too long costs bytes read for nothing, one
+/// too short a second read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// Offset in the segment, in bytes; a multiple of 8.
@@ -71,20 +71,20 @@ pub struct Location {
 }
 
 impl Location {
-    /// Where the next record stands.
+    /// The offset of the next record.
     pub fn next_offset(&self) -> u64 {
         aligned(self.offset + self.len)
     }
 }
 
-/// Where a record stands in its batch.
+/// The position of a record in its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchPlace {
     /// It is a batch by itself.
     Alone,
     /// Others follow it.
     First,
-    /// Others stand on both sides.
+    /// Others are on both sides.
     Middle,
     /// It completes the batch.
     Last,
@@ -112,18 +112,18 @@ impl BatchPlace {
     }
 }
 
-/// What a record is for.
+/// The purpose of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The caller's.
     Data,
     /// The last one of a finished segment.
     Seal,
-    /// It is there for its synced-to field alone.
+    /// Only for its synced-to field.
     Mark,
 }
 
-/// Where checksums of one segment start: they cover which log and which segment, unwritten.
+/// The start value of a segment's checksums, which covers log and segment without storing them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChecksumSeed(u32);
 
@@ -133,7 +133,7 @@ impl ChecksumSeed {
         Self(checksum_append(log, &id.number.to_le_bytes()))
     }
 
-    /// The checksum of log, segment and `offset`, and of a header's bytes 4..30, which stand there.
+    /// The checksum of log, segment and `offset`, and of a header's bytes 4..30 at that place.
     fn of_header(self, offset: u64, covered: &[u8; COVERED_BYTES]) -> u32 {
         // One run over words in their places costs half of one over eight bytes and one over the rest.
         let mut input = Aligned([0; 8 + COVERED_BYTES]);
@@ -153,7 +153,7 @@ pub(crate) struct RecordHeader {
     pub(crate) front_checksum: u32,
     pub(crate) back_checksum: u32,
     pub(crate) sequence: u64,
-    /// Length of the front as stored, the length of the raw back included where it is there.
+    /// Length of the front as stored, with the length of the raw back if there is one.
     pub(crate) front_len: u32,
     pub(crate) back_len: u32,
     pub(crate) synced_to: u64,
@@ -167,7 +167,7 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The checksum that the front has by what was read. `bytes` are header and front, and the header
+    /// The checksum of the front in the bytes read. `bytes` are header and front, and the header
     /// was decoded from them.
     pub(crate) fn front_checksum_of(&self, bytes: &[u8]) -> u32 {
         mask_checksum(checksum_append(
@@ -186,7 +186,7 @@ impl RecordHeader {
         self.front_end() + u64::from(self.back_len)
     }
 
-    /// The length of what stands between the header and the caller's front.
+    /// The length of the bytes between the header and the caller's front.
     pub(crate) fn raw_len_bytes(&self) -> usize {
         match self.codec {
             Codec::Plain => 0,
@@ -195,7 +195,7 @@ impl RecordHeader {
     }
 }
 
-/// Where the next record starts when one ends at `offset`.
+/// The start of the record behind one that ends at `offset`.
 pub(crate) fn aligned(offset: u64) -> u64 {
     offset.next_multiple_of(RECORD_ALIGN_BYTES)
 }
@@ -210,7 +210,7 @@ pub(crate) fn stored_lens(record: &Record<'_>) -> (u64, u64) {
     (front_end, front_end + record.back.stored_len())
 }
 
-/// Appends header and front of a record that will stand at `offset`; the back follows them.
+/// Appends header and front of a record at `offset`; the back follows them.
 ///
 /// ```text
 /// offset  size  field
@@ -317,7 +317,7 @@ pub(crate) fn decode_header(bytes: &[u8], seed: ChecksumSeed, offset: u64) -> Op
     (decoded.raw_len_bytes() <= front_len as usize).then_some(decoded)
 }
 
-/// Where in bytes that begin at `at`, which is aligned, the first record header stands.
+/// The position of the first record header in bytes that begin at `at`, which is aligned.
 pub(crate) fn find_header(bytes: &[u8], seed: ChecksumSeed, at: u64) -> Option<usize> {
     let headers = bytes.windows(RECORD_HEADER_BYTES).enumerate();
     let mut headers = headers.step_by(usize::try_from(RECORD_ALIGN_BYTES).unwrap_or(1));

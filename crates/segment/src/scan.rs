@@ -1,10 +1,11 @@
 //! Reading a segment from end to end, damage included.
 //!
-//! Two things look alike at the end of a file: a record that a crash tore, and one that rotted. The
-//! first was never promised and is cut; the second was, and is reported, and what stands behind it is
-//! served. Three facts tell them apart, none of them a guess: a sealed segment was whole once; each
-//! record says up to where the segment was durable when it was written, so damage below that is rot;
-//! and the caller may know more (a checkpoint, or a later segment). What none of them proves is cut.
+//! At the end of a file, a record torn by a crash and a corrupt one look alike. The first was never
+//! promised and is cut; the second was, and is reported, and the records behind it are served.
+//! Three facts distinguish them, without a guess: a sealed segment was whole once; each record has
+//! the synced length of its segment when it was written, so damage below that is corruption; and
+//! the caller may know more (a checkpoint, or a later segment). Damage that none of them proves is
+//! cut.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -29,21 +30,21 @@ const WINDOW_BYTES_MIN: u64 = 16 << 10;
 const ALIGN: usize = 8;
 const _: () = assert!(ALIGN as u64 == RECORD_ALIGN_BYTES);
 
-/// From where a scan reads and what its caller knows.
+/// The start of a scan and its caller's knowledge.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScanOptions {
-    /// Start here, at a record's start; anything below the first record means there.
+    /// Start here, at a record's start; anything below the first record means the first.
     pub from: u64,
-    /// Everything below is known to have been durable: damage to it is rot. With [`u64::MAX`] that is
-    /// so wherever the records may end: zeros up to the end of the file are then its end, and so is what a
-    /// power cut may have left of a seal or a mark.
+    /// Everything below was certainly durable: damage to it is corruption. With [`u64::MAX`] that
+    /// holds up to any end of the records: zeros up to the end of the file are then its end, and so
+    /// is the rest of a seal or a mark after a power cut.
     pub durable_to: u64,
     /// Stop here, at a record's end, as if the file ended; for reading while a writer goes on.
     pub until: Option<u64>,
 }
 
 impl ScanOptions {
-    /// Of all records, of which those below `durable_to` are known to have been durable.
+    /// Options for all records, of which those below `durable_to` were certainly durable.
     pub fn durable_to(durable_to: u64) -> Self {
         Self {
             durable_to,
@@ -52,12 +53,12 @@ impl ScanOptions {
     }
 }
 
-/// What a scan meets.
+/// An item of a scan.
 #[derive(Clone, Debug)]
 pub enum Scanned {
     /// A whole record, checked.
     Record(StoredRecord),
-    /// Bytes that were durable and are not what they were.
+    /// Bytes that were durable and are wrong.
     Damage(Damage),
 }
 
@@ -68,23 +69,23 @@ pub struct Damage {
     pub offset: u64,
     /// Its length, in bytes.
     pub len: u64,
-    /// What was found, in words.
+    /// The finding, in words.
     pub found: String,
-    /// What of it can be read all the same.
+    /// The readable rest of it.
     pub remains: Remains,
 }
 
-/// What can be read of a damaged range.
+/// The readable rest of a damaged range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remains {
-    /// It is not known what stood there, nor how many records.
+    /// Its contents are unknown, and so is the number of records.
     Nothing,
     /// It was one record, of this sequence.
     Header {
         /// The writer's order.
         sequence: u64,
     },
-    /// It was one record, whose back alone is damaged.
+    /// It was one record, and only its back is damaged.
     Front(StoredFront),
 }
 
@@ -94,7 +95,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// How a segment ends.
+/// The end of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
     /// With its seal.
@@ -103,38 +104,39 @@ pub enum Tail {
     Open,
     /// In bytes that no promise covers: a record or a batch that a crash cut short.
     Torn {
-        /// How many bytes there are.
+        /// The number of bytes.
         len: u64,
     },
 }
 
-/// What is known at the end of a scan.
+/// The result of a scan at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanEnd {
-    /// The end of what is whole: a writer goes on here.
+    /// The end of the whole records: a writer continues here.
     pub clean_to: u64,
-    /// What stands there.
+    /// The kind of the end.
     pub tail: Tail,
     /// Everything below this is proven to have been durable.
     pub durable_to: u64,
 }
 
-/// An iterator over the records of a segment. A batch comes out whole or, when a crash cut it short,
-/// not at all.
+/// An iterator over the records of a segment. A batch is returned whole or, when a crash cut it
+/// short, not at all.
 pub struct Scan {
     reader: SegmentReader,
     window: Bytes,
     window_at: u64,
-    /// How much is read at once.
+    /// The number of bytes read at once.
     window_bytes: u64,
     position: u64,
-    /// Where records must end: the seal, or the end of the file.
+    /// The end of records: the seal, or the end of the file.
     limit: u64,
-    /// Damage below this is rot.
+    /// Damage below this is corruption.
     durable_to: u64,
     seal: Option<Seal>,
     batch: Vec<StoredRecord>,
-    /// Where bad bytes were read again: a device may err once, and a cut would be for good.
+    /// The offset of bad bytes that were read again: a device may err once, and a cut would be
+    /// final.
     read_again_at: Option<u64>,
     /// Damage came just before, so a batch may begin in its middle.
     is_behind_damage: bool,
@@ -142,14 +144,14 @@ pub struct Scan {
     end: Option<ScanEnd>,
 }
 
-/// What stands at one place.
+/// The finding at one place.
 enum Found {
     Record(StoredRecord, u64),
     Mark(u64),
     Seal,
     /// Zeros or the end of the file.
     Nothing,
-    /// No record; `next` is where one would follow if the header can be believed.
+    /// No record; `next` is the start of a following one if the header is right.
     Bad {
         found: String,
         next: Option<u64>,
@@ -168,7 +170,7 @@ impl Found {
 }
 
 impl SegmentReader {
-    /// Reads all records in order, telling torn tails from rot.
+    /// Reads all records in order, and distinguishes torn tails from corruption.
     pub fn scan(&self, options: ScanOptions) -> Result<Scan> {
         Scan::new(self.clone(), options)
     }
@@ -211,13 +213,12 @@ impl Scan {
         }
     }
 
-    /// Reads about so many bytes at once from now on, within bounds: for whoever works in steps.
+    /// Sets the number of bytes read at once, within bounds: for callers that work in steps.
     pub fn set_read_ahead(&mut self, bytes: u64) {
         self.window_bytes = bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES);
     }
 
-    /// Reads about so many bytes for nothing but their damage. Returns how many, and whether the end
-    /// was reached.
+    /// Reads about so many bytes only for their damage. Returns their number, and true at the end.
     pub fn check(&mut self, bytes: u64, mut damaged: impl FnMut(Damage)) -> Result<(u64, bool)> {
         let mut read_bytes = 0;
         while read_bytes < bytes || read_bytes == 0 {
@@ -233,7 +234,7 @@ impl Scan {
         Ok((read_bytes, false))
     }
 
-    /// How the segment ends; known when the iterator is exhausted.
+    /// The end of the segment; known when the iterator is exhausted.
     pub fn end(&self) -> Option<ScanEnd> {
         self.end
     }
@@ -243,7 +244,7 @@ impl Scan {
         self.seal
     }
 
-    /// How far the scan has read, in bytes.
+    /// The bytes read so far.
     pub fn read_to(&self) -> u64 {
         self.position
     }
@@ -268,7 +269,7 @@ impl Scan {
         Ok(front.and_then(Seal::decode))
     }
 
-    /// Reads on until something is ready or the end is known.
+    /// Reads on until an item is ready or the end is known.
     fn advance(&mut self) -> Result<()> {
         let at = self.position;
         if at >= self.limit {
@@ -314,7 +315,7 @@ impl Scan {
         }
     }
 
-    /// No record stands at `at`: decides between rot, torn tail and end.
+    /// Decides between corruption, torn tail and end if no record is at `at`.
     fn meet_damage(
         &mut self,
         at: u64,
@@ -361,8 +362,8 @@ impl Scan {
         Ok(())
     }
 
-    /// True when what stands here up to the end of the file may be there though everything was durable:
-    /// nothing, or a part of a seal or a mark.
+    /// True when the bytes here up to the end of the file may be there although everything was
+    /// durable: none, or a part of a seal or a mark.
     fn is_end_torn_at(&mut self, at: u64, is_zero: bool) -> Result<bool> {
         if is_zero {
             return Ok(true);
@@ -383,7 +384,7 @@ impl Scan {
     fn take(&mut self, record: StoredRecord) {
         let place = record.head.batch;
         if !place.is_continued() {
-            // A batch that another one follows without having ended was given up by its writer.
+            // A batch without an end, followed by another one, was abandoned by its writer.
             self.drop_or_flush_batch();
         }
         self.batch.push(record);
@@ -443,7 +444,7 @@ impl Scan {
             return Ok(Found::unknown("record beyond the end of the segment"));
         }
         let whole = self.bytes(at, header.len())?;
-        // It may have been read anew, and the checksum speaks for that alone.
+        // It may have been read again, and the checksum covers that alone.
         if decode_header(&whole, self.reader.seed(), at) != Some(header) {
             return Ok(Found::unknown("no record header"));
         }
@@ -487,7 +488,7 @@ impl Scan {
         Ok(is_record)
     }
 
-    /// The first place at or behind `from` where a whole record stands.
+    /// The first place at or behind `from` with a whole record.
     fn find_record(&mut self, from: u64) -> Result<Option<u64>> {
         let mut at = from;
         while at + RECORD_HEADER_BYTES as u64 <= self.limit {
@@ -510,7 +511,7 @@ impl Scan {
         Ok(None)
     }
 
-    /// The furthest synced-to that any record at or behind `from` carries.
+    /// The highest synced-to of any record at or behind `from`.
     fn latest_mark(&self, from: u64) -> Result<u64> {
         let mut ahead = Self::over(self.reader.clone(), from, self.limit, 0);
         let mut at = Some(from);
@@ -591,7 +592,7 @@ impl Iterator for Scan {
                 return None;
             }
             if let Err(error) = self.advance() {
-                // A disk that fails once ends the scan: asking again would only repeat it.
+                // A disk that fails once ends the scan: another read would only repeat the failure.
                 self.end = Some(ScanEnd {
                     clean_to: self.position,
                     tail: Tail::Open,

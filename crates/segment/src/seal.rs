@@ -1,7 +1,7 @@
-//! The seal: the last record of a finished segment, which says what stands before it.
+//! The seal: the last record of a finished segment, a summary of the records before it.
 //!
-//! A segment is cut to its end when it is sealed, so the seal is found from the end of the file. What
-//! is damaged before a seal was whole once: it is rot, and never a torn tail.
+//! A segment is cut to its end when it is sealed, so the seal is found from the end of the file.
+//! Damaged records before a seal were whole once: that is corruption, and never a torn tail.
 
 use kvorum_encoding::ByteReader;
 
@@ -10,12 +10,12 @@ pub(crate) const SEAL_FRONT_BYTES: usize = 32;
 /// A whole seal as stored.
 pub(crate) const SEAL_BYTES: u64 = (crate::RECORD_HEADER_BYTES + SEAL_FRONT_BYTES) as u64;
 
-/// What a finished segment holds.
+/// The contents of a finished segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
-    /// Where the seal stands: the end of the caller's records.
+    /// The place of the seal: the end of the caller's records.
     pub data_end: u64,
-    /// How many records the caller appended.
+    /// The number of the caller's records.
     pub records: u64,
     /// The lowest sequence among them; 0 when there is none.
     pub sequence_min: u64,

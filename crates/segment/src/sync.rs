@@ -14,7 +14,7 @@ pub struct SegmentSync {
     state: Arc<SyncState>,
 }
 
-/// How far a segment is written and durable, in bytes from its start.
+/// The written and the durable length of a segment, in bytes.
 struct SyncState {
     written_to: AtomicU64,
     synced_to: AtomicU64,
@@ -34,7 +34,7 @@ impl SegmentSync {
         }
     }
 
-    /// Makes everything appended so far durable and returns up to which byte that holds.
+    /// Makes everything appended so far durable and returns the length for which that holds.
     ///
     /// # Errors
     /// A failure is final: the segment is suspect from then on, and every further call fails.
@@ -56,7 +56,7 @@ impl SegmentSync {
         Ok(written_to)
     }
 
-    /// The end of what was appended, a mark at the very end not counted: losing that loses nothing,
+    /// The end of the appended records, without a mark at the very end: losing that loses nothing,
     /// so it needs no sync of its own.
     pub fn written_to(&self) -> u64 {
         self.state.written_to.load(Ordering::Acquire)

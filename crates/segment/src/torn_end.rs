@@ -1,8 +1,8 @@
-//! What a power cut may leave of the last word about a segment.
+//! Possible remains of a segment's seal or mark after a power cut.
 //!
-//! A seal is written when everything before it is durable, and so is a mark, and nothing waits for either
-//! to be durable itself: a later segment may have records by then. So in a segment that is known to have
-//! been durable wherever its records end, these two may be torn all the same, and that is no damage.
+//! A seal is written when everything before it is durable, and so is a mark, and nothing waits for
+//! either to be durable itself: a later segment may have records by then. So in a segment whose
+//! records were certainly durable, these two may be torn nevertheless, and that is no damage.
 
 use std::ops::Range;
 
@@ -14,13 +14,13 @@ use crate::seal::{SEAL_FRONT_BYTES, Seal};
 
 /// A seal is the longer of the two.
 const BYTES: usize = RECORD_HEADER_BYTES + SEAL_FRONT_BYTES;
-/// What a seal may have in any way: checksums, the sequence, and what its front says but where it stands.
+/// The variable bytes of a seal: checksums, the sequence, and its front except for its own offset.
 const FREE_IN_SEAL: [Range<usize>; 4] = [0..4, 8..16, 30..32, RECORD_HEADER_BYTES + 8..BYTES];
-/// What a mark may have in any way: checksums, and how far the segment was durable.
+/// The variable bytes of a mark: checksums, and the durable length of the segment.
 const FREE_IN_MARK: [Range<usize>; 3] = [0..4, 24..28, 30..32];
 
-/// True when `bytes` may be what there is of a seal or a mark at `at`: each byte is one of its own, or
-/// zero as before. A record with a front differs from both in its lengths, if in nothing else.
+/// True when `bytes` may be the remains of a seal or a mark at `at`: each byte is one of its own,
+/// or zero as before. A record with a front differs from both in its lengths, if in nothing else.
 pub(crate) fn is_of_seal_or_mark(bytes: &[u8], at: u64) -> bool {
     is_of(bytes, &seal_at(at), &FREE_IN_SEAL) || is_of(bytes, &mark(), &FREE_IN_MARK)
 }

@@ -16,21 +16,23 @@ use crate::{
 /// The largest segment: offsets are stored in 32 bits, in units of 8 bytes.
 pub const SEGMENT_BYTES_MAX: u64 = (u32::MAX as u64) * crate::RECORD_ALIGN_BYTES;
 
-/// Up to here a write is gathered in one buffer: copying costs less than a longer list of parts.
+/// The most bytes that a write gathers in one buffer: copying costs less than a longer list of
+/// parts.
 const GATHERED_BYTES_MAX: u64 = 64 << 10;
 /// Systems take at most 1,024 parts in one write.
 const PARTS_MAX: usize = 1000;
 const REWRITTEN_AT_ONCE_BYTES: usize = 1 << 20;
-/// A device that gives so many pieces of a segment otherwise when they are read again is not written to.
+/// The number of differing pieces in a second read of a segment from which on the device is not
+/// written to.
 const DIFFERENCES_MAX: u32 = 8;
 const PADDING: [u8; 8] = [0; 8];
 
-/// Where a writer goes on in a segment that was not sealed; learnt by scanning it.
+/// The point at which a writer continues an unsealed segment, found by a scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResumeAt {
-    /// The end of what is whole: [`crate::ScanEnd::clean_to`].
+    /// The end of the whole records: [`crate::ScanEnd::clean_to`].
     pub end: u64,
-    /// How many records stand before it.
+    /// The number of records before it.
     pub records: u64,
     /// Their lowest sequence; 0 for none.
     pub sequence_min: u64,
@@ -47,7 +49,7 @@ pub struct SegmentWriter {
     at: ResumeAt,
     marked_to: u64,
     allocated_to: u64,
-    /// Bytes of a failed append may stand behind the end.
+    /// Bytes of a failed append may be behind the end.
     needs_cut: bool,
     buffer: Vec<u8>,
 }
@@ -57,8 +59,8 @@ impl SegmentWriter {
     pub fn create(disk: &dyn Disk, path: &Path, id: SegmentId) -> Result<Self> {
         let file = disk.open(path, OpenMode::CreateNew)?;
         if let Err(error) = publish(disk, &*file, path, &id) {
-            // What is left behind would only be in the way of the next try; opening the log copes
-            // with it if it cannot be removed now.
+            // A file that is left behind would only disturb the next attempt; opening the log
+            // handles it if it cannot be removed now.
             let _gone_or_not = disk.remove_file(path);
             return Err(error);
         }
@@ -69,11 +71,10 @@ impl SegmentWriter {
         Ok(Self::over(file, id, at))
     }
 
-    /// Goes on in a segment that was not sealed: cuts what stands behind `at.end` and makes what is
-    /// left durable.
+    /// Continues an unsealed segment: cuts the bytes behind `at.end` and makes the rest durable.
     ///
-    /// With `rewrite_from`, bytes from there on are written again first: after a failed sync the page
-    /// cache may show what the device never got, and would call it clean.
+    /// With `rewrite_from`, bytes from there on are written again first: after a failed sync the
+    /// page cache may show pages as clean that the device never got.
     pub fn resume(
         disk: &dyn Disk,
         path: &Path,
@@ -107,17 +108,17 @@ impl SegmentWriter {
         }
     }
 
-    /// Which segment this is.
+    /// The segment's identity.
     pub fn id(&self) -> SegmentId {
         self.id
     }
 
-    /// Where the next record will stand.
+    /// The offset of the next record.
     pub fn end(&self) -> u64 {
         self.at.end
     }
 
-    /// What stands in the segment so far.
+    /// The end and the number of records so far.
     pub fn position(&self) -> ResumeAt {
         self.at
     }
@@ -141,7 +142,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// The length that records will take, alignment included: for deciding whether to roll first.
+    /// The length of records, alignment included: for deciding whether to roll first.
     pub fn appended_len(records: &[Record<'_>]) -> u64 {
         records
             .iter()
@@ -149,10 +150,10 @@ impl SegmentWriter {
             .sum()
     }
 
-    /// Appends records in one write and pushes where each of them stands.
+    /// Appends records in one write and pushes the place of each.
     ///
     /// # Errors
-    /// None of the records is there when it fails; the writer may be used again (on a full disk, as
+    /// None of the records exists when it fails; the writer may be used again (on a full disk, as
     /// soon as there is room), except after a failed sync.
     pub fn append(&mut self, records: &[Record<'_>], locations: &mut Vec<Location>) -> Result<()> {
         self.check_fits(records)?;
@@ -168,9 +169,9 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Appends a mark of what has been synced, unless something later carries it already. Not
-    /// synced itself: it costs a small write, and lets a later scan tell rot from a torn tail in
-    /// what was promised last.
+    /// Appends a mark of the synced length, unless a later record has it already. It is not synced
+    /// itself: it costs a small write, and lets a later scan distinguish corruption from a torn
+    /// tail in the last promised records.
     pub fn mark(&mut self) -> Result<()> {
         if self.sync.synced_to() <= self.marked_to {
             return Ok(());
@@ -179,11 +180,11 @@ impl SegmentWriter {
         self.write(&[mark], Purpose::Mark, &mut Vec::new())
     }
 
-    /// Finishes the segment: syncs it, appends the seal, cuts the file to its end and syncs again: a
-    /// seal that survives a crash then vouches for all that stands before it. The writer has
-    /// no further use then; on a full disk it can be asked again.
+    /// Finishes the segment: syncs it, appends the seal, cuts the file to its end and syncs again:
+    /// a seal that survives a crash then proves everything before it. The writer has no further use
+    /// then; on a full disk the call can be repeated.
     pub fn seal(&mut self) -> Result<Seal> {
-        // A mark asks for no sync of its own, and yet stands before the seal.
+        // A mark needs no sync of its own, and yet precedes the seal.
         self.sync.set_written(self.at.end);
         self.sync.sync()?;
         let seal = Seal {
@@ -262,8 +263,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Fills the buffer with everything (gathered) or with fronts only; returns where each front
-    /// ends in the buffer.
+    /// Fills the buffer with everything (gathered) or with fronts only; returns the end of each
+    /// front in the buffer.
     fn encode(
         &mut self,
         records: &[Record<'_>],
@@ -328,8 +329,8 @@ fn publish(disk: &dyn Disk, file: &dyn DiskFile, path: &Path, id: &SegmentId) ->
     Ok(disk.sync_directory(path.parent().unwrap_or(Path::new(".")))?)
 }
 
-/// Writes what is there once more. What is written over itself has to be right: nothing is written
-/// before it was read twice alike, for a bit that flipped on the way would stay flipped.
+/// Writes the present bytes once more. They have to be right: bytes are written only after two
+/// equal reads, since a bit that flipped on the way would stay flipped.
 fn rewrite(file: &dyn DiskFile, path: &Path, from: u64, end: u64) -> Result<()> {
     let mut piece = vec![0; REWRITTEN_AT_ONCE_BYTES];
     let mut again = vec![0; REWRITTEN_AT_ONCE_BYTES];

@@ -1,4 +1,4 @@
-//! Bodies: how much of a request's is read, and what an answer's is made of.
+//! Bodies: reading those of requests, and the parts of those of answers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,19 +9,19 @@ use futures_util::Stream;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use kvorum_runtime::{COUNTED_BYTES_MIN, Room, Runtime, Taken};
 
-/// How long a client may pause within a body before the request is given up. Riak's servers waited
-/// as long.
+/// Longest pause of a client within a body before the request is given up. Riak's servers waited as
+/// long.
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 
-/// How long a body may take in all: this, and a second more for each so many bytes that are allowed.
+/// Time for a whole body: this, and a second more for each so many bytes that are allowed.
 const BODY_TIME_MAX: Duration = Duration::from_secs(300);
 const BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 
-/// What is set aside for a body before any of it has come, whatever its announced length.
+/// Bytes reserved for a body of any announced length before any of it has come.
 const RESERVED_BYTES_MAX: u64 = 1 << 20;
 
-/// How much of a body that nobody wants is read, and for how long, so that the client is not cut off
-/// while it writes and gets to read the answer.
+/// Bytes of an unwanted body that are read, and the time for it, so that the client is not cut off
+/// while it writes, and can read the answer.
 const DISCARDED_BYTES_MAX: u64 = 128 << 20;
 const DISCARD_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -30,11 +30,11 @@ pub(crate) struct RequestBody {
     incoming: Incoming,
     bytes_max: u64,
     room: Room,
-    /// Of that, for as long as the request is in progress, once the body is large.
+    /// Room taken for a large body, for as long as the request is in progress.
     taken: Option<Taken>,
 }
 
-/// Why a body was not taken.
+/// The reason why a body was not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     /// Longer than allowed.
@@ -46,7 +46,7 @@ pub(crate) enum BodyError {
     /// The client stopped sending.
     #[error("the body did not arrive")]
     TooSlow,
-    /// Not framed as HTTP says, or cut short.
+    /// Not framed as HTTP requires, or cut short.
     #[error("the body cannot be read: {0}")]
     Broken(hyper::Error),
 }
@@ -98,7 +98,7 @@ impl RequestBody {
         Ok(body.freeze())
     }
 
-    /// Reads what is left of a body that an early answer makes useless.
+    /// Reads the rest of a body that an early answer makes useless.
     pub(crate) async fn discard(&mut self, runtime: &Runtime) {
         if self.incoming.is_end_stream() || self.incoming.size_hint().lower() > DISCARDED_BYTES_MAX
         {
@@ -113,7 +113,7 @@ impl RequestBody {
                 }
             }
         };
-        // Whether it ended or was given up, the answer is next.
+        // The body has ended or is given up: the answer is next.
         let _ = runtime.timeout(DISCARD_TIME_MAX, drain).await;
     }
 
@@ -168,7 +168,7 @@ pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, Abandoned>> + S
 #[derive(Debug, thiserror::Error)]
 #[error("answer abandoned: {reason}")]
 pub(crate) struct Abandoned {
-    /// Why.
+    /// The reason.
     pub(crate) reason: String,
 }
 
@@ -183,7 +183,7 @@ pub(crate) enum Body {
 impl Body {
     pub(crate) const EMPTY: Self = Self::Whole(Bytes::new());
 
-    /// Counts the body among what takes room, if it is large, until the last of it is sent.
+    /// Takes room for the body, if it is large, until the last of it is sent.
     pub(crate) fn count_in(&mut self, room: &Room) {
         if let Self::Whole(bytes) = self
             && bytes.len() > COUNTED_BYTES_MIN
@@ -196,7 +196,7 @@ impl Body {
     }
 }
 
-/// Bytes that take room for as long as anybody holds them.
+/// Bytes that take room for as long as they are referenced.
 struct Counted {
     bytes: Bytes,
     _room: Taken,

@@ -19,7 +19,7 @@ use crate::reply::{Answer, Outcome, Refusal, empty, json, page, text};
 use crate::route::BucketPath;
 use crate::{failure, origin};
 
-/// What a client may say in the query string besides the options of all objects.
+/// Options in the query string besides those of all objects.
 struct Asked {
     options: Parameters,
     returns_body: bool,

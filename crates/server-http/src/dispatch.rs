@@ -21,14 +21,14 @@ use crate::preconditions::{Preconditions, Verdict};
 use crate::reply::{Answer, Outcome, Refusal, empty, method_not_allowed, page, text};
 use crate::route::{self, Route};
 use crate::{
-    compressing, counter, data_type, index, listing, map_reduce, object, preference_list,
+    compressing, counter, data_type, index, listing, map_reduce, object, openapi, preference_list,
     properties, range, root, statistics,
 };
 
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 const URL_ENCODING: HeaderName = HeaderName::from_static("x-riak-url-encoding");
 
-/// Answers one request, whatever happens on the way.
+/// Answers one request, even one whose handler panics.
 pub(crate) async fn respond(service: &Service, request: Request<Incoming>) -> Answer {
     let runtime = service.coordinator.runtime();
     let arrived = runtime.now();
@@ -38,7 +38,7 @@ pub(crate) async fn respond(service: &Service, request: Request<Incoming>) -> An
         service.settings.body_bytes_max,
         service.room.clone(),
     );
-    // What a panicked handler leaves half done is its own request, which is over then.
+    // A panicked handler leaves only its own request half done, which is over then.
     let handled = AssertUnwindSafe(handle(service, &head, &mut body, arrived))
         .catch_unwind()
         .await;
@@ -112,6 +112,7 @@ async fn serve(exchange: Exchange<'_>, route: Route) -> Outcome {
         Route::Health(probe) => Ok(root::health(&exchange, probe)),
         Route::Stats => statistics::stats(&exchange),
         Route::Metrics => Ok(statistics::metrics(&exchange)),
+        Route::OpenApi => Ok(openapi::description()),
         Route::MapReduce => map_reduce::run(exchange).await,
         Route::Buckets(_, bucket_type) => listing::buckets(&exchange, &bucket_type).await,
         Route::OldBucket(path) => match *method {

@@ -19,7 +19,7 @@ use crate::failure;
 use crate::reply::{Refusal, page, text};
 use crate::settings::HttpSettings;
 
-/// What all requests share.
+/// State that all requests share.
 pub(crate) struct Service {
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) settings: HttpSettings,
@@ -32,7 +32,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Logs a change of properties that failed, with what its client is not shown.
+    /// Logs a change of properties that failed, with the details that its client is not shown.
     pub(crate) fn note_not_agreed(&self, failure: &ProposeError) {
         let now = self.coordinator.runtime().now().elapsed();
         if let Some(left_out) = self.not_agreed_log.take(now) {
@@ -48,7 +48,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) head: &'a Parts,
     /// The query string's parameters.
     pub(crate) query: QueryParameters<'a>,
-    /// When the request came in.
+    /// The time of the request's arrival.
     pub(crate) arrived: Moment,
     unread: &'a mut RequestBody,
     read: Option<Bytes>,
@@ -80,7 +80,7 @@ impl<'a> Exchange<'a> {
         &self.head.method
     }
 
-    /// A header's value. Repeated lines are one value, joined as HTTP says.
+    /// A header's value. Repeated lines are one value, joined as in HTTP.
     pub(crate) fn header(&self, name: &HeaderName) -> Option<Cow<'a, [u8]>> {
         let mut lines = self.head.headers.get_all(name).iter();
         let first = lines.next()?.as_bytes();
@@ -107,7 +107,7 @@ impl<'a> Exchange<'a> {
         Ok(body)
     }
 
-    /// Which of these media types the client wants; `None` if it takes none of them.
+    /// The client's choice among these media types; `None` if it takes none of them.
     pub(crate) fn choose_type(&self, provided: &[&str]) -> Option<usize> {
         choose_media_type(provided, self.header(&ACCEPT).as_deref())
     }

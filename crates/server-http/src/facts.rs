@@ -1,10 +1,10 @@
-//! What the node knows of itself, as `/stats` `/metrics`, `/ping` and `/health` show it.
+//! The node's facts about itself, as `/stats`, `/metrics`, `/ping` and `/health` show them.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-/// Tells what a node records about itself. Asked once for each request, on a worker thread: it must
+/// The facts that a node records about itself. Asked once for each request, on a worker thread: it must
 /// not wait for a device.
 pub trait NodeFacts: Send + Sync {
     /// Riak's statistics by name, in the order in which they are shown. Clients look for
@@ -52,7 +52,7 @@ impl Default for Health {
     }
 }
 
-/// The node's vnodes, by whether their stores are open.
+/// Numbers of the node's vnodes: open, being opened, and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VnodeCounts {
     /// They serve.

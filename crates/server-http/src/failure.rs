@@ -1,7 +1,7 @@
 //! Failures of the coordinator and of request bodies as statuses and texts.
 //!
-//! Riak's, with one exception: what may succeed later without being changed is 503 with a hint when
-//! to retry, where Riak answered an overload with 500.
+//! Riak's, with one exception: a request that may succeed later without being changed gets 503 with a
+//! hint when to retry, where Riak answered an overload with 500.
 
 use std::error::Error as _;
 
@@ -112,13 +112,13 @@ pub(crate) fn of_body(error: &BodyError) -> Refusal {
     };
     let mut answer = text(status, format!("{error}\n"));
     if matches!(error, BodyError::NoRoom) {
-        // What is left of it is read and dropped.
+        // The rest of it is read and dropped.
         answer
             .headers_mut()
             .insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
         return answer.into();
     }
-    // Where the next request would begin is not known.
+    // The beginning of the next request is unknown.
     answer
         .headers_mut()
         .insert(CONNECTION, HeaderValue::from_static("close"));

@@ -1,8 +1,8 @@
 //! Index queries: in one JSON object, or as a `multipart/mixed` stream of them.
 //!
 //! As with listings, an answer in one object is held back so that a failure has its status, up to a
-//! size from which on it is sent as it comes. Of a stream, the first results are waited for before
-//! the answer begins, for the same reason: what is refused is refused at once.
+//! size; beyond that it is sent as it comes. A stream waits for its first results before the answer
+//! begins, for the same reason: a query that is refused is refused at once.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -163,7 +163,7 @@ fn bad_request(message: String) -> Refusal {
     text(StatusCode::BAD_REQUEST, message).into()
 }
 
-/// How results are written.
+/// The form of the results.
 #[derive(Clone, Copy)]
 struct Form {
     with_terms: bool,
@@ -213,7 +213,7 @@ impl Object {
     }
 }
 
-/// An object that has grown large: what there is of it, and what comes.
+/// An object that has grown large: its present part, and the rest as it comes.
 fn rest_of_object(
     results: IndexResults,
     object: Object,

@@ -20,7 +20,7 @@ use crate::reply::{JSON, Outcome, Refusal, in_pieces, json, page, text};
 use crate::route::{BucketPath, Form};
 use crate::{failure, origin, properties};
 
-/// When a listing of keys is given up, and one of buckets.
+/// The time-outs of a listing of keys, and of one of buckets.
 const KEYS_TIMEOUT: Duration = Duration::from_secs(480);
 const BUCKETS_TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -161,7 +161,7 @@ async fn whole(
 /// The end of an object whose last member is a list.
 const END: &[u8] = b"]}";
 
-/// What follows the first names of an object.
+/// The rest of an object behind its first names.
 fn rest_of_object(
     listing: Listing,
     list: NameList,

@@ -1,9 +1,8 @@
 //! `/mapred`: a MapReduce job is posted, and its results are the answer, whole or as a `multipart/mixed`
 //! stream with a part for some results of a phase.
 //!
-//! Of a stream, the first results are waited for before the answer begins, so that a job that fails over
-//! its first inputs has the status of a failure. One that fails later ends with the bare JSON of its failure,
-//! as in Riak.
+//! A stream waits for its first results before the answer begins, so that a failure over the first
+//! inputs has its status. One that fails later ends with the bare JSON of its failure, as in Riak.
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
@@ -19,7 +18,7 @@ use crate::listing::check_enabled;
 use crate::reply::{JSON, Outcome, Refusal, in_pieces, json, page, text};
 use crate::{failure, origin};
 
-/// What a request without a job is told.
+/// The answer to a request without a job.
 const USAGE: &str = "This resource accepts POSTs with bodies containing JSON of the form:\n{\n \
     \"inputs\":[...list of inputs...],\n \"query\":[...list of map/reduce phases...]\n}\n";
 

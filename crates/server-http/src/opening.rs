@@ -56,9 +56,9 @@ struct Shared {
     is_open: Watched<bool>,
 }
 
-/// What a client asks for, by the bytes that have come.
+/// The client's request, by the bytes that have come.
 enum Asked {
-    /// Not enough has come to say.
+    /// Too few bytes have come to decide.
     Unknown,
     Probe {
         probe: Probe,
@@ -134,7 +134,7 @@ impl Shared {
     }
 
     async fn converse(&self, mut stream: Stream) -> io::Result<()> {
-        // A socket that does not know the option still carries answers.
+        // A socket without this option still carries answers.
         let _ = stream.set_nodelay(true);
         let mut read = BytesMut::new();
         loop {
@@ -188,7 +188,7 @@ impl Shared {
         let sent = self.runtime.timeout(PROBE_TIME, async move {
             stream.write_all(answer.as_bytes()).await?;
             stream.shutdown().await?;
-            // A socket that is closed with unread bytes takes back what it has sent.
+            // A socket that is closed with unread bytes takes back the bytes that it has sent.
             let mut rest = [0; 4_096];
             while stream.read(&mut rest).await? > 0 {}
             Ok(())

@@ -1,4 +1,4 @@
-//! Requests that a browser was tricked into: refused by where they say they come from.
+//! Requests that a browser was tricked into: refused by their origin.
 
 use http::StatusCode;
 use http::header::{HOST, HeaderValue, ORIGIN, REFERER};
@@ -31,7 +31,7 @@ pub(crate) fn check(exchange: &Exchange<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Whether a referer names this server: same scheme, host and port.
+/// True if a referer names this server: same scheme, host and port.
 fn is_same_site(referer: &[u8], host: &[u8]) -> bool {
     let Some(colon) = referer.iter().position(|&byte| byte == b':') else {
         return false;

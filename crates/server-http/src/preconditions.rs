@@ -29,14 +29,14 @@ pub(crate) struct Preconditions {
     if_modified_since: Option<u64>,
 }
 
-/// What the conditions are about.
+/// The object that the conditions are about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Current {
     pub(crate) entity_tag: kvorum_object::Etag,
     pub(crate) last_modified_seconds: u64,
 }
 
-/// What follows from the conditions.
+/// The result of the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The request is carried out.

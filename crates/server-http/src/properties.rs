@@ -80,7 +80,7 @@ pub(crate) async fn set_of_type(mut exchange: Exchange<'_>, bucket_type: BucketT
     propose(&exchange, command, passed_over).await
 }
 
-/// Takes back what was set for a bucket.
+/// Resets the properties of a bucket.
 pub(crate) async fn reset(exchange: &Exchange<'_>, path: BucketPath) -> Outcome {
     origin::check(exchange)?;
     exchange.require_json()?;
@@ -153,7 +153,8 @@ fn no_such_type() -> Refusal {
     page(StatusCode::NOT_FOUND).into()
 }
 
-/// What a request wants set: the body first, then where it comes from, then its type, as in Riak.
+/// The properties to set: the body is checked first, then the request's origin, then its type, as in
+/// Riak.
 async fn requested(
     exchange: &mut Exchange<'_>,
     target: &str,

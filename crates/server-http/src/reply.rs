@@ -14,7 +14,7 @@ pub(crate) type Answer = Response<Body>;
 #[derive(Debug)]
 pub(crate) struct Refusal(Box<Answer>);
 
-/// What a handler ends with.
+/// The result of a handler.
 pub(crate) type Outcome = Result<Answer, Refusal>;
 
 pub(crate) const TEXT: HeaderValue = HeaderValue::from_static("text/plain");

@@ -1,4 +1,4 @@
-//! `/ping`, `/health` and `/`, by which clients find out what a server can do.
+//! `/ping`, `/health` and `/`, by which clients find out the abilities of a server.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::facts::VnodeCounts;
 use crate::reply::{ACCEPT_AND_ENCODING, Answer, HTML, JSON, Outcome, page, with_body};
 use crate::route::Probe;
 
-/// Riak's names for what is served, and the first path piece of each. Clients switch features on by
+/// Riak's names for the resources, and the first path piece of each. Clients switch features on by
 /// these names, so nothing is listed that is not here.
 const RESOURCES: [(&str, &str); 25] = [
     ("riak_kv_wm_bucket_type", "/types"),
@@ -42,13 +42,14 @@ const RESOURCES: [(&str, &str); 25] = [
     ("riak_kv_wm_stats", "/stats"),
 ];
 
-/// Of `/ping`: how many vnodes serve.
+/// Header of `/ping` with the number of vnodes that serve.
 const VNODES: HeaderName = HeaderName::from_static("x-kvorum-vnodes");
 
 /// Header of `/ping`: the state of the node in one word.
 const STATUS: HeaderName = HeaderName::from_static("x-kvorum-health");
 
-/// `OK`, from the moment on when the node listens; headers say how the node is and how many vnodes serve.
+/// `OK`, from the moment on when the node listens; headers have the node's health and the number of
+/// vnodes that serve.
 pub(crate) fn ping(exchange: &Exchange<'_>) -> Answer {
     let mut answer = with_body(StatusCode::OK, HTML, Body::Whole("OK".into()));
     let health = exchange.service.facts.health();
@@ -68,10 +69,10 @@ pub(crate) fn ping(exchange: &Exchange<'_>) -> Answer {
 
 /// Answers a question about the node's health.
 ///
-/// Orchestrators restart a process that is not live and send no requests to one that is not ready. The
-/// process answers, so it is live, whatever its stores do: no restart makes room on a disk. It is ready when
-/// requests may be sent to it; 503 and the reasons when not. A problem of a part of its data is a reason as
-/// well, and does not keep requests from the rest.
+/// Orchestrators restart a process that is not live and send no requests to one that is not ready. A
+/// process that answers is live, in any state of its stores: no restart makes room on a disk. It is
+/// ready when requests may be sent to it; 503 and the reasons when not. A problem of a part of its data
+/// is a reason as well, and does not keep requests from the rest.
 pub(crate) fn health(exchange: &Exchange<'_>, probe: Probe) -> Answer {
     if probe == Probe::Live {
         return with_body(StatusCode::OK, JSON, Body::Whole(LIVE.into()));

@@ -16,7 +16,7 @@ const KNOWN_METHODS: [&str; 8] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT", "OPTIONS",
 ];
 
-/// Which of the three forms of URL a request used.
+/// The form of a request's URL, one of three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `/riak/...`
@@ -28,7 +28,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// How links are written in the answer.
+    /// The generation of links in the answer.
     pub(crate) fn generation(self) -> UrlGeneration<'static> {
         match self {
             Self::Old => UrlGeneration::First { prefix: OLD_PREFIX },
@@ -51,7 +51,7 @@ pub(crate) struct IndexPath {
     pub(crate) path: BucketPath,
     pub(crate) field: Bytes,
     pub(crate) first: Bytes,
-    /// Of a range.
+    /// The end of a range.
     pub(crate) last: Option<Bytes>,
 }
 
@@ -106,7 +106,9 @@ pub(crate) enum Route {
     Health(Probe),
     Stats,
     Metrics,
-    /// Where MapReduce jobs are posted.
+    /// The description of this interface.
+    OpenApi,
+    /// Receives MapReduce jobs.
     MapReduce,
     /// The buckets of a type.
     Buckets(Form, BucketType),
@@ -119,7 +121,7 @@ pub(crate) enum Route {
     Object(BucketPath, Key),
     /// A counter of Riak 1.4.
     Counter(BucketPath, Key),
-    /// Where to post an operation on a data type without key.
+    /// Receives operations on a data type without key.
     DataTypes(BucketPath),
     /// The value of a data type.
     DataType(BucketPath, Key),
@@ -132,7 +134,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// The resource of a path. `decoding` says whether percent-encoding is taken off.
+    /// The resource of a path. With `decoding`, percent-encoding is taken off.
     pub(crate) fn of_path(path: &str, decoding: bool) -> Option<Self> {
         let mut pieces = Pieces {
             rest: path,
@@ -149,6 +151,7 @@ impl Route {
             },
             Some("stats") => Self::Stats,
             Some("metrics") => Self::Metrics,
+            Some("openapi.json") => Self::OpenApi,
             Some("mapred") => Self::MapReduce,
             Some(OLD_PREFIX) => return Some(old(&mut pieces)),
             Some("buckets") => {
@@ -168,6 +171,7 @@ impl Route {
             | Self::Health(_)
             | Self::Stats
             | Self::Metrics
+            | Self::OpenApi
             | Self::Buckets(..)
             | Self::Keys(_)
             | Self::PreferenceList(..)
@@ -178,7 +182,7 @@ impl Route {
             Self::TypeProperties(_) => &["HEAD", "GET", "PUT"],
             Self::Object(..) => &["HEAD", "GET", "POST", "PUT", "DELETE"],
             Self::Counter(..) => &["GET", "POST"],
-            // What is not posted finds nothing there, as in Riak.
+            // Any other method than POST finds nothing there, as in Riak.
             Self::DataTypes(_) => &KNOWN_METHODS,
             Self::DataType(..) => &["GET", "HEAD", "POST"],
             Self::MapReduce | Self::LinkWalk(..) | Self::InvalidLinkWalk => {
@@ -188,7 +192,7 @@ impl Route {
     }
 }
 
-/// Whether the method is one that HTTP had when Riak was written.
+/// True if the method is one that HTTP had when Riak was written.
 pub(crate) fn is_known(method: &Method) -> bool {
     KNOWN_METHODS.contains(&method.as_str())
 }
@@ -261,7 +265,7 @@ fn link_walk(path: BucketPath, key: Key, first: &str, pieces: &mut Pieces<'_>) -
     }
 }
 
-/// Empty parts do not count. What is neither 0 nor 1 keeps the last step alone, as in Riak.
+/// Empty parts do not count. A third part other than 0 and 1 keeps the last step alone, as in Riak.
 fn link_step(raw: &str, is_last: bool) -> Option<LinkStep> {
     let parts: Vec<&str> = raw.split(',').filter(|it| !it.is_empty()).collect();
     let [bucket, tag, keep] = parts[..] else {
@@ -296,7 +300,7 @@ fn typed(pieces: &mut Pieces<'_>) -> Option<Route> {
     }
 }
 
-/// What follows `buckets`.
+/// The path behind `buckets`.
 fn within(pieces: &mut Pieces<'_>, form: Form, bucket_type: BucketType) -> Option<Route> {
     let Some(bucket) = pieces.next_name() else {
         return Some(Route::Buckets(form, bucket_type));
@@ -320,20 +324,20 @@ fn within(pieces: &mut Pieces<'_>, form: Form, bucket_type: BucketType) -> Optio
     pieces.next_raw().is_none().then_some(route)
 }
 
-/// What follows `index`: a field, and one value or two.
+/// The path behind `index`: a field, and one value or two.
 fn index(pieces: &mut Pieces<'_>, path: BucketPath) -> Option<Route> {
     let index = IndexPath {
         path,
         field: pieces.next_name()?,
-        // Every object of the bucket has the entry `$bucket`, whatever its value; no other index has
-        // one without a value.
+        // Every object of the bucket has the entry `$bucket`, for any value; no other index has one
+        // without a value.
         first: pieces.next_name().unwrap_or_default(),
         last: pieces.next_name(),
     };
     pieces.next_raw().is_none().then_some(Route::Index(index))
 }
 
-/// What follows `keys`.
+/// The path behind `keys`.
 fn keys(pieces: &mut Pieces<'_>, path: BucketPath) -> Option<Route> {
     let Some(key) = pieces.next_name() else {
         return Some(Route::Keys(path));
@@ -384,6 +388,8 @@ mod tests {
             ("/health/live/more", None),
             ("/stats/", Some(Route::Stats)),
             ("/metrics", Some(Route::Metrics)),
+            ("/openapi.json", Some(Route::OpenApi)),
+            ("/openapi.json/x", None),
             ("/riak", Some(Route::Buckets(Form::Old, default_type()))),
             ("/riak/b", Some(Route::OldBucket(old()))),
             ("/riak/b/k", Some(Route::Object(old(), key()))),

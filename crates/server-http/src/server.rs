@@ -31,8 +31,8 @@ const HEADERS_MAX: usize = 512;
 /// Bytes of a request's line and headers; more are answered with 431.
 const HEADER_BYTES_MAX: usize = 256 << 10;
 
-/// How long a connection may be idle, or take to send the head of a request. Riak's servers waited
-/// as long, and the connection pools of its clients count on it.
+/// Time for which a connection may be idle, or take to send the head of a request. Riak's servers
+/// waited as long, and the connection pools of its clients count on it.
 const IDLE_MAX: Duration = Duration::from_secs(300);
 
 /// The pause after a connection could not be accepted (the process is out of file descriptors).
@@ -119,7 +119,7 @@ impl Server {
             let runtime = self.service.coordinator.runtime();
             let stream = match accepted {
                 Ok((stream, _peer)) => {
-                    // A socket that does not know the option still carries requests.
+                    // A socket without this option still carries requests.
                     let _ = stream.set_nodelay(true);
                     stream
                 }

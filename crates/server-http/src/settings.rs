@@ -1,4 +1,4 @@
-//! How the interface behaves, beyond what each request asks for.
+//! Settings of the interface, beyond those of each request.
 
 use std::time::Duration;
 
@@ -6,17 +6,16 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
     /// The largest request body taken, in bytes; more is answered with 413. Objects have limits of
-    /// their own; this one bounds what a request can make the server hold.
+    /// their own; this one bounds the memory that a request can make the server use.
     pub body_bytes_max: u64,
-    /// Whether bucket names, keys and the like are percent-decoded (`http_url_encoding = on`). When
-    /// off, they are taken as received, unless the request says `X-Riak-URL-Encoding: on`.
+    /// True if bucket names, keys and the like are percent-decoded (`http_url_encoding = on`). When
+    /// off, they are taken as received, unless the request has `X-Riak-URL-Encoding: on`.
     pub url_encoding: bool,
-    /// Whether a request whose `Referer` names another site is refused (`secure_referer_check`).
+    /// True if a request whose `Referer` names another site is refused (`secure_referer_check`).
     pub secure_referer_check: bool,
-    /// When index queries without a timeout are given up; `None` for never
-    /// (`secondary_index_timeout`).
+    /// The time-out of index queries that name none; `None` for never (`secondary_index_timeout`).
     pub index_timeout: Option<Duration>,
-    /// Which expensive operations are allowed.
+    /// The expensive operations that are allowed.
     pub jobs: JobSwitches,
     /// The `Server` header of every answer. Characters that no header may hold are left out.
     pub server_header: String,

@@ -10,7 +10,7 @@ use crate::reply::{ACCEPT_AND_ENCODING, Answer, JSON, Outcome, TEXT, page, with_
 
 const OPEN_METRICS: HeaderValue = HeaderValue::from_static(kvorum_stats::CONTENT_TYPE);
 
-/// The statistics as JSON, or as indented JSON for those who ask for text.
+/// The statistics as JSON, or as indented JSON for clients that ask for text.
 pub(crate) fn stats(exchange: &Exchange<'_>) -> Outcome {
     let chosen = exchange.choose_type(&["application/json", "text/plain"]);
     let Some(chosen) = chosen else {

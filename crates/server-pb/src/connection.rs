@@ -25,17 +25,17 @@ const READ_BYTES_MIN: usize = 1024;
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 /// Replies of a pipelined batch are sent before its end when they exceed this, in bytes.
 const SEND_BYTES: usize = 256 * 1024;
-/// How long a peer that broke the framing may go on sending before the connection is dropped. A
+/// Time for which a peer that broke the framing may go on sending before the connection is dropped. A
 /// socket closed with unread input is reset, which would destroy the error before it is read.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long a large frame may take: this, and a second more for each so many bytes of it. It holds room
-/// from its first byte on that others wait for.
+/// Time for a large frame: this, and a second more for each so many bytes of it. From its first byte on
+/// it holds room for which others wait.
 const FRAME_PATIENCE: Duration = Duration::from_secs(60);
 const FRAME_BYTES_PER_SECOND_MIN: usize = 64 * 1024;
 /// The client id that Riak gives to connections that set none.
 const CLIENT_ID: &[u8] = &[0; 4];
 
-/// What all connections share.
+/// State that all connections share.
 pub(crate) struct Shared {
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) settings: ServerSettings,
@@ -49,10 +49,10 @@ pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
     /// Replies that are not sent yet.
     pub(crate) output: Output,
-    /// What the client calls itself; remembered for it and otherwise unused.
+    /// The client's name for itself; remembered for it and otherwise unused.
     pub(crate) client_id: Bytes,
-    /// When the request that is being answered came in. A pipelined one counts from the end of the
-    /// one before it: what it waited for is its own client's doing.
+    /// Arrival of the request that is being answered. A pipelined one counts from the end of the one
+    /// before it: its wait is its own client's doing.
     pub(crate) arrived: Moment,
     faults: FaultLog,
     stream: Stream,
@@ -60,7 +60,7 @@ pub(crate) struct Connection {
     decoder: FrameDecoder,
     /// True when a frame made the input buffer large.
     is_swollen: bool,
-    /// What becomes of a large frame of which a part has come.
+    /// The state of a large frame of which a part has come.
     coming: Coming,
 }
 
@@ -186,7 +186,8 @@ impl Connection {
         matches!(self.coming, Coming::Admitted { .. })
     }
 
-    /// Drops what has come of a refused frame, and answers it at its end; false when more is to come.
+    /// Drops the bytes that have come of a refused frame, and answers it at its end; false when more is
+    /// to come.
     fn pass_over_refused(&mut self) -> bool {
         let Coming::Refused { bytes } = &mut self.coming else {
             return true;
@@ -209,14 +210,14 @@ impl Connection {
         self.faults.note(fault, detail, now);
     }
 
-    /// Sends what waits in the output.
+    /// Sends the pending output.
     pub(crate) async fn send(&mut self) -> io::Result<()> {
         let is_large = self.output.len() > COUNTED_BYTES_MIN;
         let _room = is_large.then(|| self.shared.room.take_anyway(self.output.len()));
         self.output.send(&mut self.stream).await
     }
 
-    /// Reads what has come in; 0 at the end of the stream.
+    /// Reads the bytes that have come in; 0 at the end of the stream.
     async fn receive(&mut self) -> io::Result<usize> {
         // Takes the front of the buffer back, which no payload holds any more.
         if self.input.is_empty() || self.input.capacity() - self.input.len() < READ_BYTES_MIN {

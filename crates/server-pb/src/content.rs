@@ -1,5 +1,5 @@
-//! What a client wants stored, out of its message. The way back of gets and puts is
-//! `object_reply.rs`; objects within other messages go back from here.
+//! The content of a write, out of its message. Replies to gets and puts are made in `object_reply.rs`;
+//! objects within other messages are made here.
 
 use bytes::Bytes;
 use kvorum_encoding::ByteReader;
@@ -12,7 +12,7 @@ use kvorum_protocol::pb;
 use crate::object_reply::last_modified;
 use crate::refusal::{PIECES_MAX, Refusal};
 
-/// What becomes of the last-modified time in a message.
+/// The use of the last-modified time in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GivenTime {
     /// The write gets its own.
@@ -41,7 +41,8 @@ pub(crate) fn check_pieces(put: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Shows the fields of a message that have a length, up to where it is none: that the decoder will say.
+/// Shows the fields of a message that have a length, up to the first error, which the decoder will
+/// report.
 fn each_field(message: &[u8], found: &mut dyn FnMut(u64, &[u8])) {
     let mut reader = ByteReader::new(message);
     while let Ok(key) = reader.varint() {

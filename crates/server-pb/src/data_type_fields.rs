@@ -1,4 +1,4 @@
-//! Operations and values of data types between messages and what they mean.
+//! Operations and values of data types from and to messages.
 
 use bytes::Bytes;
 use kvorum_data_types::{
@@ -24,7 +24,8 @@ pub(crate) fn wire_kind(kind: Kind) -> i32 {
     kind.into()
 }
 
-/// The operation of a message. Of several the first in the order of the message's fields counts.
+/// The operation of a message. If there are several, the first in the order of the message's fields
+/// counts.
 pub(crate) fn operation_of(op: pb::DtOp) -> Result<Operation, Refusal> {
     if let Some(op) = op.counter_op {
         return Ok(Operation::Counter(increment(op)));
@@ -127,7 +128,7 @@ pub(crate) fn within_64_bits(value: i128) -> i64 {
     i64::try_from(value).unwrap_or(bound)
 }
 
-/// What clients send back with removes, for the types that have it.
+/// The context for clients' removes, for the types that have it.
 pub(crate) fn context_of(value: &DataType) -> Option<Bytes> {
     value.context().map(|clock| encode_context(&clock))
 }

@@ -101,8 +101,8 @@ impl Connection {
     }
 }
 
-/// The refusal of a code that has no handler: Riak serves some of them, and the others it does not
-/// know either.
+/// The refusal of a code that has no handler: Riak serves some of them, and has no handler for the
+/// others either.
 fn not_served(code: MessageCode) -> Refusal {
     let what = match code {
         // None is defined, as clients of such queues have to expect anyway.

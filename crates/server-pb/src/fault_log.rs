@@ -1,7 +1,7 @@
 //! Faults of peers, logged once for each kind and connection, and so many times a minute in all.
 //!
 //! A broken client repeats its mistake with every request, and some connect anew for each; the log has
-//! to say that it happened and where it came from, not how often.
+//! to name the fault and the client, not the number of repetitions.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use kvorum_runtime::{LogQuota, Moment};
 
-/// A kind of misbehaviour, or of request that finds nobody to serve it.
+/// A kind of misbehaviour, or of a request that is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A frame above the limit, or of length zero.
@@ -20,11 +20,11 @@ pub(crate) enum Fault {
     TooSlow,
     /// A payload that is no message of its code.
     Undecodable,
-    /// A code that nobody knows.
+    /// An unknown code.
     UnknownCode,
     /// A request that is not served yet.
     NotSupported,
-    /// A request that asks for what cannot be.
+    /// A request for something impossible.
     BadRequest,
     /// A change to the cluster's state that was refused or could not be stored.
     NotAgreed,
@@ -71,7 +71,7 @@ impl FaultLog {
     }
 
     /// Logs a fault, unless this connection had one of its kind before or the quota of the kind is used
-    /// up; returns whether it did.
+    /// up; returns true if it did.
     pub(crate) fn note(&mut self, fault: Fault, detail: &dyn fmt::Display, now: Moment) -> bool {
         let bit = 1 << (fault as u8);
         let is_new = self.seen & bit == 0;

@@ -1,7 +1,7 @@
 //! Index queries, whole and streamed, and the listing of a bucket's objects.
 //!
-//! No message of a stream is empty but the last, which says that it is the last and where the next
-//! page begins.
+//! No message of a stream is empty but the last, which has the mark of the end and the beginning of the
+//! next page.
 
 use std::num::NonZeroU32;
 use std::ops::Bound;
@@ -78,7 +78,7 @@ impl Connection {
         })
     }
 
-    /// What a request says of its patience, in milliseconds; 0 is for ever.
+    /// The timeout of a request, given in milliseconds; 0 is for ever.
     fn index_timeout(&self, asked: Option<u32>) -> Option<Duration> {
         match asked {
             None => self.shared.settings.index_timeout,

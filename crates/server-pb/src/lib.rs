@@ -1,16 +1,16 @@
 //! The protocol-buffer interface: connections, framing and request handlers.
 //!
 //! A [`Server`] accepts connections and runs one task for each. A connection cuts its input into
-//! frames, answers them one after the other, and sends what it has to say when no whole request is
-//! left in its input: a pipelining client costs one read and one write for a batch of requests. Get
-//! and put are laid out straight from the object into the output; everything rarer goes through the
-//! generated messages.
+//! frames, answers them one after the other, and sends its replies when no whole request is left in its
+//! input: a pipelining client costs one read and one write for a batch of requests. Get and put are
+//! laid out straight from the object into the output; all rarer requests go through the generated
+//! messages.
 //!
 //! A request that arrives while a listing is being streamed is answered when the listing has ended,
 //! in order like any other. Riak refuses it and closes the connection; no client counts on that, and
 //! holding requests back needs no code at all.
 //!
-//! What this crate must not know: replicas, engines, files. What it does not serve yet is refused in
+//! Outside this crate: replicas, engines, files. Riak's requests that are not served yet are refused in
 //! words (`refusal.rs`), and a code that Riak does not serve either is unknown.
 
 mod bucket_requests;

@@ -1,8 +1,8 @@
 //! Listings of buckets and keys, whole and streamed.
 //!
-//! A streamed listing is sent as it is found, a part at a time, so that it needs the memory of one
-//! part whatever its length, and a client that reads slowly slows it down. No message is empty but
-//! the last, which says only that it is the last: the Erlang client takes no other.
+//! A streamed listing is sent as it is found, a part at a time, so that a listing of any length needs
+//! the memory of one part, and a slow reader slows it down. No message is empty but the last, which
+//! only marks the end: the Erlang client takes no other.
 
 use std::time::Duration;
 

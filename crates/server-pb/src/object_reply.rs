@@ -16,7 +16,7 @@ use crate::output::Output;
 /// Room made for a reply at once, large values apart, in bytes.
 const RESERVED_BYTES_MAX: usize = 4096;
 
-/// Whether values are sent.
+/// The sending of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
     /// They are.
@@ -41,7 +41,7 @@ pub(crate) struct ObjectReply<'a> {
 }
 
 impl Values {
-    /// What a get of this detail shows.
+    /// The values that a get of this detail sends.
     pub(crate) fn of(detail: Detail) -> Self {
         match detail {
             Detail::Whole => Self::Whole,
@@ -93,8 +93,8 @@ impl ObjectReply<'_> {
     }
 }
 
-/// A sibling about to be written as a content, and what is worked out once for both its length and
-/// its bytes.
+/// A sibling about to be written as a content, with values computed once for both its length and its
+/// bytes.
 struct WireContent<'a> {
     sibling: &'a Sibling,
     /// The value, or nothing where it is not asked for.

@@ -236,7 +236,7 @@ fn delete_options(request: &pb::RpbDelReq) -> DeleteOptions {
     }
 }
 
-/// What the client had seen, and what must hold for its write to happen.
+/// The client's context, and the condition of its write.
 fn context_of(request: &pb::RpbPutReq) -> Result<(Clock, Condition), Refusal> {
     let context = clock_of(request.vclock())?;
     let condition = if request.if_none_match() {

@@ -1,4 +1,4 @@
-//! What a connection is about to send: many replies, one write.
+//! The output of a connection: many replies, one write.
 //!
 //! Small parts are copied into one buffer that is kept. A large value is not: it stays where the
 //! store handed it out, and the write gathers buffer and values in one system call.
@@ -34,7 +34,7 @@ impl Output {
         self.buffer.len() + self.values_bytes
     }
 
-    /// Where replies are appended.
+    /// The buffer to which replies are appended.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
@@ -82,10 +82,10 @@ impl Output {
     }
 }
 
-/// What is left to be sent of an output.
+/// The unsent rest of an output.
 struct Parts<'a> {
     buffer: &'a [u8],
-    /// Where in `buffer` the next byte is.
+    /// Position of the next byte in `buffer`.
     at: usize,
     values: &'a [(usize, Bytes)],
     /// Bytes of the first of `values` that are sent.

@@ -14,7 +14,7 @@ use kvorum_protocol::pb;
 use kvorum_protocol::pb::RpbSyncOnWrite;
 use kvorum_protocol::pb::rpb_bucket_props::RpbReplMode;
 
-/// The fields that tell a client these properties.
+/// The message fields of these properties.
 pub(crate) fn fields_of(properties: &BucketProperties) -> pb::RpbBucketProps {
     pb::RpbBucketProps {
         n_val: Some(properties.n_val),
@@ -62,7 +62,7 @@ pub(crate) fn fields_of(properties: &BucketProperties) -> pb::RpbBucketProps {
     }
 }
 
-/// What a client wants set. Every field that has no valid value is reported.
+/// The properties that a client wants set. Every field that has no valid value is reported.
 pub(crate) fn overlay_of(fields: &pb::RpbBucketProps) -> Result<PropertyOverlay, PropertyErrors> {
     let mut reader = Reader::default();
     let overlay = PropertyOverlay {
@@ -109,7 +109,7 @@ pub(crate) fn overlay_of(fields: &pb::RpbBucketProps) -> Result<PropertyOverlay,
     }
 }
 
-/// Collects what is wrong while fields are read.
+/// Collects the errors while fields are read.
 #[derive(Default)]
 struct Reader {
     errors: PropertyErrors,

@@ -1,6 +1,6 @@
-//! Why a request is refused, in the words that clients match on.
+//! The reasons why a request is refused, in the words that clients match on.
 //!
-//! The displayed text is what goes into `RpbErrorResp`, so it keeps Riak's spelling.
+//! The displayed text goes into `RpbErrorResp`, so it keeps Riak's spelling.
 
 use std::io;
 
@@ -36,7 +36,7 @@ pub(crate) enum Refusal {
     /// Riak serves it, this server does not yet.
     #[error("{what} not supported yet")]
     NotSupported {
-        /// What was asked for, with its verb.
+        /// The request, with its verb.
         what: &'static str,
     },
     /// No replication queue has this name; there are none.
@@ -63,7 +63,7 @@ pub(crate) enum Refusal {
     /// More links, user metadata and index entries than an object may have.
     #[error("{pieces} links, metadata and index entries, at most {PIECES_MAX} are taken")]
     TooManyPieces {
-        /// How many there are.
+        /// Their number.
         pieces: usize,
     },
     /// `sync_on_write` is none of its three words.
@@ -98,24 +98,24 @@ pub(crate) enum Refusal {
     /// A fetch or an update in a type that is for plain objects.
     #[error("{prefix}`undefined` is not a supported type")]
     NoDataType {
-        /// What stands in front of it for updates.
+        /// The text in front of it for updates.
         prefix: &'static str,
     },
     /// An operation on another data type than the bucket's.
     #[error("Operation type is `{operation}` but  bucket type is `{bucket}`.")]
     OtherDataType {
-        /// What the operation is for.
+        /// The type of the operation.
         operation: Kind,
-        /// What the bucket holds.
+        /// The type of the bucket.
         bucket: Kind,
     },
-    /// An operation on a data type that says too little.
+    /// An incomplete operation on a data type.
     #[error("Invalid operation: {0}")]
     InvalidOperation(&'static str),
     /// A context that no server of this kind gave.
     #[error("Invalid context: {0}")]
     InvalidContext(kvorum_data_types::DecodeError),
-    /// There is no such active type, said to who asks for a data type.
+    /// There is no such active type, for a request about a data type.
     #[error("Error no bucket type `<<\"{0}\">>`")]
     NoBucketType(BucketType),
     /// There is no such active type.
@@ -124,13 +124,13 @@ pub(crate) enum Refusal {
     /// The same, asked for by itself.
     #[error("Invalid bucket type: <<\"{0}\">>")]
     InvalidType(BucketType),
-    /// Properties that cannot be what they are set to.
+    /// Properties with impossible values.
     #[error("Invalid bucket properties: {0}")]
     InvalidProperties(#[from] PropertyErrors),
-    /// The cluster did not agree to a change; the text says why.
+    /// The cluster did not agree to a change; the text has the reason.
     #[error(transparent)]
     NotAgreed(#[from] ProposeError),
-    /// The reply outgrows what a frame can hold.
+    /// The reply outgrows a frame.
     #[error("reply does not fit a frame: {0}")]
     ReplyTooLong(#[from] FrameError),
 }
@@ -192,12 +192,12 @@ fn terms_of(errors: &[IndexFieldError]) -> String {
     terms.join(",")
 }
 
-/// How a request ended that was not answered.
+/// The end of a request without a reply.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The client is told why.
+    /// The client gets the reason.
     Refused(Refusal),
-    /// There is nobody left to tell.
+    /// The connection is lost.
     Lost(io::Error),
 }
 

@@ -1,8 +1,8 @@
-//! Who is still being served, and how all of them hear that the server stops.
+//! The connections that are still served, and the signal to all of them that the server stops.
 //!
-//! Each connection and each acceptor holds a seat. A stop wakes everyone who waits; the last to
-//! leave wakes the one who stops. A shared `watch` or `Notify` would do as well, but every wait for
-//! input would then take a lock that all connections share; here it costs an atomic swap.
+//! Each connection and each acceptor holds a seat. A stop wakes every waiting holder; the last to leave
+//! wakes the stopping task. A shared `watch` or `Notify` would do as well, but every wait for input
+//! would then take a lock that all connections share; here it costs an atomic swap.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -54,12 +54,12 @@ impl Seats {
         })
     }
 
-    /// How many seats are taken, those of acceptors included.
+    /// Number of seats taken, those of acceptors included.
     pub(crate) fn taken(&self) -> usize {
         self.taken.lock().waiting.len()
     }
 
-    /// Tells everyone to stop and waits until all have left.
+    /// Signals the stop to all holders and waits until they have left.
     pub(crate) async fn stop(&self) {
         {
             let taken = self.taken.lock();
@@ -91,7 +91,7 @@ impl Seat {
                 return Poll::Ready(Some(output));
             }
             self.waiting.register(context.waker());
-            // A stop between the first look and the registration has woken nobody.
+            // A stop between the first look and the registration has woken no task.
             match self.is_stopping() {
                 true => Poll::Ready(None),
                 false => Poll::Pending,

@@ -1,4 +1,4 @@
-//! The server: accepts connections, gives each a task, and stops without cutting anyone off.
+//! The server: accepts connections, gives each a task, and stops without cutting off a request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::settings::ServerSettings;
 /// asking again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where the numbers of connections go.
+/// The receiver of the numbers of connections.
 pub trait ConnectionMeter: Send + Sync {
     /// A connection was accepted.
     fn connected(&self, now: Moment);

@@ -1,4 +1,4 @@
-//! What an operator may choose about the interface.
+//! Settings of the interface.
 
 use std::time::Duration;
 
@@ -9,34 +9,34 @@ const FRAME_BYTES_MAX: u32 = 64 << 20;
 /// Connections that are open at once unless configured otherwise.
 const CONNECTIONS_MAX: usize = 10_000;
 
-/// The version that clients are told. They unlock features by it and expect three dotted integers,
-/// so it is the version of Riak whose protocol is spoken, not our own.
+/// The version in replies to clients. They unlock features by it and expect three dotted integers, so
+/// it is the version of Riak whose protocol is spoken, not our own.
 const SERVER_VERSION: &str = "3.2.0";
 
 /// Settings of a [`crate::Server`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// The node's name as clients are told it.
+    /// The node's name in replies to clients.
     pub node_name: String,
-    /// The server's version as clients are told it: dotted integers. Default: 3.2.0.
+    /// The server's version in replies to clients: dotted integers. Default: 3.2.0.
     pub server_version: String,
     /// Longest frame that is accepted, code and payload, in bytes. A connection's memory is bounded
     /// by about twice of it. Default: 64 MiB.
     pub frame_bytes_max: u32,
     /// Connections at which further ones are closed as soon as they are accepted. Default: 10,000.
     pub connections_max: usize,
-    /// Whether replies are sent at once instead of waiting for more (TCP_NODELAY). Default: true.
+    /// True if replies are sent at once instead of waiting for more (TCP_NODELAY). Default: true.
     pub nodelay: bool,
-    /// Whether idle connections are probed, so that those whose client is gone end (SO_KEEPALIVE).
+    /// True if idle connections are probed, so that those whose client is gone end (SO_KEEPALIVE).
     /// Default: true.
     pub keepalive: bool,
-    /// When index queries without a timeout are given up; `None` for never. Default: never.
+    /// The time-out of index queries that name none; `None` for never. Default: never.
     pub index_timeout: Option<Duration>,
-    /// Which expensive requests are served. Default: all.
+    /// The expensive requests that are served. Default: all.
     pub jobs: JobSwitches,
 }
 
-/// Which classes of expensive requests are served; Riak's job classes.
+/// The classes of expensive requests that are served; Riak's job classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobSwitches {
     /// Bucket listings in one reply.

@@ -18,8 +18,8 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// The text of a path that was written at `place`, absolute if it can be. References in it have been
-    /// followed: what they begin with may be relative too.
+    /// The text of a path that was written at `place`, absolute if it can be. References in it have
+    /// been followed; the path may begin with a relative one.
     pub(crate) fn anchored(&self, place: Place, text: &str) -> String {
         let directory = match place {
             Place::Set(_) => self.working.as_deref(),

@@ -1,7 +1,7 @@
 //! Byte sizes as riak.conf writes them: `4096`, `5MB`, `1GB`.
 //!
-//! Units are powers of 1024, as in Riak. Case does not matter and the `B` may be missing:
-//! `1G` is a mistake people make and nothing else could be meant by it.
+//! Units are powers of 1024, as in Riak. Case does not matter and the `B` may be missing: `1G` is a
+//! common mistake and cannot mean anything else.
 
 /// Reads a byte size; `None` when the text is not one or does not fit 64 bits.
 pub(crate) fn parse(text: &str) -> Option<u64> {

@@ -6,7 +6,7 @@ use crate::kind::Kind;
 use crate::name::Name;
 use crate::riak::{DIRECTORIES, FAMILIES, Family, Fate, MULTI_PREFIX, ONE_DIRECTORY, RiakKey};
 
-/// What is known of a name.
+/// A known name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Known {
     /// Kvorum has the key; `word` is the free word of the name, empty if there is none.
@@ -30,7 +30,7 @@ pub enum Known {
     OfBackend,
     /// A key of Riak's that is taken when its value is empty, and else refused.
     Guarded {
-        /// Why it is refused.
+        /// The reason why it is refused.
         reason: &'static str,
     },
 }
@@ -132,7 +132,7 @@ pub(crate) fn riak_default(name: &Name) -> Option<&'static str> {
     found.map(|(_, default)| *default)
 }
 
-/// Whether the value of a key is a path; of keys that are ignored, those with a default are.
+/// True if the value of a key is a path; of ignored keys, those with a default are.
 pub(crate) fn is_path(name: &Name) -> bool {
     let pattern = match lookup(name) {
         Some(Known::Honoured { pattern, .. }) => pattern,
@@ -150,7 +150,7 @@ fn under_multi(name: &Name) -> Option<Name> {
     (first == MULTI_PREFIX).then(|| name.from(2))
 }
 
-/// True for a key of an engine, whatever becomes of it.
+/// True for a key of an engine, honoured or not.
 fn known_to_a_backend(rest: &Name) -> bool {
     const BACKENDS: [&str; 6] = [
         "bitcask",
@@ -210,7 +210,7 @@ fn nearest_among(name: &Name, patterns: impl Iterator<Item = &'static str>) -> V
     for pattern in patterns {
         let candidate = name.fill(pattern);
         let slips = strsim::osa_distance(&wanted, &candidate);
-        // Somebody who leaves out or adds the front words still means this key.
+        // A user that leaves out or adds the front words still means this key.
         let shifted = candidate.ends_with(&format!(".{wanted}"))
             || (pattern.contains('.') && wanted.ends_with(&format!(".{candidate}")));
         if slips <= slips_max || shifted {

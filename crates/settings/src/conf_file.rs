@@ -1,7 +1,7 @@
 //! The form of riak.conf: `a.b.c = value` lines, comments after `#`, values perhaps in quotes.
 //!
-//! As in Riak, a `#` begins a comment wherever it stands, except between single quotes.
-//! Unlike in Riak, a line that cannot be read does not end the reading: all of them are told.
+//! As in Riak, a `#` begins a comment anywhere, except between single quotes. Unlike in Riak, a line
+//! that cannot be read does not end the reading: all of them are reported.
 
 use std::borrow::Cow;
 
@@ -104,7 +104,7 @@ fn setting(place: Place, name: Name, value: &str) -> Option<Setting> {
     })
 }
 
-/// Whether an empty value of this key has a meaning.
+/// True if an empty value of this key has a meaning.
 fn takes_nothing(name: &Name) -> bool {
     matches!(catalogue::lookup(name), Some(Known::Guarded { .. }))
 }
@@ -119,7 +119,7 @@ pub(crate) fn written(value: &str) -> Cow<'_, str> {
     }
 }
 
-/// What stands between single quotes, if the text begins with one and may end after the other.
+/// The text between single quotes, if the text begins with one and may end after the other.
 fn quoted(text: &str, may_end: impl Fn(&str) -> bool) -> Option<&str> {
     let (inside, tail) = text.strip_prefix('\'')?.split_once('\'')?;
     may_end(tail.trim_start()).then_some(inside)

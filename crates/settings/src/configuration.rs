@@ -1,4 +1,4 @@
-//! From a file's text and `--set` options to settings, and where each value came from.
+//! Reading of a file's text and `--set` options into settings, with the origin of each value.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ use crate::substitution;
 /// A configuration that is right.
 #[derive(Debug, Clone)]
 pub struct Configuration {
-    /// What the server runs with.
+    /// The settings of the server.
     pub settings: Settings,
     /// Every honoured key with its value, in the order of the reference page.
     pub effective: Vec<Effective>,
-    /// What became of every line and `--set` option, in their order.
+    /// The outcome of every line and `--set` option, in their order.
     pub lines: Vec<LineReport>,
-    /// What is likely a mistake, though the server starts; each is a sentence without full stop.
+    /// Likely mistakes with which the server starts all the same; each is a sentence without full stop.
     pub warnings: Vec<String>,
 }
 
@@ -36,20 +36,20 @@ pub struct Effective {
     pub name: String,
     /// The value as text, references followed; `None` for a key that has no default and is not set.
     pub value: Option<String>,
-    /// Where it came from.
+    /// Its origin.
     pub origin: Origin,
     /// Its declaration.
     pub key: &'static Key,
 }
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The table of defaults.
     Default,
     /// A setting, under its own name or, `through`, another of Riak's.
     Set {
-        /// Where.
+        /// The place.
         place: Place,
         /// The name that was written, if it was another.
         through: Option<String>,
@@ -57,7 +57,7 @@ pub enum Origin {
 }
 
 impl Default for Settings {
-    /// What an empty configuration file gives.
+    /// The settings of an empty configuration file.
     fn default() -> Settings {
         let loaded = Configuration::load("", &[] as &[&str]);
         assert!(
@@ -84,7 +84,7 @@ impl Configuration {
     /// relative paths made absolute: see [`Anchors`].
     ///
     /// # Errors
-    /// As [`Configuration::load`].
+    /// Those of [`Configuration::load`].
     pub fn load_at(
         text: &str,
         terms: &[(TermsFile, Vec<u8>)],
@@ -122,7 +122,7 @@ impl Configuration {
         let mut lines = loader.reports(targets, &settings);
         lines.append(&mut ignored);
         lines.sort_by_key(|line| line.place);
-        // A default fails only through a setting that it refers to, which is told by itself.
+        // A default fails only through a setting that it refers to, which is reported by itself.
         if loader
             .problems
             .iter()
@@ -209,7 +209,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Finds out what each setting is about.
+    /// Finds the target of each setting.
     fn classify(&mut self) -> Vec<(usize, Target)> {
         let mut targets = Vec::new();
         for (index, setting) in self.written.iter().enumerate() {
@@ -312,7 +312,7 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// What becomes of a setting of one of several backends.
+    /// The outcome of a setting of one of several backends.
     fn outcome_of_backend(&self, index: usize, setting: &Setting, settings: &Settings) -> Outcome {
         if let Some(by) = self.replacement(index, OF_BACKENDS) {
             return Outcome::Overridden(by.place);
@@ -543,7 +543,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Somebody who names a log file wants it written, as Riak would.
+    /// Setting a log file means that it is to be written, as in Riak.
     fn choose_log_output(&self, settings: &mut Settings) {
         let is_set = |pattern| self.winners.contains_key(&(pattern, String::new()));
         if !is_set("logger.output") {
@@ -576,7 +576,7 @@ impl substitution::Values for Written<'_> {
     }
 }
 
-/// Why a value of a key that is honoured has no effect.
+/// The reason why a value of a key that is honoured has no effect.
 fn passed_over(pattern: &'static str, value: &str) -> Option<&'static str> {
     catalogue::declaration(pattern)?.kind.passes_over(value)
 }
@@ -600,6 +600,6 @@ enum Target {
 const OF_BACKENDS: &str = "multi_backend.$name";
 /// Names the backend of the buckets that name none.
 const DEFAULT_BACKEND: &str = "multi_backend.default";
-/// What `multi_backend.NAME.bucket_prefix` takes.
+/// The values of `multi_backend.NAME.bucket_prefix`.
 const BUCKET_PREFIXES: &str =
     "beginnings of names of buckets, separated by commas, none of them empty, such as `tmp_, log_`";

@@ -10,7 +10,7 @@ use crate::settings::{
     Settings, StorageBackend,
 };
 
-/// What makes it impossible to start.
+/// Conflicts that make it impossible to start.
 pub(crate) fn conflicts(settings: &Settings) -> Vec<Problem> {
     let mut found = Vec::new();
     found.extend(quorum_conflicts(&settings.buckets));
@@ -40,7 +40,7 @@ pub(crate) fn conflicts(settings: &Settings) -> Vec<Problem> {
     found.into_iter().map(Problem::Conflict).collect()
 }
 
-/// What is likely a mistake, though the server starts.
+/// Likely mistakes with which the server starts all the same.
 pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     let largest = settings.objects.size_max_bytes;
     let mut found = Vec::new();
@@ -64,7 +64,7 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     found
 }
 
-/// A riak.conf of before has hours of the machine's local time.
+/// An older riak.conf has hours of the machine's local time.
 fn merge_window_warning(settings: &Settings) -> Option<String> {
     let (bitcask, leveled) = (&settings.bitcask, &settings.leveled);
     let (what, first, last, keys) = match settings.node.storage_backend {
@@ -133,7 +133,7 @@ fn multi_conflicts(multi: &MultiSettings) -> Vec<String> {
     found
 }
 
-/// Beginnings of names that two backends have: nothing says which of them the buckets are in.
+/// Beginnings of names that two backends have: such buckets have no definite backend.
 fn prefix_conflicts(backends: &[NamedBackend]) -> Vec<String> {
     let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
     let mut found = Vec::new();
@@ -206,8 +206,7 @@ fn quorum_conflicts(buckets: &BucketDefaults) -> Vec<String> {
     found
 }
 
-/// Listeners that want the same port: the later one could not be opened, or not by everybody who is told
-/// its address.
+/// Listeners that want the same port: the later one could not be opened, or not at every address.
 fn address_conflicts(settings: &Settings) -> Vec<String> {
     let mut taken: Vec<(SocketAddr, String)> = Vec::new();
     let mut found = Vec::new();
@@ -236,7 +235,7 @@ fn address_conflicts(settings: &Settings) -> Vec<String> {
     found
 }
 
-/// Whether a connection to some address could be meant for either. Port 0 is a new port each time.
+/// True if a connection to some address could be meant for either. Port 0 is a new port each time.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let covers = |all: SocketAddr, some: SocketAddr| {
         // All addresses of IPv6 are those of IPv4, too.

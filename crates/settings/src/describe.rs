@@ -1,4 +1,4 @@
-//! What an operator reads about a key, or about all of them.
+//! Descriptions of one key, or of all of them, for operators.
 
 use std::fmt::Write as _;
 
@@ -11,8 +11,8 @@ use crate::name::Name;
 use crate::problem::Problem;
 
 impl Configuration {
-    /// Every honoured key with its value, one a line, in the form of a configuration file;
-    /// what was set is marked with where.
+    /// Every honoured key with its value, one a line, in the form of a configuration file; values that
+    /// were set are marked with their places.
     pub fn effective(&self) -> String {
         list(self.effective.iter())
     }

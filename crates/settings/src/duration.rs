@@ -57,7 +57,7 @@ fn term(number: &str, unit: &str) -> Option<Duration> {
         _ => return None,
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    // Nine digits resolve a nanosecond of the smallest unit; more say nothing.
+    // Nine digits resolve a nanosecond of the smallest unit; more have no meaning.
     if fraction.is_empty() || fraction.len() > 9 {
         return None;
     }

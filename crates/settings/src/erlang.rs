@@ -33,11 +33,12 @@ const BUCKET_PREFIXES_FORM: &str =
 const HAS_EARLIER_START: &str =
     "an earlier prefix of the list fits all its buckets, so that it has none";
 /// Modules of Riak's backends: their names here, and the applications under which their keys are known.
-const MODULES: [(&str, &str, &str); 5] = [
+const MODULES: [(&str, &str, &str); 6] = [
     ("riak_kv_bitcask_backend", "bitcask", "bitcask"),
     ("riak_kv_eleveldb_backend", "leveldb", "eleveldb"),
     ("riak_kv_leveled_backend", "leveled", "leveled"),
     ("riak_kv_hanoidb_backend", "hanoidb", "hanoidb"),
+    ("riak_kv_innostore_backend", "innostore", "innostore"),
     ("riak_kv_memory_backend", "memory", "memory"),
 ];
 const NO_MEANING: &str = "it has no meaning in Kvorum, nor has riak.conf a key for it";
@@ -350,7 +351,7 @@ impl ErlangSettings {
     }
 }
 
-/// One of several backends: its name, what is known of its module, and its configuration.
+/// One of several backends: its name, its module if that is known, and its configuration.
 type ErlangBackend = (
     String,
     (&'static str, &'static str, &'static str),

@@ -1,4 +1,4 @@
-//! What a key's declaration says.
+//! The declaration of a key.
 
 use crate::kind::Kind;
 
@@ -9,18 +9,18 @@ pub struct Key {
     pub name: &'static str,
     /// The type of the value and the field of [`crate::Settings`] that takes it.
     pub kind: Kind,
-    /// The value when nobody sets one, as text that [`Kind`] reads; `None` for keys that stand
-    /// aside until they are set.
+    /// The default value, as text that [`Kind`] reads; `None` for keys without effect until they are
+    /// set.
     pub default: Option<&'static str>,
     /// For a pattern: the word that stands for `$...` in the default's name.
     pub default_word: &'static str,
-    /// When a change takes effect.
+    /// The event that puts a change into effect.
     pub change: Change,
     /// The first version that had the key.
     pub since: &'static str,
-    /// Whether Riak has it too.
+    /// The origin of the key: Riak's or not.
     pub ancestry: Ancestry,
-    /// What it does and when to change it, in whole sentences.
+    /// Its effect and the reasons to change it, in whole sentences.
     pub help: &'static str,
 }
 
@@ -80,19 +80,19 @@ pub(crate) const fn own_key(
     key(name, kind, default, help).own()
 }
 
-/// When a changed value takes effect.
+/// The event that puts a changed value into effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// At the next start of the server.
     Restart,
-    /// When the server is told to read its configuration again.
+    /// When the server reads its configuration again.
     Reload,
     /// Only before the node first starts.
     Fixed,
 }
 
 impl Change {
-    /// As the reference page says it.
+    /// The sentence of the reference page.
     pub fn sentence(self) -> &'static str {
         match self {
             Change::Restart => "restart the node",
@@ -102,7 +102,7 @@ impl Change {
     }
 }
 
-/// Whether Riak has the key.
+/// The origin of a key: Riak's or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ancestry {
     /// A riak.conf key of the same name.
@@ -114,7 +114,7 @@ pub enum Ancestry {
 }
 
 impl Ancestry {
-    /// As the reference page says it.
+    /// The sentence of the reference page.
     pub fn sentence(self) -> String {
         match self {
             Ancestry::Riak => "the same key".to_owned(),

@@ -1,4 +1,4 @@
-//! Types of values: how each is read, what to say when it cannot be, and where it goes.
+//! Types of values: the reading of each, the error for bad ones, and the target field.
 //!
 //! The type and the setter are one value. Rejected: a table of names and types with a second
 //! table, or a `match`, that copies values into the struct; the two drift, and a key that is
@@ -62,7 +62,7 @@ pub enum Kind {
     LogFormat(fn(&mut Settings, LogFormat)),
 }
 
-/// One word of [`Kind::Choice`], and what it does.
+/// One word of [`Kind::Choice`], and its effect.
 #[derive(Clone, Copy)]
 pub struct Choice(pub &'static str, pub fn(&mut Settings));
 
@@ -144,7 +144,7 @@ impl Kind {
         Some(())
     }
 
-    /// What this type takes, as a phrase that fits after "expected".
+    /// The values of this type, as a phrase that fits after "expected".
     pub fn expected(&self) -> String {
         match self {
             Kind::Flag(_) => "on or off (also true, false, enabled, disabled)".to_owned(),

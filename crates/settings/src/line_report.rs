@@ -1,23 +1,23 @@
-//! Reports of what became of each setting.
+//! Reports of the outcome of each setting.
 
 use std::borrow::Cow;
 
 use crate::problem::Place;
 
-/// What became of one setting.
+/// The outcome of one setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineReport {
-    /// Where it stands.
+    /// Its place.
     pub place: Place,
     /// The name as written.
     pub name: String,
     /// The value as written.
     pub value: String,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// What became of a setting.
+/// The outcome of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It has its effect.

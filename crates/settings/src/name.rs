@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A key's name as somebody wrote it, cut into words.
+/// A key's name as written, cut into words.
 ///
 /// `\.` puts a dot into a word, as in Riak (`listener.http.my\.host`).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

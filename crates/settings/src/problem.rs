@@ -1,8 +1,8 @@
-//! What can be wrong with a configuration. All problems of a file are told at once.
+//! Problems of a configuration. All problems of a file are reported at once.
 
 use std::fmt;
 
-/// Where a setting was made.
+/// The place of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// In the table of defaults.
@@ -65,7 +65,7 @@ pub enum Problem {
     UnknownKey {
         /// The name as written.
         key: String,
-        /// Where.
+        /// The place.
         place: Place,
         /// The nearest right names, best first.
         nearest: Vec<String>,
@@ -82,7 +82,7 @@ pub enum Problem {
         /// The same without the backend.
         of_node: String,
     },
-    /// Somebody asked about a key that neither Kvorum nor Riak has.
+    /// A user asked about a key that neither Kvorum nor Riak has.
     #[error("unknown key `{key}`{}", suggestion(nearest))]
     NothingToDescribe {
         /// The name as asked.
@@ -95,11 +95,11 @@ pub enum Problem {
     BadValue {
         /// The key.
         key: String,
-        /// Where.
+        /// The place.
         place: Place,
         /// The value as it was read.
         got: String,
-        /// What is expected instead.
+        /// The expected form.
         expected: String,
     },
     /// The key is known, but its value cannot be honoured.
@@ -123,11 +123,11 @@ pub enum Problem {
     /// A line that is no setting.
     #[error("cannot read `{text}` {place}: expected {expected}")]
     Unreadable {
-        /// Where.
+        /// The place.
         place: Place,
         /// The text.
         text: String,
-        /// What is expected instead.
+        /// The expected form.
         expected: &'static str,
     },
     /// A `$(key)` that stands for nothing.
@@ -135,11 +135,11 @@ pub enum Problem {
     Reference {
         /// The key whose value has it.
         key: String,
-        /// Where.
+        /// The place.
         place: Place,
-        /// What stands in the parentheses.
+        /// The text in the parentheses.
         named: String,
-        /// What is wrong with it.
+        /// The error in it.
         why: &'static str,
     },
     /// Values that are right by themselves and wrong together.

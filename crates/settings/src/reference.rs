@@ -7,8 +7,7 @@ use crate::honoured::SECTIONS;
 use crate::key::Key;
 use crate::riak::Fate;
 
-/// The page in Markdown: every key that Kvorum honours, then every other key of Riak's and what
-/// becomes of it.
+/// The page in Markdown: every key that Kvorum honours, then every other key of Riak's and its fate.
 pub fn reference_page() -> String {
     let mut text = String::from(INTRODUCTION);
     for section in &SECTIONS {

@@ -1,4 +1,4 @@
-//! What a server says at its start about the file it was given.
+//! The server's report at its start about its configuration file.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::configuration::Configuration;
 use crate::line_report::{LineReport, Outcome};
 
 impl Configuration {
-    /// What became of every setting, one a line, and the warnings.
+    /// The outcome of every setting, one a line, and the warnings.
     pub fn report(&self) -> String {
         let settings: Vec<_> = self
             .lines

@@ -1,33 +1,33 @@
-//! The keys of riak.conf that Kvorum does not have under the same name, and what becomes of them.
+//! The keys of riak.conf that Kvorum does not have under the same name, and their fates.
 //!
 //! Together with `honoured` they are every key of the files shipped with Riak 2.2 to 3.4 and every
-//! hidden one of their schemas, so that an unmodified riak.conf starts the server and a
-//! misspelt key is told from one that is merely not for us.
+//! hidden one of their schemas. So an unmodified riak.conf starts the server, and a misspelt key is
+//! distinguished from one that does not apply here.
 
 /// A key of Riak's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RiakKey {
     /// The name, or a pattern with one free word.
     pub name: &'static str,
-    /// What becomes of it.
+    /// Its fate.
     pub fate: Fate,
 }
 
-/// What becomes of a key of Riak's.
+/// The fate of a key of Riak's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is taken as a value of this key of ours.
     Mapped(&'static str),
     /// It has no effect; the reason fits after "ignored because".
     Ignored(&'static str),
-    /// It would change what becomes of data, so that it is refused unless it is empty; the reason.
+    /// It would change the fate of data, so that it is refused unless it is empty; the reason.
     Guarded(&'static str),
 }
 
 /// Keys of Riak's that belong together.
 #[derive(Debug, Clone, Copy)]
 pub struct Family {
-    /// What they are about.
+    /// Their subject.
     pub title: &'static str,
     /// Names that share a fate, with blanks between them.
     fates: &'static [(&'static str, Fate)],
@@ -66,7 +66,7 @@ pub(crate) const DIRECTORIES: [(&str, &str); 3] = [
 /// `catalogue`, and only the two keys that are not of that form are listed here.
 pub(crate) const MULTI_PREFIX: &str = "multi_backend";
 
-/// Why directories of one of several backends are ignored.
+/// The reason why directories of one of several backends are ignored.
 pub(crate) const ONE_DIRECTORY: &str = "what several backends have of a partition is in one directory of it, below \
      $(platform_data_dir)/multi";
 
@@ -181,8 +181,8 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ignored(
                 "eraser_dataroot eraser_overflow_limit reaper_dataroot reaper_overflow_limit \
                  reader_dataroot",
-                "there is no queue of this kind: it waits for anti-entropy, which is not built \
-                 in yet",
+                "there is no queue of this kind: it belongs to folds that erase, reap or read \
+                 ranges of keys, which are not built in yet",
             ),
             ignored(
                 "worker_pool_strategy worker_pool_size node_worker_pool_size \

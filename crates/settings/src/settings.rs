@@ -1,7 +1,7 @@
-//! What the server runs with: plain values, grouped by who owns them.
+//! The settings of the server: plain values, grouped by owner.
 //!
-//! Only the tables of keys write these structs (see `honoured`), so that a default stands in
-//! one place. Every field names its key; what it does stands at the key.
+//! Only the tables of keys write these structs (see `honoured`), so that a default stands in one place.
+//! Every field names its key; the key's help describes the effect.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Settings {
     /// The node, its directories and its partitions.
     pub node: NodeSettings,
-    /// Where clients connect.
+    /// Listeners for clients and other nodes.
     pub listeners: ListenerSettings,
     /// Encryption between nodes.
     pub cluster_tls: TlsSettings,
@@ -88,7 +88,7 @@ pub enum StorageBackend {
     Leveled,
     /// A merge tree of doubling levels, in which each put pays a bounded share of merging.
     Hanoidb,
-    /// A tree of pages, for what is read far more than written.
+    /// A tree of pages, for data that is read far more than written.
     Innostore,
     /// Nothing survives a stop.
     Memory,
@@ -141,7 +141,7 @@ impl MultiSettings {
     }
 }
 
-/// Where clients connect, by the listeners' names.
+/// Listeners for clients and other nodes, by their names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListenerSettings {
     /// `listener.protobuf.$name`.
@@ -150,7 +150,7 @@ pub struct ListenerSettings {
     pub http: BTreeMap<String, SocketAddr>,
     /// `listener.peer.$name`.
     pub peer: BTreeMap<String, SocketAddr>,
-    /// `peer.advertised_address`: what other nodes are told in place of the first of `peer`.
+    /// `peer.advertised_address`: the address that other nodes get in place of the first of `peer`.
     pub peer_advertised: Option<SocketAddr>,
 }
 
@@ -167,7 +167,7 @@ pub struct TlsSettings {
     pub authority: PathBuf,
 }
 
-/// Whether connections between nodes are encrypted.
+/// Encryption of connections between nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TlsMode {
     /// None is.
@@ -184,9 +184,9 @@ pub enum TlsMode {
 pub struct ProtobufSettings {
     /// `protobuf.backlog`: connections that wait to be accepted.
     pub backlog: u32,
-    /// `protobuf.nagle`: whether small answers may be held back to be sent together.
+    /// `protobuf.nagle`: true if small answers may be held back to be sent together.
     pub nagle: bool,
-    /// `protobuf.keepalive`: whether connections are probed for clients that are gone.
+    /// `protobuf.keepalive`: true if connections are probed for clients that are gone.
     pub keepalive: bool,
     /// `protobuf.frame_bytes_max`.
     pub frame_bytes_max: u64,
@@ -216,7 +216,7 @@ pub struct RequestSettings {
     pub jobs: JobSettings,
 }
 
-/// What becomes of a tombstone.
+/// The fate of a tombstone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DeleteMode {
     /// It stays.
@@ -295,10 +295,10 @@ pub struct BucketDefaults {
     pub chash_keyfun: KeyFunction,
 }
 
-/// Which replicas flush before they acknowledge.
+/// The replicas that flush before they acknowledge.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SyncOnWrite {
-    /// As the backend's own settings say.
+    /// As in the backend's own settings.
     Backend,
     /// The one that coordinates.
     #[default]
@@ -307,7 +307,7 @@ pub enum SyncOnWrite {
     All,
 }
 
-/// What of an address decides the place on the ring.
+/// The part of an address that decides the place on the ring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KeyFunction {
     /// Bucket and key.
@@ -317,7 +317,7 @@ pub enum KeyFunction {
     BucketOnly,
 }
 
-/// How many replicas have to answer.
+/// Number of replicas that have to answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QuorumValue {
     /// One.
@@ -327,11 +327,11 @@ pub enum QuorumValue {
     Quorum,
     /// `n_val`.
     All,
-    /// That many.
+    /// This number.
     Count(u32),
 }
 
-/// When a write counts as done.
+/// The moment at which a write counts as done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Durability {
     /// The promise.
@@ -346,7 +346,7 @@ pub enum DurabilityMode {
     /// The write is on stable storage; concurrent writes share a sync.
     #[default]
     Grouped,
-    /// The write is with the operating system, which is told to sync now and then.
+    /// The write is with the operating system, and is synced at intervals.
     Interval,
     /// The write is with the operating system.
     None,
@@ -384,11 +384,11 @@ pub struct BitcaskSettings {
     pub merge_window_start_hour: u8,
     /// `merge.window.end`: hour of the day, 0 to 23, itself within the window.
     pub merge_window_end_hour: u8,
-    /// `merge.triggers.fragmentation`: per cent of dead keys.
+    /// `merge.triggers.fragmentation`: per cent of garbage keys.
     pub merge_trigger_fragmentation_percent: u8,
     /// `merge.triggers.dead_bytes`.
     pub merge_trigger_dead_bytes: u64,
-    /// `merge.thresholds.fragmentation`: per cent of dead keys.
+    /// `merge.thresholds.fragmentation`: per cent of garbage keys.
     pub merge_threshold_fragmentation_percent: u8,
     /// `merge.thresholds.dead_bytes`.
     pub merge_threshold_dead_bytes: u64,
@@ -400,7 +400,7 @@ pub struct BitcaskSettings {
     pub expiry_grace: Duration,
 }
 
-/// How values are packed on disk.
+/// Compression of values on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compression {
     /// As they are.
@@ -412,7 +412,7 @@ pub enum Compression {
     Zstd,
 }
 
-/// When merges may run.
+/// The times at which merges may run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MergePolicy {
     /// At any hour.
@@ -433,7 +433,7 @@ pub struct LeveldbSettings {
     pub sync_on_write: Option<DurabilityMode>,
     /// `maximum_memory`, bytes for the whole node; `None` leaves it to the percentage.
     pub memory_bytes_max: Option<u64>,
-    /// `maximum_memory.percent`: of what the machine or the container has.
+    /// `maximum_memory.percent`: of the memory of the machine or the container.
     pub memory_percent_max: u8,
     /// `limited_developer_mem`.
     pub limited_developer_memory: bool,
@@ -472,9 +472,9 @@ pub struct LeveldbSettings {
 pub struct LeveldbTiers {
     /// Tables of this level and those below it are in the slow one.
     pub from_level: u64,
-    /// Where the stores are.
+    /// The directory of the stores.
     pub fast_root: PathBuf,
-    /// Where their old tables are.
+    /// The directory of their old tables.
     pub slow_root: PathBuf,
 }
 
@@ -487,7 +487,7 @@ pub struct LeveledSettings {
     pub sync_strategy: Option<DurabilityMode>,
     /// `maximum_memory`, bytes for the whole node; `None` leaves it to the percentage.
     pub memory_bytes_max: Option<u64>,
-    /// `maximum_memory.percent`: of what the machine or the container has.
+    /// `maximum_memory.percent`: of the memory of the machine or the container.
     pub memory_percent_max: u8,
     /// `ledger_buffer`: bytes of heads and index entries of a partition that wait for a table.
     pub ledger_buffer_bytes: u64,
@@ -501,7 +501,8 @@ pub struct LeveledSettings {
     pub compressed_from_level: u64,
     /// `max_run_length`: journal files that are rewritten together.
     pub run_files_max: u64,
-    /// `singlefile_compactionpercentage`: what may be needed of a file that is rewritten alone.
+    /// `singlefile_compactionpercentage`: the part that may be needed of a file that is rewritten
+    /// alone.
     pub single_file_percent: u8,
     /// `maxrunlength_compactionpercentage`: the same of a run of the most files.
     pub longest_run_percent: u8,
@@ -522,7 +523,7 @@ pub struct HanoidbSettings {
     pub sync_interval: Duration,
     /// `maximum_memory`, bytes for the whole node; `None` leaves it to the percentage.
     pub memory_bytes_max: Option<u64>,
-    /// `maximum_memory.percent`: of what the machine or the container has.
+    /// `maximum_memory.percent`: of the memory of the machine or the container.
     pub memory_percent_max: u8,
     /// `top_level`: the unit of the levels is 16 KiB times two to this power.
     pub top_level: u64,
@@ -543,9 +544,9 @@ pub struct InnostoreSettings {
     pub flush_log: Option<DurabilityMode>,
     /// `buffer_pool_size`, bytes for the whole node; `None` leaves it to the percentage.
     pub pool_bytes_max: Option<u64>,
-    /// `buffer_pool_size.percent`: of what the machine or the container has.
+    /// `buffer_pool_size.percent`: of the memory of the machine or the container.
     pub pool_percent_max: u8,
-    /// `max_dirty_pages_pct`: of that, for what is in no page yet.
+    /// `max_dirty_pages_pct`: of that, for entries that are in no page yet.
     pub dirty_percent_max: u8,
     /// `page_size`.
     pub page_bytes: u64,
@@ -643,15 +644,15 @@ pub enum LogLevel {
     /// The course of things.
     #[default]
     Info,
-    /// What somebody should look at.
+    /// An operator should look at it.
     Warning,
-    /// What failed.
+    /// Something failed.
     Error,
     /// Nothing.
     None,
 }
 
-/// Where log lines go.
+/// The output of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogOutput {
     /// Nowhere.
@@ -665,11 +666,12 @@ pub enum LogOutput {
     Both,
 }
 
-/// What `hanoidb.top_level`, which the original counts in entries, takes for one. Bytes.
+/// Size of one entry, in which the original counts `hanoidb.top_level`, in bytes.
 const HANOIDB_ENTRY_BYTES: u64 = 16 << 10;
 
 impl Settings {
-    /// When a write counts as done, for each engine: the node's only one, or those of several backends.
+    /// The moment at which a write counts as done, for each engine: the node's only one, or those of
+    /// several backends.
     pub fn durabilities(&self) -> Vec<Durability> {
         match self.node.storage_backend {
             StorageBackend::Multi => {
@@ -682,7 +684,8 @@ impl Settings {
         }
     }
 
-    /// When a write to the configured backend counts as done; with several backends, to the default one.
+    /// The moment at which a write to the configured backend counts as done; with several backends, to
+    /// the default one.
     pub fn backend_durability(&self) -> Durability {
         match self.node.storage_backend {
             StorageBackend::Bitcask => self.bitcask_durability(),
@@ -698,20 +701,20 @@ impl Settings {
         }
     }
 
-    /// When a write to the leveldb backend counts as done: `leveldb.sync_on_write` if it is set,
-    /// else `durability`.
+    /// The moment at which a write to the leveldb backend counts as done: `leveldb.sync_on_write` if it
+    /// is set, else `durability`.
     pub fn leveldb_durability(&self) -> Durability {
         self.durability_with(self.leveldb.sync_on_write)
     }
 
-    /// When a write to the leveled backend counts as done: `leveled.sync_strategy` if it is set,
-    /// else `durability`.
+    /// The moment at which a write to the leveled backend counts as done: `leveled.sync_strategy` if it
+    /// is set, else `durability`.
     pub fn leveled_durability(&self) -> Durability {
         self.durability_with(self.leveled.sync_strategy)
     }
 
-    /// When a write to the hanoidb backend counts as done: `hanoidb.sync_strategy` if it is set, else
-    /// `durability`.
+    /// The moment at which a write to the hanoidb backend counts as done: `hanoidb.sync_strategy` if it
+    /// is set, else `durability`.
     pub fn hanoidb_durability(&self) -> Durability {
         match self.hanoidb.sync_strategy {
             None => self.durability,
@@ -722,8 +725,8 @@ impl Settings {
         }
     }
 
-    /// When a write to the innostore backend counts as done: `innostore.flush_log_at_trx_commit` if it is set,
-    /// else `durability`.
+    /// The moment at which a write to the innostore backend counts as done:
+    /// `innostore.flush_log_at_trx_commit` if it is set, else `durability`.
     pub fn innostore_durability(&self) -> Durability {
         self.durability_with(self.innostore.flush_log)
     }
@@ -735,8 +738,8 @@ impl Settings {
         }
     }
 
-    /// When a write to the bitcask backend counts as done: `bitcask.sync.strategy` if it is set,
-    /// else `durability`.
+    /// The moment at which a write to the bitcask backend counts as done: `bitcask.sync.strategy` if it
+    /// is set, else `durability`.
     pub fn bitcask_durability(&self) -> Durability {
         match self.bitcask.sync_strategy {
             None => self.durability,
@@ -775,13 +778,13 @@ impl Settings {
 }
 
 impl HanoidbSettings {
-    /// How long after its last change an object is gone; `None` for never.
+    /// Time from an object's last change to its expiry; `None` for never.
     pub fn expiry(&self) -> Option<Duration> {
         (self.expiry_seconds > 0).then(|| Duration::from_secs(self.expiry_seconds))
     }
 
-    /// What two runs of level 0 have together before they are merged, and half of what one of level 1 may have.
-    /// Bytes.
+    /// Size of two runs of level 0 together before they are merged, and half of the size that one of
+    /// level 1 may have. Bytes.
     pub fn unit_bytes(&self) -> u64 {
         let doubled = u32::try_from(self.top_level).ok();
         let unit = doubled.and_then(|it| HANOIDB_ENTRY_BYTES.checked_shl(it));
@@ -790,14 +793,14 @@ impl HanoidbSettings {
 }
 
 impl InnostoreSettings {
-    /// How long after its last change an object is gone; `None` for never.
+    /// Time from an object's last change to its expiry; `None` for never.
     pub fn expiry(&self) -> Option<Duration> {
         (self.expiry_seconds > 0).then(|| Duration::from_secs(self.expiry_seconds))
     }
 }
 
 impl LeveldbSettings {
-    /// How long after its last change an object is gone; `None` for never.
+    /// Time from an object's last change to its expiry; `None` for never.
     pub fn expiry(&self) -> Option<Duration> {
         self.retention.filter(|_| self.expiration)
     }

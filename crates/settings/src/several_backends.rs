@@ -1,7 +1,7 @@
 //! Settings of several backends on one node: the ones without effect, and the reason.
 //!
-//! Such a setting has its effect on a node of several backends, if it is one of its backend's engine.
-//! The rest is named as ignored: a report that calls it honoured hides a slip in a name.
+//! Such a setting has its effect on a node of several backends only if it is one of its backend's
+//! engine. The rest is reported as ignored: a report that calls it honoured hides a slip in a name.
 
 use crate::catalogue::{self, BUCKET_PREFIX};
 use crate::name::Name;
@@ -9,7 +9,7 @@ use crate::settings::{Settings, StorageBackend};
 
 /// Memory that several backends share, as the first of them by name has it.
 struct SharedMemory {
-    /// What it is.
+    /// Its description.
     what: &'static str,
     /// The keys that size it.
     keys: &'static [&'static str],

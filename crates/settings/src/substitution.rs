@@ -14,10 +14,10 @@ pub(crate) trait Values {
     fn followed(&self, name: &Name, text: String) -> String;
 }
 
-/// Replaces every `$(key)` in `text` by what `values` has for it, and so on in what comes in.
+/// Replaces every `$(key)` in `text` by its value in `values`, and so on in the values.
 ///
 /// # Errors
-/// The name in the parentheses and what is wrong with it.
+/// The name in the parentheses and the error in it.
 pub(crate) fn expand(text: &str, values: &dyn Values) -> Result<String, (String, &'static str)> {
     expand_within(text, values, &mut Vec::new())
 }

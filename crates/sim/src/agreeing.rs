@@ -21,16 +21,16 @@ use crate::node_settings::{VNODE_SETTINGS, coordinator_settings, exchange_settin
 use crate::plan::{Engine, RunPlan};
 use crate::stores::MemberStores;
 
-/// What a node is called.
+/// The name of a node.
 pub(crate) fn name_of(number: u8) -> String {
     format!("kvorum@{}", machine(number))
 }
 
-/// So many bytes a second and no more, or no bound.
+/// The most bytes a second, or no bound.
 struct Throttle {
     runtime: Runtime,
     bytes_per_second: Option<u64>,
-    /// When what was asked for so far is through.
+    /// Time at which all requests so far are through.
     free_at: Mutex<Moment>,
 }
 
@@ -133,7 +133,7 @@ fn settings(plan: &RunPlan, number: u8) -> anyhow::Result<MemberSettings> {
 }
 
 impl Machine {
-    /// Where the agreed log of its node stands, in words; `None` where it has none.
+    /// The position of its node's agreed log, in words; `None` where it has none.
     pub(crate) fn log_status(&self) -> Option<String> {
         let running = self.running()?;
         let status = running.member()?.state().agreement().status();
@@ -149,7 +149,7 @@ impl Machine {
 }
 
 impl Running {
-    /// What a member has still to do before all is well with it, in words.
+    /// The first reason why a member is not well yet, in words.
     pub(crate) fn shortcoming(&self) -> Option<String> {
         let member = self.member()?;
         if let Some(hindrance) = member.state().agreement().status().hindrance {

@@ -1,9 +1,9 @@
-//! Clients: they read, write, delete and list through whichever node is up, and hold the database to
-//! what it told them.
+//! Clients: they read, write, delete and list through any node that is up, and check the database's
+//! answers against its earlier ones.
 //!
-//! Half of the requests are *strict*: their quorums count primaries alone, so that r + w > n means
-//! something. A strict read must show every strict write that was acknowledged before it began. The
-//! others make do with stand-ins; what they were told is checked when all is well again.
+//! Half of the requests are *strict*: their quorums count primaries alone, so that r + w > n has a
+//! meaning. A strict read must show every strict write that was acknowledged before it began. The
+//! others make do with stand-ins; their answers are checked when all faults are over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) fn address(bucket: &[u8], key: &str) -> Address {
     }
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Clone, Debug)]
 pub(crate) enum NoAnswer {
     Refused(RequestError),
@@ -190,7 +190,7 @@ impl Client {
             .note(&format!("client {number} key {key} {what}: {answer}"));
     }
 
-    /// What a read shows, if it is answered.
+    /// The result of a read, if it is answered.
     async fn read(&mut self, node: &Running, key: usize, is_strict: bool) -> Option<Seen> {
         let quorum = is_strict.then_some(Quorum::Quorum);
         let options = GetOptions {
@@ -229,7 +229,7 @@ impl Client {
         Some(seen)
     }
 
-    /// Of the keys that no other client writes the nearest one, always with what it had read.
+    /// Writes the nearest of the keys that no other client writes, always over the client's last read.
     async fn write_own(&mut self, node: &Running, key: usize) {
         let clients = usize::from(self.cluster.plan.clients.max(1));
         let (keys, number) = (
@@ -242,7 +242,7 @@ impl Client {
     }
 
     async fn write(&mut self, node: &Running, key: usize, is_strict: bool, change: Change) {
-        // Some write blindly; who deletes has seen what.
+        // Some write blindly; a delete always follows a read.
         let plan = &self.cluster.plan;
         let is_blind = !plan.has_one_writer_a_key() && self.draw.chance(plan.blind_percent);
         let seen = match change == Change::Delete || !is_blind {
@@ -268,8 +268,8 @@ impl Client {
                 let value = value_of(&name, write, bytes);
                 // With stand-ins as well, pw has to count.
                 let sloppy_quorum = !is_strict || self.draw.chance(50);
-                // It counts who received the write: a stand-in's sync may have stood for a primary's, and
-                // what that one has not synced it may lose.
+                // The receivers of the write count: a stand-in's sync may have stood for a primary's,
+                // and the primary may lose an unsynced write.
                 let dw = (is_strict && sloppy_quorum).then_some(Quorum::All);
                 let options = PutOptions {
                     w: quorum,
@@ -326,7 +326,7 @@ impl Client {
         }
     }
 
-    /// Of what every replica has, stand-ins must not hide the existence.
+    /// Reads a key that every replica has: stand-ins must not hide its existence.
     async fn read_steady(&mut self, node: &Running) {
         let number = self.draw.below(STEADY_KEYS as u64);
         let key = key_name(usize::try_from(number).unwrap_or(0));
@@ -389,14 +389,14 @@ impl Client {
     }
 }
 
-/// Which versions of a key are to be seen.
+/// The versions of a key that a read has to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Versions {
     /// All that are not replaced.
     All,
     /// One: the last that its only writer wrote.
     LastOfOneWriter,
-    /// One: the newest of those that know nothing of one another.
+    /// One: the newest of those that have not seen one another.
     Newest,
 }
 
@@ -412,7 +412,7 @@ impl Versions {
 }
 
 impl History {
-    /// What an object, or none, shows to its reader, and what is wrong with that.
+    /// The result of reading an object, or none, and the violations in it.
     pub(crate) fn judge(
         &mut self,
         key: &str,
@@ -439,7 +439,8 @@ impl History {
             }
             Versions::Newest => wrong.extend(self.not_the_newest(key, object, &seen, &is_owed)),
         }
-        // Also where one is chosen: what a client had read goes before what it wrote then.
+        // Holds also where one is chosen: the value that a client had read goes before the one that it
+        // wrote then.
         let back = object.and_then(|object| self.back_again(key, object, &is_owed));
         if let Some((value, write)) = back {
             let (value, write) = (self.describe(value), self.describe(write));

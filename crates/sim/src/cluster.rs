@@ -1,9 +1,9 @@
-//! The machines, what they have agreed on, and how that reaches them.
+//! The machines, their agreed state, and its way to them.
 //!
-//! Members agree by their own log, and what they agree on is looked up there. Where the control plane is
-//! stood in for, the agreed state is the real one, changed by the real commands; what is simulated is the
-//! log that carries it: every machine learns of every change some time later, and a machine that is down
-//! when it comes up.
+//! Members agree by their own log, and the agreed state is read there. With a stand-in for the control
+//! plane, the agreed state is the real one, changed by the real commands; only the log that carries it
+//! is simulated. Every change reaches every machine some time later, and a machine that is down when it
+//! comes up.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Cluster {
         }))
     }
 
-    /// Starts the plan's nodes, and whoever sees to it that changes are carried out.
+    /// Starts the plan's nodes, and the task that has changes carried out.
     pub(crate) async fn begin(self: &Arc<Self>) -> anyhow::Result<()> {
         if self.plan.control == Control::Members {
             self.found().await?;
@@ -114,7 +114,7 @@ impl Cluster {
         machine
     }
 
-    /// A new machine with a node that knows what is agreed now.
+    /// A new machine with a node that has the present agreed state.
     async fn add_told_machine(self: &Arc<Self>, number: u8) -> anyhow::Result<()> {
         let machine = self.add_machine(number);
         machine.start().await?;
@@ -129,7 +129,7 @@ impl Cluster {
         last.unwrap_or(0) + 1
     }
 
-    /// Tells a machine what is agreed, again and again, each time a little late and at times very.
+    /// Gives a machine the agreed state, again and again, each time a little late and at times very.
     async fn bring_news(&self, machine: Arc<Machine>) {
         loop {
             let drawn = self.runtime.random_u64();
@@ -137,14 +137,14 @@ impl Cluster {
             let pause = Duration::from_millis(5 + (drawn >> 8) % late);
             self.runtime.sleep(pause).await;
             if !self.weather.lock().is_deaf(machine.number) {
-                // What a sick disk does not let it do is tried again.
+                // A step that a failing disk prevents is tried again.
                 let _learned_or_later = machine.learn(&self.agreed());
             }
             machine.forget_disk_log();
         }
     }
 
-    /// What is agreed on: of members the newest state that one of them knows.
+    /// The agreed state: with members, the newest that one of them has.
     pub(crate) fn agreed(&self) -> Arc<ClusterState> {
         if self.plan.control == Control::Members {
             let states = self.witnessed();
@@ -160,12 +160,13 @@ impl Cluster {
         self.agreed.lock().clone()
     }
 
-    /// What each member knows, or knew last. One that does not run may have been told by the harness alone.
+    /// The present or last state of each member. One that does not run may have its state from the
+    /// harness alone.
     fn witnessed(&self) -> Vec<Arc<ClusterState>> {
         let mut states = Vec::new();
         for machine in self.machines() {
             let (running, state) = (machine.running(), machine.learned());
-            // What is shown by one that has joined and was not sent the state yet is nobody's.
+            // A node that has joined and has not received the state yet shows a placeholder.
             let knows = |it: &Arc<Running>| it.member().is_some_and(|it| it.is_state_known());
             let sees = || self.witness.lock().sees(machine.number, &state);
             if let Some(wrong) = running.is_some_and(|it| knows(&it)).then(sees).flatten() {
@@ -204,7 +205,7 @@ impl Cluster {
         there.cloned().collect()
     }
 
-    /// What was done for the stores of all machines, retired ones too.
+    /// The upkeep of the stores of all machines, retired ones too.
     pub(crate) fn upkeep(&self) -> Upkeep {
         let mut sum = Upkeep::default();
         for machine in self.machines.lock().values() {
@@ -239,7 +240,7 @@ impl Cluster {
             .push(format!("at {} ms: {what}", at.as_millis()));
     }
 
-    /// Makes every link what the weather says.
+    /// Sets every link as in the weather.
     pub(crate) fn set_links(&self) {
         let numbers: Vec<u8> = self.machines.lock().keys().copied().collect();
         let weather = self.weather.lock();

@@ -1,8 +1,8 @@
-//! Counters and sets under faults: an operation that was acknowledged counts once, and one of which the
-//! client does not know what became counts once at most.
+//! Counters and sets under faults: an operation that was acknowledged counts once, and one with an
+//! unknown outcome counts once at most.
 //!
-//! Each increment of a counter is a power of two of its own, so that the sum tells which of them are in it. Each
-//! member of a set is added once, and removed once at most, by who has read it.
+//! Each increment of a counter is a power of two of its own, so that the sum shows which of them are in
+//! it. Each member of a set is added once, and removed once at most, by a client that has read it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ const TELLERS: u64 = 3;
 const OPERATIONS_MAX: u32 = 120;
 const PAUSE_MAX_MILLIS: u64 = 120;
 const ATTEMPTS_MAX: usize = 30;
-/// A read repairs what it finds within this.
+/// A read repairs the replicas behind it within this.
 const REPAIR_WAIT: Duration = Duration::from_secs(6);
 
-/// What clients know of an operation.
+/// The outcome of an operation for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     InDoubt,
@@ -49,7 +49,7 @@ enum Fate {
     Undone,
 }
 
-/// What was told of one key, by the operations' numbers.
+/// The outcomes of one key's operations, by their numbers.
 type Told = BTreeMap<u32, Fate>;
 
 /// The tellers of a run.
@@ -58,7 +58,7 @@ pub(crate) struct Counting {
     told: Mutex<BTreeMap<(Kind, u64), Told>>,
 }
 
-/// What a key is to be found under.
+/// The address of a key.
 #[derive(Clone, Copy)]
 struct Place {
     kind: Kind,
@@ -90,7 +90,7 @@ fn member(number: u32) -> Bytes {
     number.to_string().into()
 }
 
-/// Whether the value has an operation's effect.
+/// True if the value has an operation's effect.
 fn has(value: &Value, number: u32) -> bool {
     match value {
         Value::Counter(sum) => sum >> number & 1 == 1,
@@ -99,7 +99,7 @@ fn has(value: &Value, number: u32) -> bool {
     }
 }
 
-/// What a value has that nobody did, or did twice.
+/// True if a value has an effect without an operation, or twice.
 fn is_made_up(value: &Value, told: &Told) -> bool {
     match value {
         Value::Counter(sum) => {
@@ -112,7 +112,7 @@ fn is_made_up(value: &Value, told: &Told) -> bool {
     }
 }
 
-/// What is wrong with a value; `owed` is what had been told when the read began.
+/// The violation in a value; `owed` has the outcomes from before the read.
 fn wrong_with(value: &Value, owed: &Told, told: &Told) -> Option<String> {
     let lacking = |(number, fate): &(&u32, &Fate)| {
         **fate == Fate::Acknowledged && told.get(*number) == Some(*fate) && !has(value, **number)
@@ -326,7 +326,7 @@ impl Counting {
         }
     }
 
-    /// In the end every node shows the same of each key, and all that was acknowledged.
+    /// Reports nodes that do not show the same of each key in the end, with all that was acknowledged.
     pub(crate) async fn check(&self) {
         for place in Place::all() {
             if let Some(found) = self.read_from_all(place).await {

@@ -1,4 +1,4 @@
-//! The judge of counters and sets: what it must find, and what it must let pass.
+//! The judge of counters and sets: violations that it must find, and results that it must let pass.
 
 use bytes::Bytes;
 use kvorum_data_types::Value;

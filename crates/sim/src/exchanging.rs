@@ -1,4 +1,4 @@
-//! Repair without reads: exchanges have to find and mend whatever differs once nothing is wrong any more.
+//! Repair without reads: exchanges have to find and mend all differences once the faults are over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::cluster::Cluster;
 const EXCHANGES_WAIT_MAX: Duration = Duration::from_secs(240);
 
 impl Cluster {
-    /// Waits until each preference list has been compared, from a time at which all was calm, by an exchange
-    /// that says that all of its replicas have the same.
+    /// Waits until an exchange that began without faults has found all replicas equal, for each
+    /// preference list.
     pub(crate) async fn repair_by_exchanges(&self) {
         let begun = self.runtime.now();
         loop {
@@ -35,7 +35,7 @@ impl Cluster {
         }
     }
 
-    /// What is not known to be complete since a moment, in words.
+    /// The targets that are not known to be complete since a moment, in words.
     fn incomplete_since(&self, begun: Moment) -> Vec<String> {
         let state = self.agreed();
         let ring = state.ring();
@@ -60,7 +60,7 @@ impl Cluster {
         missing
     }
 
-    /// The time since the last complete exchange of each target began, as the nodes say that compare it.
+    /// The time since the last complete exchange of each target began, by the nodes that compare it.
     fn ages_of_completion(&self) -> BTreeMap<Target, Option<Duration>> {
         let mut ages: BTreeMap<Target, Option<Duration>> = BTreeMap::new();
         for machine in self.machines() {

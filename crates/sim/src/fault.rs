@@ -1,4 +1,4 @@
-//! What can go wrong, as data.
+//! Faults as data.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use strum::{IntoStaticStr, VariantArray};
 pub enum FaultKind {
     /// The network falls into two halves.
     PartitionHalves,
-    /// One node hears nobody and nobody hears it.
+    /// One node receives nothing, and nothing of it arrives.
     IsolateOne,
-    /// One node is heard by nobody, or hears nobody.
+    /// Nothing of one node arrives, or it receives nothing.
     OneWay,
     /// Two halves that only one node still connects.
     Bridge,
@@ -21,28 +21,26 @@ pub enum FaultKind {
     Clog,
     /// Everything takes longer.
     Delay,
-    /// What passes between some nodes takes very different times, so that connections overtake each
-    /// other.
+    /// Messages between some nodes take very different times, so that connections overtake each other.
     Jitter,
     /// Every connection between two nodes breaks once.
     ResetConnections,
-    /// The connections of one node break again and again, with what was on its way: what loss is to
-    /// streams.
+    /// The connections of one node break again and again, with the messages on their way: the form of
+    /// loss on streams.
     LossyLink,
-    /// Single requests between nodes, or their answers, never come: who asked waits until its deadline.
+    /// Single requests between nodes, or their answers, are lost: the caller waits until its deadline.
     LostMessages,
     /// Single requests between nodes come a second time, later. Both are answered, and the first answer
-    /// counts. Never a put that the receiver is to coordinate: nobody sends such a one again unless it
-    /// was certainly not carried out.
+    /// counts. A put that the receiver is to coordinate is never doubled: no caller sends such a one
+    /// again unless it was certainly not carried out.
     DoubledMessages,
-    /// Single requests between nodes are held back, and overtaken by what comes after them on the same
-    /// connection.
+    /// Single requests between nodes are held back, and overtaken by later ones on the same connection.
     OvertakenMessages,
     /// A machine's clock jumps forward.
     ClockForward,
     /// A machine's clock jumps back.
     ClockBack,
-    /// A machine loses power, and what was not synced.
+    /// A machine loses power, and its unsynced bytes.
     Crash,
     /// All machines do, at once.
     CrashAll,
@@ -52,7 +50,7 @@ pub enum FaultKind {
     ReadError,
     /// Writes of a disk fail, the first of them torn.
     WriteError,
-    /// Syncs of a disk fail, and lose what they were to sync.
+    /// Syncs of a disk fail, and lose the bytes that they were to sync.
     SyncError,
     /// A disk is full for a while.
     DiskFull,
@@ -70,8 +68,8 @@ pub enum FaultKind {
     Leave,
     /// A new node takes all partitions of another.
     Replace,
-    /// A node learns nothing of what the cluster agrees on, and goes on with what it knew. Of a member,
-    /// the messages of the agreed log to it are lost.
+    /// A node learns nothing of the agreed state, and goes on with its old one. With members, the
+    /// messages of the agreed log to it are lost.
     LateNews,
 }
 
@@ -84,17 +82,17 @@ impl FaultKind {
         self.into()
     }
 
-    /// True for those after which a machine does not have all that it confirmed.
+    /// True for faults after which a machine lacks data that it confirmed.
     pub fn is_amnesia(self) -> bool {
         matches!(self, Self::Wipe | Self::Rollback)
     }
 
-    /// True for those that make partitions move.
+    /// True for faults that make partitions move.
     pub fn moves_partitions(self) -> bool {
         matches!(self, Self::Join | Self::Leave | Self::Replace)
     }
 
-    /// True for those that mean something only where there are disks.
+    /// True for faults that need a disk.
     pub fn needs_disk(self) -> bool {
         matches!(
             self,
@@ -115,13 +113,13 @@ impl FaultKind {
 /// One fault of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What.
+    /// The kind.
     pub kind: FaultKind,
-    /// When it begins, after the clients have.
+    /// Its beginning, after the clients have.
     pub begin: Duration,
-    /// How long it lasts; those that are over at once take no notice.
+    /// Its length; faults that are over at once ignore it.
     pub length: Duration,
-    /// Decides whom it hits and how; what remains of a plan that shrinks stays as it was.
+    /// Decides the targets and the details; the rest of a plan that shrinks stays as it was.
     pub seed: u64,
 }
 

@@ -1,8 +1,9 @@
-//! What happened to one key, as its clients know it: which writes there were, and which each replaced.
+//! The history of one key, as its clients have it: its writes, and the writes that each replaced.
 //!
-//! Values are unique, so that a value read tells the write that made it. A write replaces what its
-//! client had read, and what that had replaced. Objects are judged by values and not by their clocks:
-//! a clock that covers a write which nobody ever saw is the very defect to be found.
+//! Values are unique, so that a value read names the write that made it. A write replaces the value
+//! that its client had read, and everything which that value had replaced. Objects are judged by values
+//! and not by their clocks: a clock that covers a write unseen by all clients is the very defect to be
+//! found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,37 +11,37 @@ use std::time::Duration;
 use fixedbitset::FixedBitSet;
 use kvorum_object::{Clock, Dot, Object, Sibling, Timestamp};
 
-/// What a write does.
+/// The effect of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// It gives the key this value.
     Put,
-    /// It deletes what its client had read.
+    /// It deletes the value that its client had read.
     Delete,
 }
 
-/// A write, whatever became of it.
+/// A write with any outcome.
 #[derive(Clone, Debug)]
 struct Write {
     change: Change,
-    /// What it replaces if all that is known was applied.
+    /// The writes that it replaces if all writes of its client's view were applied.
     replaces_at_most: FixedBitSet,
-    /// What it replaces for certain.
+    /// The writes that it replaces for certain.
     replaces_at_least: FixedBitSet,
-    /// When it was acknowledged.
+    /// The time of its acknowledgement.
     acknowledged: Option<Duration>,
     /// By primaries alone.
     is_strict: bool,
 }
 
 impl Write {
-    /// Whether a rule of when it was acknowledged, and whether by primaries alone, owes it.
+    /// True if the write must show, by a rule on the time of its acknowledgement and on its strictness.
     fn is_owed(&self, rule: impl Fn(Duration, bool) -> bool) -> bool {
         self.acknowledged.is_some_and(|at| rule(at, self.is_strict))
     }
 }
 
-/// What a client knows of a key after a read: what it writes next is over that.
+/// A client's view of a key after a read; its next write goes over that.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) clock: Clock,
@@ -48,7 +49,8 @@ pub(crate) struct Seen {
     at_least: FixedBitSet,
 }
 
-/// By what [`Resolution::NewestWins`](kvorum_object::Resolution::NewestWins) orders what is concurrent.
+/// The key by which [`Resolution::NewestWins`](kvorum_object::Resolution::NewestWins) orders concurrent
+/// versions.
 type Stamp = (Timestamp, bool, Dot);
 
 /// The history of one key.
@@ -57,9 +59,9 @@ pub(crate) struct History {
     writes: Vec<Write>,
     dots: BTreeMap<usize, Dot>,
     values: BTreeMap<(u64, u64), usize>,
-    /// When each write was made, as its coordinator stamped it, of those that were seen.
+    /// The time of each seen write, as its coordinator stamped it.
     stamps: BTreeMap<usize, Stamp>,
-    /// What any delete replaces: tombstones do not tell which they are.
+    /// The writes that any delete replaces: tombstones do not name their deletes.
     replaced_by_deletes: FixedBitSet,
 }
 
@@ -70,7 +72,7 @@ pub(crate) fn value_of(key: &str, write: usize, bytes: usize) -> Vec<u8> {
     value
 }
 
-/// The write that a value of the key names; `None` for what nobody wrote.
+/// The write that a value of the key names; `None` for a value of no client.
 fn write_of(key: &str, value: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(value).ok()?;
     let (number, filling) = text.strip_prefix(key)?.strip_prefix('#')?.split_once('#')?;
@@ -105,7 +107,7 @@ impl History {
         }
     }
 
-    /// What an object shows, or what is wrong with it in itself.
+    /// The view of an object, or the violation in the object itself.
     pub(crate) fn see(&mut self, key: &str, object: &Object) -> Result<Seen, String> {
         let mut seen = Seen {
             clock: object.clock().clone(),
@@ -151,7 +153,7 @@ impl History {
         Ok(seen)
     }
 
-    /// What the absence of an object shows: at most, that everything was deleted.
+    /// The view without an object: at most, everything was deleted.
     pub(crate) fn nothing(&self) -> Seen {
         Seen {
             at_most: self.replaced_by_deletes.clone(),
@@ -168,7 +170,7 @@ impl History {
         (0..self.writes.len()).find(|number| {
             let write = &self.writes[*number];
             let owed = write.is_owed(&is_owed);
-            // That a delete is gone shows in what it deleted.
+            // A lost delete shows in the values that it deleted.
             owed && write.change == Change::Put && !seen.at_most.contains(*number)
         })
     }
@@ -191,11 +193,11 @@ impl History {
         })
     }
 
-    /// Where siblings are not kept and each key has one writer, what is wrong with not showing the
-    /// last write that is owed. What it was never told the fate of may stand in its place: whether it
-    /// was there before or after is for the clocks to say. So may what the last write did not know of,
-    /// because a node had been put back to an older copy of its data: who should have read it is told by
-    /// the check of that read.
+    /// The violation of not showing the last write that must show, where siblings are not kept and each
+    /// key has one writer. Two other writes may show instead. One is a write with an unknown outcome:
+    /// the clocks decide which of the two is later. The other is a write that the last write had not
+    /// seen, because a node had been put back to an older copy of its data: the check of the read
+    /// before that write reports it.
     pub(crate) fn not_the_last(
         &self,
         key: &str,
@@ -218,9 +220,9 @@ impl History {
         })
     }
 
-    /// Where siblings are not kept and any client writes any key, what is wrong with an object: it has
-    /// more than one value, or a write that is owed, and that no other has replaced, is newer. Here alone
-    /// the stamps count that the database made: they are what such buckets go by.
+    /// The violation of an object where siblings are not kept and any client writes any key: it has
+    /// more than one value, or a write that must show, and that no other has replaced, is newer. Here
+    /// alone the database's stamps count: such buckets go by them.
     pub(crate) fn not_the_newest(
         &self,
         key: &str,

@@ -1,4 +1,4 @@
-//! What clients were told in a run, and what was found wrong with that.
+//! The answers that clients got in a run, and the violations in them.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ pub(crate) struct Ledger {
     pub(crate) operations: Operations,
 }
 
-/// How many of each.
+/// Number of operations by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operations {
     /// Reads that were answered.
     pub reads: u64,
-    /// Of those, strict ones that were checked against all acknowledged strict writes.
+    /// Strict ones among them that were checked against all acknowledged strict writes.
     pub checked_reads: u64,
     /// Writes that were acknowledged.
     pub writes: u64,
@@ -31,7 +31,7 @@ pub struct Operations {
     pub listings: u64,
     /// Operations on data types that were acknowledged.
     pub told: u64,
-    /// Requests of which the client does not know what became.
+    /// Requests with an unknown outcome for the client.
     pub failed: u64,
 }
 

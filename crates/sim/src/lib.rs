@@ -1,20 +1,20 @@
 //! Whole clusters in one process, on virtual time: one seed, one run.
 //!
-//! A run begins with a plan ([`RunPlan`]), which its seed alone decides: how many nodes, which engine,
-//! what clients do, which faults begin and end when. Then clients and faults meet ([`run`]); what
-//! clients are told goes into a ledger, and every read is judged by it. When the faults have ended,
-//! everything has to come right within bounded virtual time, by what each replica says when it is asked
-//! alone. Two runs of one seed have the same trace, and a failing plan is made smaller by running it
-//! again with less in it ([`shrink`]).
+//! A run begins with a plan ([`RunPlan`]), which its seed alone decides: the number of nodes, the
+//! engine, the clients' requests, the faults and their times. Then clients and faults meet ([`run`]);
+//! the clients' answers go into a ledger, and every read is judged by it. When the faults have ended,
+//! everything has to recover within bounded virtual time, by each replica's own answers. Two runs of
+//! one seed have the same trace, and a failing plan is made smaller by running it again with less in it
+//! ([`shrink`]).
 //!
-//! Where to look: `scenario` has known failures by name; `fault` is what can go wrong, `storm` and
-//! `messages` how it does; `history` is the judge; `machine` has what nodes have in common; `survivor` is the
-//! end of a run that loses all machines but one. A node is a member as the server opens it (`agreeing`, and
-//! `operator` for joins and departures), or one whose control plane is stood in for (`telling`, with `cluster`
-//! and `mover`): a plan's [`Control`] says which.
+//! The modules: `scenario` has known failures by name; `fault` has the kinds of faults, and `storm` and
+//! `messages` carry them out; `history` is the judge; `machine` has the common parts of nodes;
+//! `survivor` is the end of a run that loses all machines but one. A node is a member as the server
+//! opens it (`agreeing`, and `operator` for joins and departures), or one with a stand-in for its
+//! control plane (`telling`, with `cluster` and `mover`): a plan's [`Control`] decides.
 //!
-//! The judge goes by values, each of which is written once, and by what clients had read before they
-//! wrote; never by the clocks that the database made.
+//! The judge goes by values, each of which is written once, and by the clients' reads before their
+//! writes; never by the clocks that the database made.
 
 mod agreeing;
 mod buckets;
@@ -42,7 +42,7 @@ mod stores;
 mod storm;
 mod survivor;
 mod telling;
-mod told;
+mod follower;
 mod trace;
 mod weather;
 mod witness;

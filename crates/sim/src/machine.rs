@@ -1,7 +1,7 @@
 //! A machine of the simulation: its disk, its clock, and the node while it runs.
 //!
-//! Nodes are of two kinds: members as the server opens them (`agreeing`), and those whose control plane
-//! is stood in for (`telling`). Both are put together from the parts that the server is made of.
+//! Nodes are of two kinds: members as the server opens them (`agreeing`), and nodes with a stand-in for
+//! their control plane (`telling`). Both are put together from the parts that the server is made of.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,12 +31,12 @@ use crate::disk_copy::copy_directory;
 use crate::messages::{Front, Messages};
 use crate::plan::{Control, RunPlan};
 use crate::stores::{SimulatedStores, Upkeep};
-use crate::told::Told;
+use crate::follower::Follower;
 
-/// Where a member keeps what is its node's own.
+/// Directory of a member's own files.
 pub(crate) const DATA_DIRECTORY: &str = "/node/data";
 pub(crate) const DIRECTORY: &str = "/node";
-/// What a member keeps of the cluster and of itself. The rest of its directory is data.
+/// Directory of a member's state of the cluster and of itself. The rest of its directory is data.
 pub(crate) const RING_DIRECTORY: &str = "/node/ring";
 /// A machine: it is there while its node is not.
 pub(crate) struct Machine {
@@ -45,9 +45,9 @@ pub(crate) struct Machine {
     world: World,
     pub(crate) state: Mutex<MachineState>,
     messages: Arc<Messages>,
-    /// What every sync takes on top, in microseconds.
+    /// Additional time of every sync, in microseconds.
     pub(crate) slowness: Arc<AtomicU64>,
-    /// What was done for its stores, over all runs of its node.
+    /// Upkeep of its stores, over all runs of its node.
     pub(crate) upkeep: Arc<Mutex<Upkeep>>,
 }
 
@@ -60,23 +60,23 @@ pub(crate) struct MachineState {
     is_retired: bool,
     disk: MemoryDisk,
     faulty: FaultyDisk,
-    /// What is wrong with the disk, by the fault that made it so.
+    /// Failures of the disk, by the fault that made them.
     ailments: BTreeMap<usize, Ailment>,
-    /// How far the clock is off, in microseconds.
+    /// Offset of the clock, in microseconds.
     clock_offset: i64,
-    /// What its node had learned when it ran last.
+    /// The last state of its node.
     pub(crate) learned: Arc<ClusterState>,
     /// Also while the node is only opening.
     process: Option<Arc<SimulatedProcess>>,
     pub(crate) running: Option<Arc<Running>>,
 }
 
-/// What one fault does to a disk.
+/// The effect of one fault on a disk.
 struct Ailment {
     rules: Vec<Rule>,
-    /// Those rules where they are now.
+    /// The rules in their present place.
     ids: Vec<RuleId>,
-    /// How often they fired where they were before.
+    /// Number of times that they fired in earlier places.
     fired: u64,
 }
 
@@ -92,9 +92,9 @@ pub(crate) struct Running {
     pub(crate) node: Node,
 }
 
-/// What the kinds of nodes do not share.
+/// The parts in which the kinds of nodes differ.
 pub(crate) enum Node {
-    Told(Told),
+    Follower(Follower),
     Member(Arc<Member>),
 }
 
@@ -161,7 +161,7 @@ impl Machine {
         self.state.lock().is_retired
     }
 
-    /// The ring that its node knows, or knew last.
+    /// The present or last ring of its node.
     pub(crate) fn learned(&self) -> Arc<ClusterState> {
         let mut state = self.state.lock();
         if let Some(member) = state.running.as_ref().and_then(|it| it.member()) {
@@ -192,8 +192,8 @@ impl Machine {
         self.kill_onto(|disk| disk.crash_image(options));
     }
 
-    /// The power fails, and the data are others: none, or those of an older copy. A member's card and its
-    /// log are on another disk, as is advised: who forgets what it has voted for has to come anew.
+    /// The power fails, and the data are others: none, or those of an older copy. A member's card and
+    /// its log are on another disk, as is advised: a node that loses its votes has to come anew.
     pub(crate) fn crash_onto(&self, seed: u64, copy: &MemoryDisk) -> anyhow::Result<()> {
         if self.plan.control == Control::StandIn {
             self.kill_onto(|_| copy.clone());
@@ -207,7 +207,8 @@ impl Machine {
         let (disk, ring) = (MemoryDisk::new(), Path::new(RING_DIRECTORY));
         copy_directory(copy, &disk, Path::new(DIRECTORY), &|it| it != ring)?;
         copy_directory(&kept, &disk, ring, &|_| true)?;
-        // What an operator does who replaces a disk for good: a start without any store is refused else.
+        // An operator that replaces a disk for good does this: a start without any store is refused
+        // otherwise.
         let data = Path::new(DATA_DIRECTORY);
         create_directory_durably(&disk, data)?;
         replace_file(&disk, &data.join(ACCEPT_LOST_STORES), b"")?;
@@ -233,11 +234,11 @@ impl Machine {
             Some(member) => member.stop().await,
             None => running.liveness.leave(),
         }
-        // What is under way has a moment to end.
+        // Requests under way have a moment to end.
         running.runtime.sleep(Duration::from_millis(100)).await;
         if running.stores.close().is_ok() {
             match &running.node {
-                Node::Told(told) => told.seal(&running.hints),
+                Node::Follower(told) => told.seal(&running.hints),
                 Node::Member(member) => drop(member.seal()),
             }
         }
@@ -284,7 +285,7 @@ impl Machine {
         }
     }
 
-    /// What stands before the services of one run of the node.
+    /// The front of the services of one run of the node.
     pub(crate) fn front(
         &self,
         runtime: &Runtime,
@@ -311,7 +312,7 @@ impl Machine {
         state.ailments.insert(fault, ailment);
     }
 
-    /// Undoes what one fault did to the disk; how many operations that made fail.
+    /// Undoes the effect of one fault on the disk; returns the number of operations that it made fail.
     pub(crate) fn mend_disk(&self, fault: usize) -> u64 {
         let mut state = self.state.lock();
         let Some(ailment) = state.ailments.remove(&fault) else {
@@ -332,7 +333,7 @@ impl Machine {
         }
     }
 
-    /// The disk keeps a list of what it was asked, which nobody reads here.
+    /// Clears the disk's list of requests, which has no reader here.
     pub(crate) fn forget_disk_log(&self) {
         self.state.lock().faulty.clear_log();
     }
@@ -353,19 +354,19 @@ impl Running {
     /// The member, where the node is one.
     pub(crate) fn member(&self) -> Option<&Arc<Member>> {
         match &self.node {
-            Node::Told(_) => None,
+            Node::Follower(_) => None,
             Node::Member(member) => Some(member),
         }
     }
 
-    /// How many hints it keeps.
+    /// Number of hints that it keeps.
     pub(crate) fn hint_count(&self) -> usize {
         let now = kvorum_backend::Timestamp(self.runtime.wall_time().micros());
         let page = self.hints.page(None, &HintPageLimits::default(), now);
         page.map_or(usize::MAX, |page| page.hints.len())
     }
 
-    /// What its replica of a key holds, asked alone.
+    /// The object of its own replica of a key.
     pub(crate) fn stored(
         &self,
         partition: Partition,

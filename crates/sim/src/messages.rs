@@ -1,15 +1,15 @@
-//! What befalls single messages between nodes: lost, delivered twice, overtaken by later ones.
+//! Faults of single messages between nodes: lost, delivered twice, overtaken by later ones.
 //!
-//! It stands where a node's services are handed what came over a connection, and is no part of a
-//! network: connections are ordered streams, on which a message is lost only with all that follow. What
-//! it stands for is what comes of streams in the end. One that breaks loses requests and answers; one
-//! that was clogged brings a request when its sender has long asked again over another, so that it is
-//! there twice; and requests on one stream, which are cut into fragments that take turns and are
-//! carried out side by side, overtake one another.
+//! It sits where messages from a connection are handed to a node's services, and is no part of a
+//! network: connections are ordered streams, on which a message is lost only with all that follow. It
+//! imitates the effects that streams have in the end. A stream that breaks loses requests and answers.
+//! A stream that was clogged brings a request after its sender has repeated it over another, so that it
+//! is there twice. Requests on one stream are cut into fragments that take turns, are carried out side
+//! by side, and overtake one another.
 //!
-//! What nobody asks twice does not come twice: a put that a replica is to coordinate. Its dot is given
-//! when it is carried out, so that a second time would be a second write; and so whoever forwarded it
-//! tries it again only when it was certainly not carried out (`kvorum-coordinator`, `writing`).
+//! A request that is never repeated does not come twice: a put that a replica is to coordinate. It gets
+//! its dot when it is carried out, so that a second time would be a second write. So its sender tries
+//! it again only when it was certainly not carried out (`kvorum-coordinator`, `writing`).
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -29,7 +29,7 @@ use crate::draw::Draw;
 use crate::fault::FaultKind;
 use crate::trace::Trace;
 
-/// What is wrong with messages now, of all nodes.
+/// The present faults of messages, for all nodes.
 pub(crate) struct Messages {
     runtime: Runtime,
     trace: Arc<Trace>,
@@ -42,7 +42,7 @@ pub(crate) struct Trouble {
     pub(crate) kind: FaultKind,
     /// The node whose messages it hits; `None` for all.
     pub(crate) to: Option<u8>,
-    /// Of a hundred messages, those that it hits.
+    /// Percentage of messages that it hits.
     pub(crate) percent: u64,
     /// The longest that one is late.
     pub(crate) late_max: Duration,
@@ -54,7 +54,7 @@ pub(crate) struct Trouble {
     pub(crate) hits: u64,
 }
 
-/// What becomes of a message.
+/// The fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     RequestLost,
@@ -77,20 +77,20 @@ impl Messages {
         self.troubles.lock().insert(fault, trouble);
     }
 
-    /// No further message is hit by a fault; what it holds back is under way.
+    /// No further message is hit by a fault; messages that it holds back are under way.
     pub(crate) fn let_be(&self, fault: usize) {
         if let Some(trouble) = self.troubles.lock().get_mut(&fault) {
             trouble.lasts = false;
         }
     }
 
-    /// How many messages a fault hit. It is over.
+    /// Ends a fault; returns the number of messages that it hit.
     pub(crate) fn end(&self, fault: usize) -> u64 {
         let trouble = self.troubles.lock().remove(&fault);
         trouble.map_or(0, |it| it.hits)
     }
 
-    /// What becomes of a message to a node, and by which fault; `None` when nothing is wrong.
+    /// The fate of a message to a node, with the fault that decides it; `None` without a fault.
     fn fate(&self, to: u8, message: &Message) -> Option<(usize, Fate)> {
         let mut troubles = self.troubles.lock();
         troubles.iter_mut().find_map(|(fault, trouble)| {
@@ -127,7 +127,8 @@ impl Trouble {
     }
 }
 
-/// True of a put, or an operation on a data type, that the receiver is to coordinate: nobody asks for it twice.
+/// True for a put, or an operation on a data type, that the receiver is to coordinate: it is never
+/// asked for twice.
 fn is_new_write(message: &Message) -> bool {
     let (head, body) = (message.head.clone(), message.body.clone());
     let Ok(PeerRequest::Replica { request, .. }) = decode_request(&WireMessage { head, body })
@@ -140,7 +141,7 @@ fn is_new_write(message: &Message) -> bool {
     )
 }
 
-/// A node's services, behind what befalls messages to them.
+/// A node's services, behind the faults of messages to them.
 pub(crate) struct Front {
     number: u8,
     runtime: Runtime,
@@ -149,7 +150,7 @@ pub(crate) struct Front {
     delivered: Delivered,
 }
 
-/// How many messages were delivered, by the connection on which they came.
+/// Number of messages that were delivered, by the connection on which they came.
 #[derive(Clone, Default)]
 struct Delivered(Arc<Mutex<BTreeMap<(NodeId, Lane), u64>>>);
 
@@ -175,7 +176,7 @@ struct Delivery {
     delivered: Delivered,
     caller: Caller,
     message: Message,
-    /// How long its sender waits from when it comes.
+    /// Time that its sender waits from its arrival.
     wait: Duration,
 }
 
@@ -249,8 +250,8 @@ impl Front {
         }
     }
 
-    /// Delivers it now and once more later. Whichever answer comes first is the answer. What is refused
-    /// because there is too much to do does not come again: that answer says that nothing was done.
+    /// Delivers it now and once more later. The first answer to come is the answer. A request that is
+    /// refused because of an overload does not come again: that answer means that nothing was done.
     fn twice(&self, first: Delivery, fault: usize, after: Duration, way: String) -> Served {
         let (second, runtime) = (first.clone(), self.runtime.clone());
         let (sender, mut answers) = mpsc::unbounded_channel();
@@ -263,7 +264,7 @@ impl Front {
             runtime.sleep(after).await;
             messages.note_hit(fault, &format!("a request {way} comes twice"));
             if let Some(answer) = second.answer().await {
-                // Who has an answer already needs no other.
+                // A caller that has an answer already needs no other.
                 let _first_or_second = answered.send(answer);
             }
         });
@@ -271,7 +272,7 @@ impl Front {
             Served::Later(answer) => answer,
             at_once => return at_once,
         };
-        // Dropped with the request, if its sender takes that back; what comes later is still to come.
+        // Dropped with the request, if its sender takes that back; later deliveries are still to come.
         Served::Later(Box::pin(async move {
             let first = async move {
                 let _first_or_second = sender.send(answer.await);
@@ -289,8 +290,8 @@ impl Front {
         }))
     }
 
-    /// Delivers it later, whatever has come on its connection meanwhile, and also when its sender waits
-    /// no more: what has gone out comes in.
+    /// Delivers it later, behind anything that has come on its connection meanwhile, and also when its
+    /// sender waits no more: a message that has gone out comes in.
     fn held_back(&self, delivery: Delivery, fault: usize, by: Duration, way: String) -> Served {
         let (runtime, messages) = (self.runtime.clone(), self.messages.clone());
         let before = delivery.delivered.count(delivery.caller);
@@ -301,7 +302,7 @@ impl Front {
                 messages.note_hit(fault, &format!("a request {way} is overtaken"));
             }
             if let Some(answer) = delivery.answer().await {
-                // Who is gone needs no answer.
+                // A caller that is gone needs no answer.
                 let _waits_or_not = sender.send(answer);
             }
         });

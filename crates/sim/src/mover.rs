@@ -1,6 +1,6 @@
-//! Carries out what is agreed of moves: what a claimant and transfers do for a real cluster.
+//! Carries out agreed moves, in the place of a real cluster's claimant and transfers.
 //!
-//! The steps and their gates are those of the ring's moves. What stands in is the transfer itself: it
+//! The steps and their gates are those of the ring's moves. Only the transfer itself is a stand-in: it
 //! is done in one piece, through the vnodes and their logs, while both machines can reach each other.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ const PERIOD: Duration = Duration::from_millis(150);
 const MOVES_MAX: usize = 4;
 /// A move that waits for a machine that is down gives up its place after this long.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A receiver that dies confirms nothing more of what it was given: it is given all again after this.
+/// A receiver that ends confirms nothing more of its keys: it is given all again after this.
 const FILL_TIME_MAX: Duration = Duration::from_secs(10);
 
 impl Cluster {
@@ -108,7 +108,7 @@ impl Cluster {
             .await
     }
 
-    /// Gives one vnode what another has of the keys that are wanted, durably.
+    /// Gives one vnode the wanted keys of another, durably.
     async fn copy(
         &self,
         [source, target]: [(Partition, NodeId); 2],
@@ -182,7 +182,7 @@ impl Cluster {
         self.take_step(Command::Grow { from, step });
     }
 
-    /// Gives each vnode that newly has replicas of keys what it is to have of them, durably.
+    /// Gives each vnode that newly has replicas of keys those keys, durably.
     async fn fill_lists(&self, state: &ClusterState) -> anyhow::Result<()> {
         let ring = state.ring();
         let mut fills = BTreeMap::<Fill, BTreeSet<Partition>>::new();
@@ -226,7 +226,7 @@ fn everything(vnode: &Vnode) -> anyhow::Result<Vec<(StorageKey, Arc<Object>)>> {
     page.entries.into_iter().map(decoded).collect()
 }
 
-/// What the key's bucket wants, as for a transfer.
+/// The resolution of the key's bucket, as for a transfer.
 fn resolution_of(state: &ClusterState, key: &StorageKey) -> Resolution {
     let properties = key.decode().ok().and_then(|it| {
         let properties = state.properties(&it.bucket_type, &it.bucket);

@@ -11,20 +11,21 @@ use kvorum_disk::Disk;
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 
 const DIRECTORY: &str = "/node/value_log";
-/// Small: what lives in a segment is collected before a run ends. As much may be dead as by default.
+/// Small, so that segments with live entries are collected before a run ends. The share of garbage is
+/// the default one.
 const SETTINGS: ValueLogSettings = ValueLogSettings {
     segment_bytes: 16 << 10,
     dead_percent_max: 30,
 };
 const UPKEEP_STEPS_MAX: usize = 8;
 
-/// Opens the log, before the stores whose entries are in it; what is damaged, in words.
+/// Opens the log, before the stores whose entries are in it; returns the damage in words.
 pub(crate) fn open(disk: Arc<dyn Disk>, id: u64) -> Result<(ValueLog, Vec<String>), BackendError> {
     let (log, found) = ValueLog::open(disk, Path::new(DIRECTORY), id, SETTINGS)?;
     Ok((log, found.damage))
 }
 
-/// Does some of what is due; what fails is tried again. How many segments were collected.
+/// Does some of the due work; failed steps are tried again. Returns the number of segments collected.
 pub(crate) fn upkeep(log: &ValueLog, budget: StepBudget) -> u64 {
     let mut collections = 0;
     for _ in 0..UPKEEP_STEPS_MAX {

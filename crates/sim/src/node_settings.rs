@@ -1,4 +1,4 @@
-//! What nodes of the simulation are told, of either kind.
+//! Settings of the simulation's nodes, of either kind.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use kvorum_vnode::VnodeSettings;
 use crate::plan::RunPlan;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
-/// More siblings than clients make: what blind writes pile up is no failure here.
+/// More siblings than clients make: those that blind writes pile up are no failure here.
 pub(crate) const VNODE_SETTINGS: VnodeSettings = VnodeSettings {
     limits: Limits {
         size_warning_bytes: u64::MAX,
@@ -21,15 +21,15 @@ pub(crate) const VNODE_SETTINGS: VnodeSettings = VnodeSettings {
     },
 };
 
-/// How requests are treated.
+/// Settings of requests.
 pub(crate) fn coordinator_settings(plan: &RunPlan) -> CoordinatorSettings {
     CoordinatorSettings {
         request_timeout: REQUEST_TIMEOUT,
         tombstones: match plan.is_early {
-            // A coordinator of a cluster has to know better than to do so.
+            // A coordinator of a cluster has to refrain from that by itself.
             false => TombstoneKeeping::Immediate,
-            // Where one replica is all that there is, it is right to do so; but then nothing tells who
-            // looks at what is written later that something was deleted before.
+            // With a single replica, removing it at once would be right; but then a check of later
+            // writes could not see that something was deleted before.
             true => TombstoneKeeping::Keep,
         },
         backend_names: BackendNames::One("simulated"),
@@ -37,8 +37,8 @@ pub(crate) fn coordinator_settings(plan: &RunPlan) -> CoordinatorSettings {
     }
 }
 
-/// How replicas are compared, if the plan has them compared: those of a server, but for times and bounds so small
-/// that a run sees many exchanges, and cuts.
+/// Settings of the comparison of replicas, if the plan has it: those of a server, but for times and
+/// bounds so small that a run sees many exchanges, and cuts.
 pub(crate) fn exchange_settings(plan: &RunPlan) -> Option<ExchangeSettings> {
     plan.has_exchanges.then(|| ExchangeSettings {
         schedule: ScheduleSettings {

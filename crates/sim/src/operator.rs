@@ -1,8 +1,8 @@
 //! The operator of a cluster of members: founds it, has nodes join and leave, and switches off those
 //! that are members no more.
 //!
-//! Everything goes through a node as the admin commands do: staged, looked at, committed. What fails is
-//! tried again through another node, as an operator would.
+//! Everything goes through a node as the admin commands do: staged, looked at, committed. A command
+//! that fails is tried again through another node, as an operator would.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::machine::Machine;
 const LOOK_PERIOD: Duration = Duration::from_millis(200);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(300);
-/// A change is agreed on within this, whatever is wrong meanwhile; longer than any fault.
+/// A change is agreed on within this, under any faults; longer than any fault.
 const CHANGE_WAIT_MAX: Duration = Duration::from_secs(120);
 /// The longest between an operator's look at a plan and the commit, where another is about.
 const THOUGHT_MILLIS_MAX: u64 = 1_500;
@@ -31,8 +31,8 @@ const THOUGHT_MILLIS_MAX: u64 = 1_500;
 const FOUNDING_MAX: Duration = Duration::from_secs(240);
 
 impl Cluster {
-    /// The first node founds the cluster, the others of the plan join, and what comes of it is
-    /// committed. Unless clients are to see that, it is carried out when this returns.
+    /// The first node founds the cluster, the others of the plan join, and the plan is committed. It is
+    /// carried out when this returns, unless clients are to see that.
     pub(crate) async fn found(self: &Arc<Self>) -> anyhow::Result<()> {
         let founder = self.add_machine(1);
         founder.start().await.context("start the founder")?;
@@ -101,7 +101,7 @@ impl Cluster {
         }
     }
 
-    /// Has it agreed on, unless it is out of place by now.
+    /// Proposes it, unless it no longer fits.
     async fn carry_out(self: &Arc<Self>, change: MemberChange) -> anyhow::Result<()> {
         match change {
             MemberChange::Join => drop(self.join_another().await?),
@@ -156,7 +156,7 @@ impl Cluster {
         Ok(machine.node())
     }
 
-    /// Has a machine's node join, whatever becomes of it meanwhile.
+    /// Has a machine's node join, through any faults meanwhile.
     async fn join(self: &Arc<Self>, machine: &Arc<Machine>) -> anyhow::Result<()> {
         let (begun, mut attempts) = (self.runtime.now(), 0);
         let mut last = String::new();
@@ -177,7 +177,8 @@ impl Cluster {
                     Ok(Err(error)) => last = error.to_string(),
                     Err(error) => last = error.to_string(),
                 }
-                // Of the process that runs now: one that died while it joined may have to join again.
+                // Asks the process that runs now: one that ended while it joined may have to join
+                // again.
                 let follows = process_of(machine)
                     .is_some_and(|(_, it)| it.state().current().id() == self.agreed().id());
                 if follows && self.agreed().member(node).is_some() {
@@ -192,7 +193,7 @@ impl Cluster {
         bail!("node {} does not join: {last}", machine.number)
     }
 
-    /// Looks at the plan of what is staged and commits it, until it is.
+    /// Looks at the plan of the staged changes and commits it, until it is committed.
     pub(crate) async fn commit(self: &Arc<Self>) -> anyhow::Result<()> {
         let (begun, mut attempts) = (self.runtime.now(), 0);
         let mut last = String::new();
@@ -221,7 +222,7 @@ impl Cluster {
         bail!("not agreed within {} s: {last}", CHANGE_WAIT_MAX.as_secs())
     }
 
-    /// What was committed is what its operator had looked at.
+    /// Checks that the commit is the plan that its operator had looked at.
     fn check_committed(&self, plan: &Plan, state: &ClusterState) {
         for (node, planned) in &plan.members {
             let Some(member) = state.member(*node) else {
@@ -264,7 +265,7 @@ impl Cluster {
         bail!("not agreed within {} s: {last}", CHANGE_WAIT_MAX.as_secs())
     }
 
-    /// Has a command agreed on through one node; the state that it knows afterwards.
+    /// Has a command agreed on through one node; returns that node's state afterwards.
     async fn ask(
         &self,
         machine: &Arc<Machine>,
@@ -287,7 +288,8 @@ impl Cluster {
         agreed
     }
 
-    /// The second operator, who asks nobody: stages other weights for as long as clients are there.
+    /// The second operator, without consultation: stages other weights for as long as clients are
+    /// there.
     pub(crate) async fn stage_unasked(self: Arc<Self>) {
         let mut draw = Draw::new(self.plan.seed ^ 0x7365_636f_6e64);
         let end = self.runtime.now().plus(self.plan.length);
@@ -301,7 +303,7 @@ impl Cluster {
             if let Some(machine) = draw.one_of(&machines)
                 && let Some(node) = node.filter(|node| !agreed.staged().contains_key(node))
             {
-                // Where it fails he lets it be.
+                // A failure is ignored.
                 let _agreed_or_not = self.ask(machine, Command::Stage { node, change }).await;
             }
         }

@@ -1,4 +1,4 @@
-//! What a run does, drawn from its seed before anything runs.
+//! The plan of a run, drawn from its seed before anything runs.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use kvorum_properties::PropertyOverlay;
 use crate::draw::Draw;
 use crate::fault::{Fault, FaultKind};
 
-/// From one that keeps several moves under way for as long as clients are there, and lets all of them end in
-/// the time that there is for it.
+/// From one that keeps several moves under way for as long as clients run, and lets all of them end
+/// within their time.
 const TRANSFER_RATES: [Option<u64>; 3] = [None, Some(16_000), Some(40_000)];
 
-/// Of a hundred seeds, those that operate on data types.
+/// Percentage of seeds that operate on data types.
 const DATA_TYPES_PERCENT: u64 = 30;
 
-/// What stores are made of.
+/// The engine of stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// Bitcask with its entries in the node's value log, as the server has it by default, on disks that
@@ -29,18 +29,18 @@ pub enum Engine {
     Hanoidb,
     /// Pages, with the node's value log as their redo log, on disks that can fail.
     Innostore,
-    /// Bitcask and leveldb side by side, each with some buckets: which of them has a bucket is drawn anew every few
-    /// seconds and each time that a store is opened, and what was written before moves there.
+    /// Bitcask and leveldb side by side, each with some buckets: the backend of a bucket is drawn anew
+    /// every few seconds and each time that a store is opened, and earlier writes move there.
     Multi,
     /// Memory: quick, for faults that no disk has a part in.
     Memory,
 }
 
-/// What nodes know the cluster by, and what moves partitions.
+/// The control plane: the source of the cluster's state for nodes, and of moves of partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// The harness: it tells each node of each ring, each at its own time, and copies what moves in one
-    /// piece.
+    /// The harness: it gives each ring to each node, each at its own time, and copies partitions that
+    /// move in one piece.
     StandIn,
     /// The nodes themselves, members as the server opens them: an agreed log with elections, staged plans,
     /// transfers page by page.
@@ -58,17 +58,17 @@ pub struct RunPlan {
     pub ring_size: u64,
     /// Replicas of each key.
     pub n_val: u32,
-    /// What nodes know the cluster by.
+    /// The control plane.
     pub control: Control,
     /// Clients begin when the nodes have joined, not only when partitions have moved and the number of
-    /// replicas has grown. Of members alone.
+    /// replicas has grown. For members alone.
     pub is_early: bool,
-    /// Another operator stages changes of his own, also between a look at a plan and its commit. Of members
-    /// alone.
+    /// Another operator stages changes of its own, also between a look at a plan and its commit. For
+    /// members alone.
     pub has_second_operator: bool,
-    /// What transfers of a member may take; `None` for no bound.
+    /// Limit on the transfers of a member; `None` for no bound.
     pub transfer_bytes_per_second: Option<u64>,
-    /// What stores are made of.
+    /// The engine of stores.
     pub engine: Engine,
     /// Clients that read, write, delete and list.
     pub clients: u8,
@@ -80,35 +80,35 @@ pub struct RunPlan {
     pub value_bytes_max: u64,
     /// The longest that a sound disk takes for a sync.
     pub sync_max: Duration,
-    /// How long clients go on.
+    /// Time for which clients go on.
     pub length: Duration,
-    /// What goes wrong meanwhile, in order of its beginning.
+    /// Faults meanwhile, in order of their beginning.
     pub faults: Vec<Fault>,
     /// Replicas elsewhere are asked for heads first.
     pub heads_first: bool,
-    /// Of a hundred requests, those that delete; at most 50.
+    /// Percentage of requests that delete; at most 50.
     pub delete_percent: u64,
-    /// Of a hundred puts, those of clients that have not read before.
+    /// Percentage of puts by clients that have not read before.
     pub blind_percent: u64,
-    /// Of a hundred requests, those whose quorums count primaries alone.
+    /// Percentage of requests whose quorums count primaries alone.
     pub strict_percent: u64,
     /// Concurrent versions stay side by side. Without, each key has one client that writes it, unless it
     /// has rivals.
     pub allow_mult: bool,
     /// Buckets have `last_write_wins`. Only where versions do not stay side by side.
     pub last_write_wins: bool,
-    /// Also without siblings any client writes any key: which of two writes that know nothing of one
-    /// another stays is for time to say, and the same everywhere.
+    /// Any client writes any key, also without siblings: time decides which of two concurrent writes
+    /// stays, in the same way everywhere.
     pub has_rivals: bool,
     /// After all checks, all machines but one are lost for good. For members only.
     pub loses_majority: bool,
     /// Counters and sets are operated on beside all this.
     pub has_data_types: bool,
-    /// Nodes compare their replicas: what differs in the end has to come right without a read.
+    /// Nodes compare their replicas: differences at the end have to be mended without a read.
     pub has_exchanges: bool,
 }
 
-/// Of a hundred seeds, those whose nodes compare replicas.
+/// Percentage of seeds whose nodes compare replicas.
 const EXCHANGES_PERCENT: u64 = 50;
 
 impl RunPlan {
@@ -121,8 +121,8 @@ impl RunPlan {
         }
     }
 
-    /// A plan with faults of these kinds alone, on disks: for what needs them to meet. Of kinds that
-    /// make a machine forget there is one fault at most, whatever is asked for.
+    /// A plan with faults of these kinds alone, on disks: for failures that need them to meet. It has
+    /// one fault at most of the kinds that make a machine forget, however many are asked for.
     pub fn focused(seed: u64, kinds: &[FaultKind]) -> Self {
         Self::drawn(seed, Some(kinds))
     }
@@ -142,7 +142,7 @@ impl RunPlan {
             95..98 => Engine::Innostore,
             _ => Engine::Memory,
         };
-        // Draws of their own: those of before stay what they were.
+        // Draws of their own, so that earlier draws stay the same.
         let kind = &mut Draw::new(seed ^ 0x6d65_6d62_6572);
         let control = match kind.below(3) {
             0 => Control::Members,
@@ -178,18 +178,18 @@ impl RunPlan {
         };
         plan.give_writers_keys();
         plan.draw_faults(draw, focus);
-        // What a machine forgets must not be about to move: it may be the only source.
+        // Data that a machine forgets must not be about to move: the machine may be the only source.
         let may_move = control == Control::Members && !plan.is_amnesiac();
         plan.has_second_operator = may_move && kind.chance(30);
         plan
     }
 
-    /// True when each key has one client that writes it, always over what it has read.
+    /// True when each key has one client that writes it, always over its own last read.
     pub(crate) fn has_one_writer_a_key(&self) -> bool {
         !self.allow_mult && !self.has_rivals
     }
 
-    /// What buckets have that were given nothing else.
+    /// The default properties of buckets.
     pub(crate) fn default_properties(&self) -> PropertyOverlay {
         PropertyOverlay {
             allow_mult: Some(self.allow_mult),
@@ -210,9 +210,9 @@ impl RunPlan {
 
     fn draw_faults(&mut self, draw: &mut Draw, focus: Option<&[FaultKind]>) {
         let (has_disk, length) = (self.engine != Engine::Memory, self.length);
-        // What a machine forgets is there again only when all is repaired: one such fault a run, and
-        // none while partitions move, of which it may be the only source. Where they move often it
-        // hardly ever comes to that, so most plans have one or the other.
+        // Data that a machine forgets is there again only when all is repaired: one such fault a run,
+        // and none while partitions move, of which it may be the only source. Where they move often
+        // such a fault hardly ever fits, so most plans have one or the other.
         let is_amnesiac = has_disk && focus.is_none() && draw.chance(40);
         let may_meet = Draw::new(self.seed ^ 0x6d65_6574).chance(20);
         let fits = |kind: &FaultKind| {
@@ -226,7 +226,8 @@ impl RunPlan {
                 kinds = focus.to_vec();
                 kinds.retain(|kind| !kind.is_amnesia());
             }
-            // What needs the same fault twice, or two to meet, comes sooner when there are few kinds.
+            // A failure that needs the same fault twice, or two to meet, comes sooner when there are
+            // few kinds.
             None if draw.chance(40) => {
                 let count = draw.between(2, 5);
                 kinds = (0..count)
@@ -264,7 +265,7 @@ impl RunPlan {
         self.faults.sort_by_key(|fault| fault.begin);
     }
 
-    /// True when a machine forgets what it confirmed.
+    /// True when a machine forgets confirmed writes.
     pub fn is_amnesiac(&self) -> bool {
         self.faults.iter().any(|fault| fault.kind.is_amnesia())
     }

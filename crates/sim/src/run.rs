@@ -29,29 +29,29 @@ use crate::trace::Trace;
 const WARM_UP: Duration = Duration::from_secs(8);
 /// Once nothing is wrong any more, moves end and hints come home within this.
 const CALM_WAIT_MAX: Duration = Duration::from_secs(180);
-/// A read repairs what it finds within this.
+/// A read repairs the replicas behind it within this.
 const REPAIR_WAIT: Duration = Duration::from_secs(6);
 const ATTEMPTS_MAX: usize = 30;
-/// All of a run ends within this, whatever is the matter with it.
+/// All of a run ends within this, under any faults.
 const RUN_MAX: Duration = Duration::from_secs(900);
-/// Keys of which it is said that they cannot be read: a cluster that is broken would take hours to
-/// refuse them all.
+/// Number of unreadable keys that are reported: a cluster that is broken would take hours to refuse
+/// them all.
 const UNREADABLE_KEYS_MAX: usize = 3;
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What must not happen and did; empty when all is well.
+    /// Violations; empty when all is well.
     pub violations: Vec<String>,
     /// Requests.
     pub operations: Operations,
     /// Faults that hit something.
     pub faults: BTreeMap<FaultKind, u64>,
-    /// What was done for stores and logs meanwhile.
+    /// Upkeep of stores and logs meanwhile.
     pub upkeep: Upkeep,
     /// One number for all that happened.
     pub trace_hash: u64,
-    /// How many events that is.
+    /// Number of these events.
     pub events: u64,
     /// Virtual time.
     pub took: Duration,
@@ -60,7 +60,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of a run that was not waited for.
+    /// The outcome of a run that was not waited for.
     pub fn unfinished(what: String, trace: &Trace) -> Self {
         Self {
             violations: vec![what],
@@ -91,7 +91,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Panics of anything that runs, which tasks would swallow, by the thread that the run is on.
+/// Panics in tasks, which would swallow them, by the thread of the run.
 static PANICS: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());
 
 /// From here on panics are collected instead of printed.
@@ -119,15 +119,15 @@ fn panics_here() -> Vec<String> {
 /// Carries out a plan.
 ///
 /// # Errors
-/// When it cannot begin; what goes wrong later is in the outcome.
+/// When it cannot begin; later failures are in the outcome.
 pub fn run(plan: &RunPlan, keep_trace: bool) -> anyhow::Result<Outcome> {
     run_traced(plan, &Arc::new(Trace::new(keep_trace)))
 }
 
-/// Carries out a plan under the eyes of another thread, who sees in the trace how far it has come.
+/// Carries out a plan while another thread watches its progress in the trace.
 ///
 /// # Errors
-/// When it cannot begin; what goes wrong later is in the outcome.
+/// When it cannot begin; later failures are in the outcome.
 pub fn run_traced(plan: &RunPlan, trace: &Arc<Trace>) -> anyhow::Result<Outcome> {
     collect_panics();
     let _of_before = panics_here();
@@ -346,8 +346,8 @@ impl Cluster {
         None
     }
 
-    /// Reads everything once from all replicas: what a replica missed without a hint, and what a
-    /// machine forgot, comes to it by that.
+    /// Reads everything once from all replicas: this repairs writes that a replica missed without a
+    /// hint or that a machine forgot.
     async fn repair_by_reading(&self) {
         let busy = (0..usize::from(self.plan.keys)).map(|key| (BUCKET, key_name(key)));
         let steady = (0..STEADY_KEYS).map(|key| (STEADY_BUCKET, key_name(key)));
@@ -388,7 +388,7 @@ impl Cluster {
         self.runtime.sleep(REPAIR_WAIT).await;
     }
 
-    /// No disk of a run changes what is on it: what a power cut leaves is no damage.
+    /// No disk of a run changes its contents: the remains of a power cut are no damage.
     pub(crate) fn check_losses(&self, machine: &Machine) {
         let losses = machine.running().map(|node| node.stores.losses());
         if let Some(first) = losses.unwrap_or_default().first() {
@@ -424,7 +424,7 @@ impl Cluster {
         }
     }
 
-    /// What all replicas of a key hold; `None` when they differ, which is said.
+    /// The object that all replicas of a key hold; `None` when they differ, which is reported.
     fn same_everywhere(&self, bucket: &[u8], key: &str) -> Option<Option<Arc<Object>>> {
         let address = address(bucket, key);
         let storage_key = StorageKey::from_address(&address);
@@ -451,7 +451,7 @@ impl Cluster {
                 }
             }
         }
-        // A tombstone that is gone at one replica and not at another says the same.
+        // A tombstone that is gone at one replica and not at another counts as the same.
         let shown = |object: &Option<Arc<Object>>| object.clone().filter(|it| !it.is_tombstone());
         let first = held.first().map(|(_, object)| shown(object));
         if held.iter().any(|(_, object)| Some(shown(object)) != first) {
@@ -475,7 +475,7 @@ impl Cluster {
         held.pop().map(|(_, object)| object)
     }
 
-    /// Every node lists what there is, each key once.
+    /// Every node lists all keys, each once.
     async fn check_listings(&self) {
         let is_there = |number: &usize| {
             let key = key_name(*number);

@@ -1,7 +1,7 @@
 //! Known failures of such databases, each as a plan in which it would show again.
 //!
-//! The names are those under which the project keeps them: what happened, and what must hold instead.
-//! All are judged like any other run; what is special is what meets in them.
+//! The names are those under which the project keeps them, each with the failure and the property that
+//! must hold instead. All are judged like any other run; only the faults that meet in them are special.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ pub struct Scenario {
     pub id: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// What must hold.
+    /// The property that must hold.
     pub holds: &'static str,
-    /// What goes wrong; the first of them has to happen, or nothing was shown.
+    /// The faults; the first of them has to happen, or nothing was shown.
     pub kinds: &'static [FaultKind],
     adapt: fn(&mut RunPlan),
 }
@@ -285,14 +285,14 @@ const SCENARIOS: [Scenario; 19] = [
     },
 ];
 
-/// Every other seed has a tree, for what each engine has to do in its own way.
+/// Gives every other seed a tree, for parts that each engine has in its own way.
 fn alternate_engines(plan: &mut RunPlan) {
     if plan.seed.is_multiple_of(2) {
         alternate_trees(plan);
     }
 }
 
-/// Of four seeds that have a tree, one each has it with a journal, with doubling levels, and of pages.
+/// Spreads seeds with trees over four engines: leveldb, leveled, hanoidb and innostore.
 fn alternate_trees(plan: &mut RunPlan) {
     plan.engine = match plan.seed / 2 % 4 {
         0 => Engine::Leveldb,

@@ -1,4 +1,4 @@
-//! Makes a failing plan smaller: what can be left out while it still fails is not the cause.
+//! Makes a failing plan smaller: a part without which it still fails is not the cause.
 
 use std::time::Duration;
 

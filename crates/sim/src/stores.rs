@@ -31,10 +31,10 @@ use crate::node_log;
 use crate::plan::Engine;
 use crate::routes::DrawnRoutes;
 
-/// Stores have only in files of their own what the value log collected.
+/// Size of the stores' own files, which have only entries that the value log collected.
 const COLLECTED_FILE_BYTES_MAX: u64 = 8 << 10;
 const TABLE_BYTES_MAX: u64 = 16 << 10;
-/// What a device takes for a sync at least, in microseconds.
+/// Least time of a device's sync, in microseconds.
 const SYNC_MICROS_MIN: u64 = 200;
 const UPKEEP_PERIOD: Duration = Duration::from_millis(700);
 const STEP_BUDGET: StepBudget = StepBudget { bytes: 64 << 10 };
@@ -46,32 +46,32 @@ pub(crate) struct SimulatedStores {
     engine: Engine,
     /// The longest that a sync takes on a sound disk.
     sync_max: Duration,
-    /// What every sync takes on top, in microseconds.
+    /// Additional time of every sync, in microseconds.
     slowness: Arc<AtomicU64>,
     counted: Arc<Mutex<Upkeep>>,
     /// From the beginning on, where the engine has one.
     log: Mutex<Option<ValueLog>>,
-    /// Open stores as the log knows them.
+    /// Open stores as tenants of the log.
     tenants: Mutex<BTreeMap<StoreId, Weak<dyn Tenant>>>,
-    /// What the log of the run before had for the stores that were opened last.
+    /// Logged writes of the run before for the stores that were opened last.
     recovery: Mutex<Admission>,
-    /// The stores that make up a store of several, as the log knows them, by its identity.
+    /// The tenants of a store of several, by its identity.
     parts: Mutex<BTreeMap<StoreId, Vec<StoreId>>>,
-    /// Batches that the log has lost, and that no member was told of.
+    /// Batches that the log has lost, and that have not been reported to a member.
     losses: Mutex<Vec<(StoreId, Sequence)>>,
-    /// Those of which it was, as the log knows them.
+    /// Losses of tenants that have been reported.
     told_losses: Mutex<Vec<(StoreId, Sequence)>>,
-    /// What was found damaged in logs, in words.
+    /// Damage found in logs, in words.
     damage: Mutex<Vec<String>>,
     open: Mutex<BTreeMap<PathBuf, Arc<dyn Backend>>>,
     /// Those of a member, which alone keeps them: one that it lets go of is closed, and can be opened
     /// again.
     of_member: Mutex<BTreeMap<PathBuf, Weak<dyn Backend>>>,
-    /// Those that were read and serve nobody yet.
+    /// Stores that were read and do not serve yet.
     read: Mutex<BTreeMap<StoreId, PathBuf>>,
 }
 
-/// What was done for the stores and the logs of machines meanwhile.
+/// Upkeep of the stores and the logs of machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upkeep {
     /// Merges that stores have ended.
@@ -87,7 +87,7 @@ impl AddAssign for Upkeep {
     }
 }
 
-/// Which store.
+/// The store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Which {
     Partition(Partition),
@@ -123,7 +123,7 @@ impl SimulatedStores {
         })
     }
 
-    /// Opens those that the node has when it starts, and makes good what the log has of them.
+    /// Opens the stores that the node has when it starts, and restores their logged writes.
     pub(crate) fn open_first(
         self: &Arc<Self>,
         size: RingSize,
@@ -160,7 +160,7 @@ impl SimulatedStores {
         Ok(())
     }
 
-    /// Gives stores what earlier runs logged; those that failed.
+    /// Gives stores the logged writes of earlier runs; returns those that failed.
     fn recover(&self, some: &[Arc<dyn Backend>]) -> anyhow::Result<Vec<(StoreId, BackendError)>> {
         let Some(log) = self.log.lock().clone() else {
             return Ok(Vec::new());
@@ -181,7 +181,7 @@ impl SimulatedStores {
         Ok(failed)
     }
 
-    /// The stores that a store is made of, as the log knows them: itself, unless it is one of several.
+    /// The tenants of a store: itself, unless it is one of several.
     fn parts_of(&self, store: StoreId) -> Vec<StoreId> {
         let parts = self.parts.lock();
         parts.get(&store).cloned().unwrap_or_else(|| vec![store])
@@ -194,7 +194,7 @@ impl SimulatedStores {
         whole.map_or(tenant, |(whole, _)| *whole)
     }
 
-    /// Begins to commit once the first stores have what earlier runs had for them.
+    /// Begins to commit once the first stores have their logged writes of earlier runs.
     fn begin_log(&self) {
         if let Some(log) = &*self.log.lock() {
             self.drive(log);
@@ -207,12 +207,12 @@ impl SimulatedStores {
         }
     }
 
-    /// What the log of the run before had for the stores.
+    /// Logged writes of the run before for the stores.
     pub(crate) fn recovery(&self) -> Admission {
         self.recovery.lock().clone()
     }
 
-    /// What logs and stores say they have lost.
+    /// Losses that logs and stores report.
     pub(crate) fn losses(&self) -> Vec<String> {
         let mut losses = self.damage.lock().clone();
         for store in self.all_open() {
@@ -227,7 +227,7 @@ impl SimulatedStores {
         self.open.lock().get(&directory(size, which)).cloned()
     }
 
-    /// Opens the store of a partition that comes to the node; what is left of an earlier one goes.
+    /// Opens the store of a partition that comes to the node; files of an earlier one are removed.
     pub(crate) fn open_told(
         &self,
         size: RingSize,
@@ -256,8 +256,8 @@ impl SimulatedStores {
         Ok(store)
     }
 
-    /// Removes a store, or what is left of one. The value log keeps what a store has in it until it is
-    /// known to be erased: one that is not open is opened for that.
+    /// Removes a store, or its remains. The value log keeps a store's entries until it is known to be
+    /// erased: a closed store is opened for that.
     fn remove(&self, path: &Path, open: Option<Arc<dyn Backend>>) -> anyhow::Result<()> {
         let is_left = || self.disk.info(path).map(|found| found.is_some());
         let there = match open {
@@ -433,7 +433,7 @@ impl SimulatedStores {
     }
 
     /// A block cache and a budget for each store, so that the order in which stores are dropped has no
-    /// part in what happens.
+    /// effect.
     fn shared(&self) -> Shared {
         Shared::new(1 << 20, 1 << 20)
     }
@@ -453,7 +453,7 @@ impl SimulatedStores {
         });
     }
 
-    /// Merges, syncs and trims now and then. What fails is tried again: a run that ends well has
+    /// Merges, syncs and trims at intervals. Failed steps are tried again: a run that ends well has
     /// everything.
     fn keep_up(self: &Arc<Self>) {
         let (runtime, stores) = (self.runtime.clone(), Arc::downgrade(self));
@@ -473,7 +473,7 @@ impl SimulatedStores {
         for store in self.all_open() {
             let due = store.maintenance_due(now);
             if let Some(task) = due.first() {
-                // What fails is tried again.
+                // A failed step is tried again.
                 let stepped = store.maintenance_step(task, STEP_BUDGET, now);
                 let is_done = stepped.is_ok_and(|step| step.is_done);
                 let is_merge = task.kind == TaskKind::Merge;
@@ -648,7 +648,7 @@ impl Stores for MemberStores {
     }
 }
 
-/// What a store of several is made of.
+/// The parts of a store of several.
 const CHILDREN: [(&str, Engine); 2] = [("bc", Engine::Bitcask), ("ldb", Engine::Leveldb)];
 
 fn find_one(
@@ -683,7 +683,7 @@ fn find_several(
     })
 }
 
-/// As the server has it by default, with small files: what was collected is merged again, and checkpoints
+/// Like the server's by default, with small files: collected entries are merged again, and checkpoints
 /// follow the log.
 fn bitcask_settings() -> BitcaskSettings {
     BitcaskSettings {

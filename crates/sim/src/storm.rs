@@ -18,7 +18,7 @@ use crate::messages::Trouble;
 use crate::plan::Control;
 use crate::weather::FAIR;
 
-/// How long a node is down that is only restarted.
+/// Time for which a restarted node is down.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 /// A node whose disk is sound again starts within this, or something is wrong.
 const START_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -66,8 +66,9 @@ impl Cluster {
         *self.ledger.lock().faults.entry(kind).or_default() += 1;
     }
 
-    /// Where a node has two replicas of a key it may be all that confirmed a write: what such a node
-    /// forgets is gone, and rightly so. What moves may have but one source.
+    /// True if no data would be lost with one machine's. A node with two replicas of a key may be the
+    /// only one that confirmed a write, and rightly loses it with its data. A partition that moves may
+    /// have but one source.
     fn survives_amnesia(&self) -> bool {
         let agreed = self.agreed();
         let ring = agreed.ring();
@@ -78,7 +79,7 @@ impl Cluster {
         ring.crowded(n_val).is_empty() && is_settled && is_grown
     }
 
-    /// Starts a node unless another fault keeps it down; a sick disk may take several attempts.
+    /// Starts a node unless another fault keeps it down; a failing disk may take several attempts.
     pub(crate) async fn revive(&self, machine: &Machine) {
         let begun = self.runtime.now();
         loop {
@@ -96,7 +97,7 @@ impl Cluster {
                 Ok(()) => {
                     let recovery = machine.running().map(|node| node.stores.recovery());
                     self.note(&format!("node {} starts: {recovery:?}", machine.number));
-                    // What it has forgotten shows before others tell it.
+                    // Forgotten state shows before others send it.
                     let _agreed = self.agreed();
                     self.check_losses(machine);
                     return;
@@ -130,8 +131,8 @@ impl Storm<'_> {
         };
         self.cluster
             .note(&format!("it hits node {}", victim.number));
-        // Where a node has two replicas of a key it may be all that confirmed a write: what such a
-        // node forgets is gone, and rightly so.
+        // A node with two replicas of a key may be the only one that confirmed a write, and rightly
+        // loses it with its data.
         if self.fault.kind.is_amnesia() && !self.cluster.survives_amnesia() {
             return false;
         }

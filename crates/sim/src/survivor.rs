@@ -1,4 +1,4 @@
-//! The end of a run whose plan has it: all machines but one are lost for good, while all is well.
+//! The end of a run whose plan has it: without other faults, all machines but one are lost for good.
 //!
 //! The survivor has every key, since all replicas were compared before. Its node goes on alone, the lost
 //! ones are removed by force, and another node joins. From the commit on, every answered read at the default

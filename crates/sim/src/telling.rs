@@ -1,8 +1,8 @@
-//! A node whose control plane is stood in for: it is told of each ring, late, and the ring of before
+//! A node with a stand-in for its control plane: it gets each ring late, and the ring of an earlier run
 //! survives with its machine.
 //!
-//! All else is what the server is made of: stores and value log, vnodes and leases, hints, the detector
-//! of who is up, the peer transport, the coordinator.
+//! Everything else is the server's: stores and value log, vnodes and leases, hints, the failure
+//! detector, the peer transport, the coordinator.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use kvorum_vnode::{LeaseTable, TreePlacing, Vnode};
 use crate::machine::{DIRECTORY, Machine, Node, Running};
 use crate::node_settings::{VNODE_SETTINGS, coordinator_settings, exchange_settings};
 use crate::stores::Which;
-use crate::told::{Told, with_trees};
+use crate::follower::{Follower, with_trees};
 
 const HINT_DIRECTORY: &str = "/node/hints";
 /// Requests of other nodes that wait at which further ones are refused.
@@ -55,7 +55,7 @@ impl PeerService for Dispatch {
 }
 
 impl Machine {
-    /// Puts a node together that knows what the machine keeps.
+    /// Makes a node from the state that the machine keeps.
     pub(crate) fn told(
         &self,
         runtime: &Runtime,
@@ -108,7 +108,7 @@ impl Machine {
             runtime,
             peers.clone(),
             node_id(self.number),
-            // Higher with every run whatever the clock says, as if it were kept.
+            // Higher with every run at any time of the clock, as if it were kept.
             u64::try_from(runtime.now().elapsed().as_micros())?,
             LivenessSettings::default(),
         );
@@ -154,7 +154,7 @@ impl Machine {
         if let Some(exchanges) = &exchanges {
             runtime.spawn("anti-entropy", exchanges.clone().run());
         }
-        let told = Told {
+        let told = Follower {
             known,
             vnodes: vnodes.clone(),
             liveness: liveness.clone(),
@@ -172,11 +172,11 @@ impl Machine {
             liveness,
             stores,
             exchanges,
-            node: Node::Told(told),
+            node: Node::Follower(told),
         })
     }
 
-    /// Its node learns a state, if it runs and does not know a newer one.
+    /// Gives its node a state, if it runs and does not have a newer one.
     pub(crate) fn learn(&self, news: &Arc<ClusterState>) -> anyhow::Result<bool> {
         let running = {
             let mut state = self.state.lock();
@@ -185,13 +185,13 @@ impl Machine {
             };
             if news.version() > state.learned.version() {
                 state.learned = news.clone();
-                if let Node::Told(told) = &running.node {
+                if let Node::Follower(told) = &running.node {
                     told.follow(news, self.number);
                 }
             }
             running
         };
-        if let Node::Told(told) = &running.node {
+        if let Node::Follower(told) = &running.node {
             told.follow_stores(news, self.number)?;
         }
         Ok(true)

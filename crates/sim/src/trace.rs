@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Takes note of what happens; cheap enough to note every request.
+/// Takes note of events; cheap enough to note every request.
 #[derive(Debug, Default)]
 pub struct Trace {
     state: Mutex<State>,
@@ -16,7 +16,7 @@ struct State {
     events: u64,
     /// The last part of the run that began, and when.
     part: (&'static str, Duration),
-    /// The events in words, for those who compare two runs.
+    /// The events in words, for comparing two runs.
     kept: Option<Vec<String>>,
 }
 
@@ -32,7 +32,7 @@ impl Default for State {
 }
 
 impl Trace {
-    /// A trace that also keeps what it is told, where that is wanted.
+    /// A trace that also keeps its events, if wanted.
     pub fn new(is_kept: bool) -> Self {
         let trace = Self::default();
         trace.state.lock().kept = is_kept.then(Vec::new);
@@ -61,7 +61,7 @@ impl Trace {
         self.state.lock().part = (part, at);
     }
 
-    /// The last part that began, and when: what a run that does not end is stuck in.
+    /// The last part that began, and its time: a run that does not end is stuck in it.
     pub fn part(&self) -> (&'static str, Duration) {
         self.state.lock().part
     }
@@ -71,12 +71,12 @@ impl Trace {
         self.state.lock().hash
     }
 
-    /// How many events it was told of.
+    /// Number of events.
     pub fn events(&self) -> u64 {
         self.state.lock().events
     }
 
-    /// What was kept.
+    /// The kept events.
     pub fn take_kept(&self) -> Vec<String> {
         let mut state = self.state.lock();
         state.kept.as_mut().map(std::mem::take).unwrap_or_default()

@@ -1,25 +1,25 @@
-//! What is wrong with links and machines at one moment.
+//! The faults of links and machines at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kvorum_runtime::Link;
 
-/// How links are when nothing is wrong.
+/// Links without faults.
 pub(crate) const FAIR: Link = Link {
     delay_min: Duration::from_micros(100),
     delay_max: Duration::from_millis(2),
     is_cut: false,
 };
 
-/// What is wrong with links now, by the fault that made it so.
+/// The present faults of links, by the fault that made them.
 #[derive(Debug, Default)]
 pub(crate) struct Weather {
     pub(crate) cuts: BTreeMap<usize, BTreeSet<(u8, u8)>>,
     pub(crate) delays: BTreeMap<usize, (Vec<u8>, Link)>,
     /// Machines that are to stay down.
     pub(crate) holds: BTreeMap<u8, BTreeSet<usize>>,
-    /// Machines whose nodes learn nothing, by the fault that made it so.
+    /// Machines whose nodes receive no news, each with the fault behind it.
     pub(crate) deaf: BTreeMap<usize, u8>,
 }
 
@@ -37,7 +37,7 @@ impl Weather {
         link
     }
 
-    /// True while a machine's node learns nothing of what is agreed.
+    /// True while a machine's node receives no agreed state.
     pub(crate) fn is_deaf(&self, number: u8) -> bool {
         self.deaf.values().any(|deaf| *deaf == number)
     }

@@ -1,4 +1,4 @@
-//! A table taken apart for people: every byte in a field, every checksum with its verdict.
+//! A table taken apart for display: every byte in a field, every checksum with its verdict.
 //!
 //! Blocks are found by walking their frames, so that a damaged index hides nothing.
 
@@ -16,20 +16,20 @@ use crate::frame::{FRAME_HEADER_BYTES, FrameReader};
 use crate::salvage::{Walked, walk};
 use crate::{Block, BlockCursor, BlockHandle, Part, Properties, SstError, TableId};
 
-/// What a table's file begins with.
+/// The first bytes of a table's file.
 pub const TABLE_MAGIC: [u8; 8] = MAGIC;
 
-/// Shows a key; what it means is its writer's.
+/// Shows a key in the form of its writer.
 pub type ShowKey = fn(&[u8]) -> String;
 
-/// What the owner of a table whose entries are of few bytes shows of them.
+/// The display of a table's small entries, given by its owner.
 #[derive(Clone, Copy)]
 pub struct Shown {
-    /// What the table is.
+    /// The table's kind.
     pub title: &'static str,
-    /// What an entry says: key and value. `None` where it cannot be understood.
+    /// The text for an entry's key and value. `None` if it cannot be decoded.
     pub entry: fn(&[u8], &[u8]) -> Option<String>,
-    /// What the note says.
+    /// The text for the note.
     pub note: fn(&Bytes) -> Option<String>,
 }
 
@@ -96,7 +96,7 @@ impl TableAnatomy {
         self
     }
 
-    /// What a table's header says that it is; `None` where the header is damaged.
+    /// The identity in a table's header; `None` if the header is damaged.
     pub fn header_id(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Option<TableId>> {
         let file = disk.open(path, OpenMode::Read)?;
         let mut header = vec![0; usize::try_from(FILE_HEADER_BYTES).unwrap_or(0)];
@@ -173,7 +173,7 @@ impl TableAnatomy {
         Ok(fields.finish(part.to_string()))
     }
 
-    /// What a payload with a good checksum says.
+    /// The text for a payload with a right checksum.
     fn payload(&self, part: Part, payload: Bytes) -> (String, Check) {
         let said = match part {
             Part::Data | Part::Index | Part::TopIndex => self.entries(payload),

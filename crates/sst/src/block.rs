@@ -7,18 +7,18 @@ use kvorum_encoding::{ByteReader, Truncated};
 
 use crate::block_builder::{BUCKET_EMPTY, BUCKET_SHARED, bucket_of, shared_len};
 
-/// A block in memory, checked and decompressed. What a cache keeps.
+/// A block in memory, checked and decompressed: the unit of caches.
 #[derive(Clone, Debug)]
 pub struct Block {
     bytes: Bytes,
-    /// Where the restart points stand; 0 in a block that has no entries.
+    /// The offset of the restart points; 0 in a block without entries.
     restarts_at: usize,
     restarts: usize,
     buckets_at: usize,
     buckets: usize,
 }
 
-/// Where one entry's parts stand in a block.
+/// The offsets of one entry's parts in a block.
 #[derive(Clone, Copy)]
 struct EntryAt {
     shared: usize,
@@ -101,9 +101,9 @@ impl Block {
         self.bytes.get(at).copied()
     }
 
-    /// The first entry from `from` on whose key is at or behind `key`, and whether it is `key`.
+    /// The first entry from `from` on whose key is at or behind `key`, and true if it is `key`.
     ///
-    /// No key is put together: as long as an entry shares more with the one before than that one did
+    /// No key is assembled: as long as an entry shares more with the one before than that one did
     /// with the searched key, it lies on the same side of it.
     fn find(&self, from: usize, key: &[u8]) -> Result<Option<(EntryAt, bool)>, Truncated> {
         let mut matched = 0;
@@ -243,17 +243,17 @@ impl BlockCursor {
         Ok(false)
     }
 
-    /// Where the entry ends that the cursor stands on, in the block.
+    /// The end of the cursor's entry in the block.
     pub(crate) fn position(&self) -> usize {
         self.next
     }
 
-    /// The key that the cursor stands on.
+    /// The key at the cursor.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The value that the cursor stands on.
+    /// The value at the cursor.
     pub fn value(&self) -> &[u8] {
         &self.block.bytes[self.value_at..self.value_end]
     }

@@ -12,9 +12,9 @@ pub(crate) const BUCKET_EMPTY: u8 = 0xff;
 pub(crate) const BUCKET_SHARED: u8 = 0xfe;
 /// Blocks with more restart points have no hash index.
 const HASHED_RESTARTS_MAX: usize = 0xfd;
-/// Blocks with fewer have none either: there is next to nothing to search. Measured on blocks of 4 KB
-/// at 16 keys to a restart point (`examples/table_reads`): with values of 100 bytes a hit saves 2 % of
-/// its instructions, with values of 10 bytes 5 %, for a byte and a quarter a key.
+/// Blocks with fewer have none either, since they need hardly any search. Measured on blocks of 4
+/// KB at 16 keys to a restart point (`examples/table_reads`): with values of 100 bytes a hit saves
+/// 2 % of its instructions, with values of 10 bytes 5 %, for a byte and a quarter a key.
 const HASHED_RESTARTS_MIN: usize = 4;
 const RESTARTS_HASHED: RangeInclusive<usize> = HASHED_RESTARTS_MIN..=HASHED_RESTARTS_MAX;
 /// Buckets for each 4 keys: more make fewer shared, at a byte each.
@@ -53,7 +53,7 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// What the block would take if it were finished now, the hash index not counted.
+    /// The size of the block if it were finished now, without the hash index.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() + 4 * self.restarts.len() + 8
     }

@@ -1,4 +1,4 @@
-//! The block cache, as tables see it: somebody else's, shared by all stores of a node.
+//! The interface of tables to a block cache, which all stores of a node share.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::Block;
 pub struct CacheKey {
     /// The table, by a number that no other table in the same cache has.
     pub table: u64,
-    /// Where the block starts, in bytes.
+    /// The start of the block, in bytes.
     pub offset: u64,
 }
 

@@ -1,7 +1,7 @@
-//! How a block is compressed.
+//! Compression of blocks.
 //!
-//! The codec stands in each block, so that a change of setting needs no rewriting. The raw length stands in
-//! its frame.
+//! Each block names its codec, so that a change of the setting needs no rewriting. The raw length
+//! is in its frame.
 
 use kvorum_encoding::{Codec, Compression};
 

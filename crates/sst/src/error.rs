@@ -1,4 +1,4 @@
-//! What can go wrong with a table, named by what the reader can do about it.
+//! Failures of a table, by the possible reactions of a reader.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use kvorum_disk::{DiskError, ErrorKind};
 /// The result of every operation on a table.
 pub type Result<T> = std::result::Result<T, SstError>;
 
-/// Which part of a table does not match its checksum.
+/// Parts of a table with a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The header of the file.
@@ -22,7 +22,7 @@ pub enum Part {
     SegmentSets,
     /// The properties.
     Properties,
-    /// What the table's owner noted.
+    /// The note of the table's owner.
     Note,
     /// The index of partitions.
     TopIndex,
@@ -61,9 +61,9 @@ pub enum SstError {
         offset: u64,
         /// The length of the block as far as it is known, in bytes.
         len: u64,
-        /// What did not match.
+        /// The part that did not match.
         part: Part,
-        /// What was found, in words.
+        /// The finding, in words.
         found: String,
     },
     /// The file belongs to another store or has another number: it was copied or renamed.
@@ -98,7 +98,7 @@ pub enum SstError {
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// What is too large.
+        /// The part that is too large.
         what: &'static str,
         /// Its size, in bytes.
         got: u64,
@@ -110,13 +110,13 @@ pub enum SstError {
     Misuse {
         /// The file.
         path: PathBuf,
-        /// What was asked.
+        /// The rejected request.
         detail: &'static str,
     },
 }
 
 impl SstError {
-    /// True when a cached-only read has to be asked again where waiting is allowed.
+    /// True when a cached-only read has to be repeated by a caller that may wait.
     pub fn would_block(&self) -> bool {
         matches!(self, Self::Disk(error) if error.would_block())
     }

@@ -1,7 +1,7 @@
-//! A whole table read once, from its first byte to its last, for whoever checks or repairs it.
+//! A whole table read once, from its first byte to its last, for checks and repairs.
 //!
-//! Frames are read in the order of the file and in large pieces, which is what a device does fastest,
-//! and not by the index: what the index says is proven by the frames and not the other way round.
+//! Frames are read in the order of the file and in large pieces, which is the fastest way on a
+//! device, and not by the index: the frames prove the index, and not the other way round.
 
 use std::path::Path;
 
@@ -15,44 +15,44 @@ use crate::salvage::next_frame;
 use crate::window::Window;
 use crate::{Block, BlockCursor, BlockHandle, Part, Properties, Result, SstError, TableId};
 
-/// What is read at once.
+/// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
-/// More bad ranges of one table are not told apart.
+/// The most bad ranges of one table that are listed apart.
 const BAD_RANGES_MAX: usize = 1_000;
 
-/// Bytes of a table that are not what they should be.
+/// A range of wrong bytes of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRange {
     /// The first byte.
     pub offset: u64,
-    /// How many, in bytes.
+    /// Its length, in bytes.
     pub len: u64,
-    /// What was found, in words.
+    /// The finding, in words.
     pub found: String,
 }
 
-/// What reading a whole table comes to.
+/// The result of reading a whole table.
 #[derive(Clone, Debug, Default)]
 pub struct Examination {
     /// The length of the file as far as it was read, in bytes.
     pub file_len: u64,
-    /// The properties that stand in the file, where they are readable.
+    /// The properties in the file, if they are readable.
     pub properties: Option<Properties>,
-    /// The writer came to its end: what it puts there is there.
+    /// The writer finished: the parts at its end exist.
     pub is_finished: bool,
-    /// Bytes of good data blocks with their frames.
+    /// Bytes of whole data blocks with their frames.
     pub data_bytes: u64,
-    /// Entries in good data blocks; 0 where nobody asked for them.
+    /// Entries in whole data blocks; 0 if they were not requested.
     pub entries: u64,
-    /// What is damaged, in the order of the file. Empty for a whole table.
+    /// Damaged ranges, in the order of the file. Empty for a whole table.
     pub bad: Vec<BadRange>,
 }
 
 /// Takes the entries of a table as they are passed: key and value.
 pub type EachEntry<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 
-/// Reads a table and checks every byte of it. Bytes at and behind `len_max` are not looked at. Entries
-/// are unpacked where `each` is given. `progress` is told of bytes that were read.
+/// Reads a table and checks every byte of it, up to `len_max`. Entries are unpacked if `each` is
+/// given. `progress` gets the number of bytes read.
 ///
 /// # Errors
 /// Those of the disk, [`SstError::Foreign`] and [`SstError::NewerFormat`]. Damage is no error.
@@ -82,7 +82,7 @@ pub fn examine(
         },
     };
     examiner.header()?;
-    // Of a file that was cut, blocks may stand where its footer would be.
+    // A file that was cut may have blocks in the place of its footer.
     let to = match examiner.has_footer()? {
         true => file_len.saturating_sub(FOOTER_BYTES),
         false => file_len,
@@ -96,8 +96,7 @@ pub fn examine(
     Ok(examiner.told)
 }
 
-/// The store that a table says it belongs to. A damaged header is believed where the first block
-/// proves it.
+/// The store that a table names as its own. A damaged header counts if the first block proves it.
 pub fn claimed_store(disk: &dyn Disk, path: &Path, number: u64) -> Result<Option<u64>> {
     let file = disk.open(path, OpenMode::Read)?;
     let file_len = file.len()?;
@@ -264,7 +263,7 @@ impl Examiner<'_, '_> {
     fn no_footer(&mut self) {
         let len = FOOTER_BYTES.min(self.reader.file_len);
         let at = self.reader.file_len - len;
-        // Where it begins is known only if all before it was whole.
+        // Its start is known only if all before it was whole.
         if self
             .told
             .bad

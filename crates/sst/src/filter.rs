@@ -1,9 +1,9 @@
-//! Filters: whether a table may hold a key, told from a few bits of memory.
+//! Filters: a few bits of memory that exclude most keys that a table does not hold.
 //!
 //! Young tables live for minutes and are written in the way of a flush: they get a blocked Bloom
-//! filter, which costs a few nanoseconds a key to build and one cache line to ask. Old tables live for
-//! days: they get a binary fuse filter, which takes 9 bits a key for a false positive in 256, where
-//! Bloom would take 12, and a multiple of the time to build.
+//! filter, which costs a few nanoseconds a key to build and one cache line to query. Old tables
+//! live for days: they get a binary fuse filter, which takes 9 bits a key for a false positive in
+//! 256, where Bloom would take 12, and a multiple of the time to build.
 
 use kvorum_encoding::{ByteReader, Truncated};
 use xorf::{BinaryFuse8, BinaryFuse8Ref, DmaSerializable, Filter, FilterRef};
@@ -16,7 +16,7 @@ const FUSE_DESCRIPTOR_BYTES: usize = BinaryFuse8::DESCRIPTOR_LEN;
 /// Fewer keys than this cost binary fuse more than they save: its smallest array is larger.
 const FUSE_KEYS_MIN: usize = 64;
 
-/// Which filter a table gets.
+/// Kinds of a table's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterKind {
     /// None: every key may be there.
@@ -30,7 +30,7 @@ pub enum FilterKind {
     Fuse,
 }
 
-/// The hash by which filters and hash indexes know a key.
+/// The hash of a key in filters and hash indexes.
 pub fn hash_key(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }

@@ -1,5 +1,5 @@
-//! The two ends of a table's file: the header that says whose it is, the footer that says where to
-//! start reading.
+//! The two ends of a table's file: the header with its identity, the footer with the start for
+//! readers.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub(crate) fn encode_file_header(id: &TableId) -> [u8; 32] {
     out
 }
 
-/// Checks that a file is the table it is taken for.
+/// Checks that a file is the expected table.
 pub(crate) fn check_file_header(bytes: &[u8], expected: &TableId, path: &Path) -> Result<()> {
     let damaged = |found: &str| {
         let len = FILE_HEADER_BYTES;
@@ -75,7 +75,7 @@ pub(crate) fn check_file_header(bytes: &[u8], expected: &TableId, path: &Path) -
     Ok(())
 }
 
-/// What a file's header says that it is; `None` where it is damaged.
+/// The identity in a file's header; `None` if it is damaged.
 pub(crate) fn header_id(bytes: &[u8], path: &Path) -> Option<TableId> {
     let nobody = TableId {
         store: 0,
@@ -95,7 +95,7 @@ pub(crate) fn header_id(bytes: &[u8], path: &Path) -> Option<TableId> {
     }
 }
 
-/// Where a reader starts.
+/// The start for a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) top_index: BlockHandle,
@@ -103,7 +103,7 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
-    /// The note stands between the properties and the top index, where there is one.
+    /// The note between the properties and the top index, if there is one.
     pub(crate) fn note(&self) -> Option<BlockHandle> {
         let offset = self.properties.end();
         let len = self.top_index.offset.checked_sub(offset)?;
@@ -159,7 +159,7 @@ fn take_handle(reader: &mut ByteReader<'_>) -> std::result::Result<BlockHandle, 
     })
 }
 
-/// The checksum of a footer whose bytes before it are `covered`.
+/// The checksum of a footer with the bytes `covered` before it.
 pub(crate) fn footer_checksum(covered: &[u8], id: &TableId) -> u32 {
     let seeded = checksum_append(checksum(&id.store.to_le_bytes()), &id.number.to_le_bytes());
     mask_checksum(checksum_append(

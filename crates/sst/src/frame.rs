@@ -1,4 +1,4 @@
-//! The frame of a block: what stands around the bytes of every block of a table.
+//! The frame around every block of a table.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 20;
 /// The largest block, stored or raw, so that a wrong length is seen before it is allocated.
 pub(crate) const BLOCK_BYTES_MAX: u32 = 1 << 30;
 
-/// Which table of which store a file is.
+/// The identity of a table: its store and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableId {
     /// The store: random, so that a file of another store is never taken for one of ours.
@@ -23,7 +23,7 @@ pub struct TableId {
     pub number: u64,
 }
 
-/// Where a block stands: its frame's first byte, and the length of frame and payload.
+/// The place of a block: its frame's first byte, and the length of frame and payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockHandle {
     /// Offset in the file, in bytes.
@@ -66,7 +66,7 @@ fn part_of(kind: u8) -> Option<Part> {
     }
 }
 
-/// Where the checksums of a table start: they cover which store and which table, unwritten.
+/// The start value of a table's checksums, which covers store and table without storing them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChecksumSeed(u32);
 
@@ -102,10 +102,10 @@ impl FrameHeader {
 }
 
 const FRAME_HEADER_BYTES_U32: u32 = 20;
-/// What a device may fail to read while it reads the bytes around.
+/// The unit that a device may fail to read.
 const SECTOR_BYTES: usize = 4096;
 
-/// Appends the frame's header of a block that will stand at `offset`; the payload follows it.
+/// Appends the frame's header of a block at `offset`; the payload follows it.
 ///
 /// ```text
 /// offset  size  field
@@ -171,15 +171,15 @@ pub(crate) fn decode_frame_header(
 pub(crate) struct FrameReader {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) seed: ChecksumSeed,
-    /// Where the file ends for its readers; what stands behind is not ours.
+    /// The end of the file for its readers; bytes behind it are not the table's.
     pub(crate) file_len: u64,
-    /// Whether blocks that the device cannot read are damaged, for good. Whoever serves cannot know:
-    /// a device may fail for a while, and nothing may be passed over for that.
+    /// True if blocks that the device cannot read count as damaged, for good. A serving reader
+    /// cannot decide that: a device may fail for a while, and nothing may be skipped for it.
     pub(crate) has_bad_sectors: bool,
 }
 
 impl FrameReader {
-    /// For whoever serves the file.
+    /// A reader for a file that is served.
     pub(crate) fn new(file: Arc<dyn DiskFile>, id: &TableId, file_len: u64) -> Self {
         Self {
             file,
@@ -193,7 +193,7 @@ impl FrameReader {
         self.file.path()
     }
 
-    /// Reads bytes; fewer than asked only at the end of the file.
+    /// Reads bytes; fewer than requested only at the end of the file.
     pub(crate) fn read(&self, offset: u64, len: usize, reading: Reading) -> Result<Vec<u8>> {
         let rest = usize::try_from(self.file_len.saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; len.min(rest)];
@@ -239,8 +239,8 @@ impl FrameReader {
         Ok(bytes)
     }
 
-    /// Reads and checks a block and restores its payload. A device may err once: what looks damaged
-    /// is read again before it is called so.
+    /// Reads and checks a block and restores its payload. A device may err once: a block that looks
+    /// damaged is read again before it is reported.
     pub(crate) fn read_block(
         &self,
         handle: BlockHandle,

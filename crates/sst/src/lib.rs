@@ -1,9 +1,9 @@
-//! Immutable sorted tables: what LSM trees, ledgers and blob collections are made of.
+//! Immutable sorted tables: the files of LSM trees, ledgers and blob collections.
 //!
-//! A *table* is a file of blocks, written once in key order. Each block stands under its own checksum
-//! and says by itself what it is and how long, so that a table whose index is damaged is still read:
-//! the index is made again by walking the blocks. What a value means is not known here; the few facts
-//! by which folds skip ([`Facts`]) are given beside it.
+//! A *table* is a file of blocks, written once in key order. Each block has its own checksum, kind
+//! and length, so that a table with a damaged index is still read: the index is rebuilt by walking
+//! the blocks. Values have no meaning here; the few facts by which folds skip ([`Facts`]) are given
+//! beside them.
 //!
 //! # How a table is laid out
 //!
@@ -11,23 +11,23 @@
 //! file header
 //! partition 0:  data blocks, segment sets, filter, index
 //! partition 1:  ...
-//! properties, and a note of whoever owns the table
+//! properties, and the owner's note
 //! top index: one entry for each partition
 //! footer
 //! ```
 //!
-//! A point read looks at the top index (in memory), one filter block, one index block and one data
-//! block, each through the caller's [`BlockCache`]. Index and filters are cut into partitions so that
-//! what a cache has to hold of them follows what is read, and not how large the table is.
+//! A point read uses the top index (in memory), one filter block, one index block and one data
+//! block, each through the caller's [`BlockCache`]. Index and filters are cut into partitions, so
+//! that their part in a cache grows with the reads and not with the table.
 //!
 //! # What is promised
 //!
-//! 1. Every byte that is handed out was checked. Checksums are bound to the store, the table and the
-//!    offset: a block in the wrong place does not pass.
+//! 1. Every returned byte was checked. Checksums are bound to the store, the table and the offset:
+//!    a block in the wrong place does not pass.
 //! 2. A damaged data block is an error that names path and offset, and costs the keys of that block
 //!    only; a scan reports it as a [`Gap`] and goes on behind it.
-//! 3. A damaged index, filter, segment set, property block or footer costs time and no key. A file that
-//!    was cut costs the keys of the blocks that it no longer has, and says so.
+//! 3. A damaged index, filter, segment set, property block or footer costs time and no key. A file
+//!    that was cut costs the keys of its missing blocks, and they are reported.
 //! 4. With [`kvorum_disk::Reading::CachedOnly`] nothing waits for a device.
 
 pub mod anatomy;

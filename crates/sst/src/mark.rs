@@ -1,20 +1,20 @@
-//! Marks over ranges of keys: what was removed as a range, and what was lost with a damaged block.
+//! Marks over ranges of keys: ranges that were removed, and ranges lost with a damaged block.
 //!
-//! A mark speaks of a layer and of everything older. Whoever looks for a key goes from the newest
-//! layer to the oldest and stops at the first entry or mark that tells.
+//! A mark covers a layer and all older ones. A read goes from the newest layer to the oldest and
+//! stops at the first entry or mark of its key.
 
 use bytes::Bytes;
 use kvorum_encoding::{ByteReader, KeyRange, Truncated, put_varint};
 
 use crate::filter::{hash_key, may_contain};
 
-/// What a mark says of the keys in its range.
+/// The state of the keys in a mark's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MarkKind {
     /// Entries of lower sequences were removed.
     Removed,
-    /// Entries were lost with a damaged block: what older layers have may be out of date. Entries
-    /// of the mark's own layer are not affected, whatever its sequence.
+    /// Entries were lost with a damaged block: those of older layers may be out of date. Entries of
+    /// the mark's own layer are not affected, at any sequence.
     Lost,
 }
 
@@ -27,10 +27,10 @@ pub struct Mark {
     pub to: Bytes,
     /// The sequence at which the range was removed; 0 for [`MarkKind::Lost`].
     pub sequence: u64,
-    /// What it says.
+    /// Its kind.
     pub kind: MarkKind,
-    /// For [`MarkKind::Lost`]: the filter of the table that lost a block, which tells most of the
-    /// keys in the range that were not in it. Empty where there is none.
+    /// For [`MarkKind::Lost`]: the filter of the damaged table, which excludes most keys not in it.
+    /// Empty without a filter.
     pub filter: Bytes,
 }
 
@@ -46,7 +46,7 @@ impl Mark {
         }
     }
 
-    /// The keys that it is over.
+    /// The keys under it.
     pub fn range(&self) -> KeyRange {
         KeyRange {
             from: self.from.clone(),
@@ -85,7 +85,7 @@ impl Mark {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     marks: Vec<Mark>,
-    /// The greatest end among the marks up to each place: a search may stop where it is passed.
+    /// The greatest end among the marks up to each place: a search may stop behind it.
     ends: Vec<Bytes>,
 }
 

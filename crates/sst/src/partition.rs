@@ -19,7 +19,7 @@ impl Modified {
         first: u64::MAX,
         last: 0,
     };
-    /// Where nothing is known.
+    /// The bounds when nothing is known.
     pub(crate) const ANY: Self = Self {
         first: 0,
         last: u64::MAX,
@@ -51,7 +51,7 @@ impl Modified {
     }
 }
 
-/// What an index says of a data block.
+/// The row of a data block in an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DataEntry {
     pub(crate) handle: BlockHandle,
@@ -59,7 +59,7 @@ pub(crate) struct DataEntry {
 }
 
 impl DataEntry {
-    /// Encodes what stands in an index under a key between the block's last and the next block's
+    /// Encodes the value in an index under a key between the block's last and the next block's
     /// first: varints offset, length, earliest last-modified, span to the latest.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -77,16 +77,16 @@ impl DataEntry {
     }
 }
 
-/// What the top index says of a partition.
+/// The row of a partition in the top index.
 #[derive(Clone, Debug)]
 pub(crate) struct Partition {
     /// At or behind the partition's last key, before the next one's first.
     pub(crate) separator: Bytes,
-    /// Where its first data block starts.
+    /// The start of its first data block.
     pub(crate) data_from: u64,
-    /// Where its data blocks end: behind them stand segment sets, filter and index.
+    /// The end of its data blocks: segment sets, filter and index follow.
     pub(crate) data_to: u64,
-    /// Of no length where it has to be made again.
+    /// Of length zero if it has to be rebuilt.
     pub(crate) index: BlockHandle,
     pub(crate) filter: Option<BlockHandle>,
     pub(crate) segment_sets: Option<BlockHandle>,
@@ -98,7 +98,7 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    /// Encodes what stands in the top index under the separator: varints for the start and the end of
+    /// Encodes the value in the top index under the separator: varints for the start and the end of
     /// the data, then offset and length of index, filter and segment sets (0 0 for none), and the
     /// times of last modification.
     pub(crate) fn encode(&self) -> Vec<u8> {

@@ -1,35 +1,35 @@
-//! What a table says of itself as a whole, and the facts of entries that it is summed up from.
+//! Properties of a whole table, and the facts of entries that they sum up.
 
 use bytes::Bytes;
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
 
 use crate::Marks;
 
-/// What a table has to know of an entry beyond key and value bytes.
+/// Facts of an entry for its table, beyond key and value bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The batch that wrote it.
     pub sequence: u64,
-    /// When the entry last changed, in microseconds.
+    /// The time of the entry's last change, in microseconds.
     pub last_modified: u64,
-    /// When it ceases to be, in microseconds; `None` for never.
+    /// The time of its expiry, in microseconds; `None` for never.
     pub expiry: Option<u64>,
     /// The anti-entropy segment of the key.
     pub segment: u32,
-    /// The entry says that its key is gone.
+    /// The entry is a removal.
     pub is_removal: bool,
     /// The blob file that holds its body, and the bytes that it takes there.
     pub blob: Option<(u64, u64)>,
 }
 
-/// How much of a blob file a table's entries use.
+/// The use of a blob file by a table's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobUse {
     /// The blob file.
     pub file: u64,
     /// Entries that point into it.
     pub count: u64,
-    /// What they take there, in bytes.
+    /// The bytes that they use there.
     pub bytes: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct BlobUse {
 pub struct Properties {
     /// Entries, removals included.
     pub entries: u64,
-    /// Entries that say that their key is gone.
+    /// Entries that are removals.
     pub removals: u64,
     /// Bytes of keys and values before compression.
     pub raw_bytes: u64,
@@ -60,7 +60,7 @@ pub struct Properties {
     pub expiry_min: u64,
     /// The latest expiry among them; 0 for none.
     pub expiry_max: u64,
-    /// What the entries use of blob files, by file.
+    /// The entries' use of blob files, by file.
     pub blobs: Vec<BlobUse>,
     /// The marks over ranges of keys.
     pub marks: Marks,
@@ -161,7 +161,7 @@ impl Properties {
         self.marks.encode(out);
     }
 
-    /// Decodes what [`Properties::encode`] wrote.
+    /// Decodes the form of [`Properties::encode`].
     pub fn decode(reader: &mut ByteReader<'_>) -> Result<Self, Truncated> {
         let mut properties = Self {
             entries: reader.varint()?,

@@ -7,14 +7,14 @@ use crate::frame::{BlockHandle, FrameReader};
 use crate::window::Window;
 use crate::{Part, Result};
 
-/// What is read at once at first.
+/// Bytes of the first read.
 const FIRST_READ_BYTES: usize = 16 << 10;
 
-/// Blocks of one table that are read one behind the other, with what was read beyond the last of them.
+/// Consecutive blocks of one table, with the bytes read beyond the last of them.
 #[derive(Debug)]
 pub struct ReadAhead {
     window: Window,
-    /// What is read at once next time.
+    /// Bytes of the next read.
     ahead_bytes: usize,
     bytes_max: usize,
     /// The first byte behind the block that was read last.
@@ -43,7 +43,7 @@ impl ReadAhead {
         let len = usize::try_from(handle.len).unwrap_or(usize::MAX);
         if self.window.held(handle.offset, len).is_none() {
             let rest = usize::try_from(end.saturating_sub(handle.offset)).unwrap_or(usize::MAX);
-            // Who goes on reads more at once; who reads little pays for little.
+            // A longer walk reads more at once, and a short one pays for little.
             let ahead = self.ahead_bytes.min(rest).max(len);
             self.ahead_bytes = (2 * self.ahead_bytes).min(self.bytes_max);
             match self.window.fill(reader, handle.offset, ahead, reading) {
@@ -58,13 +58,14 @@ impl ReadAhead {
             .and_then(|bytes| reader.open_frame(&bytes, handle, Part::Data).ok());
         match opened {
             Some(payload) => Ok(payload),
-            // A device may err once: what looks damaged is read again before it is called so.
+            // A device may err once: a block that looks damaged is read again before it is
+            // reported.
             None => reader.read_block(handle, Part::Data, reading),
         }
     }
 
-    /// True if a block is so small and so close behind the one before that the next ones are likely to
-    /// be wanted as well. The next question is about what is behind this block.
+    /// True if a block is so small and so close behind the one before that the next ones are likely
+    /// to be needed as well. The next call is for a block behind this one.
     pub(crate) fn goes_on(&mut self, handle: BlockHandle) -> bool {
         let reach = self.ahead_bytes as u64;
         let is_next = |behind| (behind..behind + reach).contains(&handle.offset);

@@ -1,6 +1,6 @@
-//! Reading a table whose index is damaged: blocks say by themselves what they are and how long. How
-//! long the file was is known to its owner: what is missing at its end is a gap like any other, be it
-//! cut inside a block or between two.
+//! Reading a table with a damaged index: each block has its kind and length. The owner has the
+//! file's length: a missing part at the end is a gap like any other, whether the cut is inside a
+//! block or between two.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -15,10 +15,10 @@ use crate::partition::{DataEntry, Modified, Partition, separator};
 use crate::window::Window;
 use crate::{Block, BlockCursor, BlockHandle, Part, Result};
 
-/// What a walk over frames reads at once.
+/// Bytes that a walk over frames reads at once.
 const WALK_BYTES: usize = 128 << 10;
 
-/// What a walk over the frames of a table meets.
+/// An item of a walk over the frames of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walked {
     /// `None` for bytes in which no frame starts.
@@ -26,8 +26,8 @@ pub(crate) struct Walked {
     pub(crate) handle: BlockHandle,
 }
 
-/// All frames from `from` to `to`. Only their headers are checked. What a file that was cut does not
-/// have any more is a range in which no frame starts.
+/// All frames from `from` to `to`. Only their headers are checked. The missing end of a file that
+/// was cut is a range without frames.
 pub(crate) fn walk(
     reader: &FrameReader,
     from: u64,
@@ -149,7 +149,7 @@ struct Rows {
     rows: Vec<(Vec<u8>, BlockHandle)>,
     /// The first key that can be read.
     first: Option<Vec<u8>>,
-    /// A damaged range whose keys end somewhere before the next block.
+    /// A damaged range whose last key is unknown, and before the next block.
     open: Option<BlockHandle>,
 }
 
@@ -232,8 +232,7 @@ fn just_before(first: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Makes the top index of a table again, of which `written_len` bytes were written. The file's end may
-/// be missing.
+/// Rebuilds the top index of a table with `written_len` bytes. The file's end may be missing.
 pub(crate) fn rebuild_partitions(
     reader: &FrameReader,
     written_len: u64,
@@ -260,7 +259,7 @@ pub(crate) fn rebuild_partitions(
             Some(Part::Properties | Part::Note | Part::TopIndex) => break,
             None => {
                 if draft.is_closed() {
-                    // The index between them is damaged, and who knows how much behind it.
+                    // The index between them is damaged, and an unknown part behind it.
                     let next = Draft::at(walked.handle.offset);
                     drafts.push(std::mem::replace(&mut draft, next));
                 }
@@ -306,8 +305,8 @@ struct Draft {
     segment_sets: Option<BlockHandle>,
     filter: Option<BlockHandle>,
     index: BlockHandle,
-    /// Bytes of it are in no frame: there may have been the end of one partition and the beginning of
-    /// the next.
+    /// Some of its bytes are in no frame: the end of one partition and the beginning of the next
+    /// may have been there.
     is_torn: bool,
 }
 

@@ -10,8 +10,8 @@ use crate::partition::DataEntry;
 use crate::segment_sets::SegmentSets;
 use crate::{Block, BlockCursor, BlockHandle, Part, ReadAhead, ReadContext, Result, Table};
 
-/// Which blocks of a table are worth reading. Only for a table under which no older one has keys in
-/// common with it: a block that is skipped no longer hides anything.
+/// Conditions for reading a block. Only for a table under which no older one has keys in common
+/// with it: a skipped block no longer hides anything.
 #[derive(Clone, Debug, Default)]
 pub struct ScanFilter {
     /// Only entries last modified in this range, in microseconds.
@@ -20,17 +20,17 @@ pub struct ScanFilter {
     pub segments: Option<SegmentFilter>,
 }
 
-/// How a scan reads.
+/// Options of a scan.
 #[derive(Clone, Debug)]
 pub struct ScanOptions {
     /// The first key.
     pub from: Bound<Bytes>,
-    /// Blocks to leave out; entries have to be filtered all the same.
+    /// Blocks to leave out; entries of the others have to be filtered nevertheless.
     pub filter: ScanFilter,
     /// Bytes read at once when blocks are not in the cache.
     pub read_ahead_bytes: usize,
-    /// So many data blocks are offered to the cache that are read first, also when the others are not: who
-    /// scans little comes back to the same ones.
+    /// The number of first data blocks that are offered to the cache, even if the others are not:
+    /// short scans come back to the same ones.
     pub blocks_cached: usize,
 }
 
@@ -58,10 +58,10 @@ pub struct Gap {
     pub filter: Bytes,
 }
 
-/// What a scan meets.
+/// An item of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanItem {
-    /// The scan stands on an entry.
+    /// The scan is at an entry.
     Entry,
     /// A damaged block was passed.
     Gap(Gap),
@@ -82,7 +82,7 @@ pub struct TableScan {
     ahead: ReadAhead,
     /// The first key that the next block may hold.
     behind: Bytes,
-    /// The index cursor stands on a block that is to be read.
+    /// The index cursor is at a block that is to be read.
     is_sought: bool,
     bytes_read: u64,
 }
@@ -131,12 +131,12 @@ impl TableScan {
         self.bytes_read
     }
 
-    /// The key that the scan stands on.
+    /// The key at the scan's position.
     pub fn key(&self) -> &[u8] {
         self.data.as_ref().map_or(&[], BlockCursor::key)
     }
 
-    /// The value that the scan stands on.
+    /// The value at the scan's position.
     pub fn value(&self) -> &[u8] {
         self.data.as_ref().map_or(&[], BlockCursor::value)
     }
@@ -156,7 +156,7 @@ impl TableScan {
                     Ok(true) => return Ok(ScanItem::Entry),
                     Ok(false) => self.data = None,
                     Err(_) => {
-                        // A good checksum over entries that do not decode: only a bug writes that.
+                        // A right checksum over entries that do not decode is due to a bug.
                         self.data = None;
                     }
                 }

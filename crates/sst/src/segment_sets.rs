@@ -1,9 +1,9 @@
-//! Which anti-entropy segments the keys of each block fall into, so that a fold over a few segments
-//! reads a few blocks.
+//! The anti-entropy segments of each block's keys, so that a fold over a few segments reads a few
+//! blocks.
 //!
-//! Segments are cut to 16 bits: among the 40 keys of a block, 32 wanted segments are then met by
-//! chance in one block of fifty. A bitmap or Bloom filter of the same size would let nearly all
-//! blocks through, for it has to answer for all wanted segments at once.
+//! Segments are cut to 16 bits: a block of 40 keys then matches one of 32 wanted segments by chance
+//! in one case of fifty. A bitmap or Bloom filter of the same size would let nearly all blocks
+//! through, since it has to answer for all wanted segments at once.
 
 use bytes::Bytes;
 use kvorum_encoding::{ByteReader, FoldedFilter, Truncated, put_varint};

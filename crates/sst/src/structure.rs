@@ -1,5 +1,5 @@
-//! Checking what a scan of a table does not read: filters, properties, the two ends of the file. They
-//! are read seldom or never while all is well, and are missed when it is not.
+//! Checking the parts of a table that a scan does not read: filters, properties, the two ends of
+//! the file. They are rarely or never read in a sound table, and needed in a damaged one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,12 +9,12 @@ use crate::footer::{FILE_HEADER_BYTES, FOOTER_BYTES};
 use crate::table::read_footer;
 use crate::{BlockHandle, DamageSink, Part, Result, Table, TableDamage};
 
-/// What reading a table's structure came to.
+/// The result of reading a table's structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StructureCheck {
-    /// What was read, in bytes.
+    /// Bytes that were read.
     pub bytes: u64,
-    /// How many parts are damaged.
+    /// Parts that are damaged.
     pub damaged: u64,
 }
 
@@ -31,7 +31,8 @@ impl DamageSink for Counting<'_> {
 }
 
 impl Table {
-    /// Reads again everything that is no block of entries, past every cache. Damage is told to `sink`.
+    /// Reads all parts that are no block of entries, past every cache. Damage is reported to
+    /// `sink`.
     ///
     /// # Errors
     /// Those of the disk.

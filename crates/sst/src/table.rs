@@ -1,4 +1,4 @@
-//! An open table: point reads through a cache, and what is done when a part of it is damaged.
+//! An open table: point reads through a cache, and the treatment of damaged parts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::{
     Result, SstError, TableId,
 };
 
-/// What its writer tells of a table, and its owner knows before it is opened.
+/// Facts from a table's writer that its owner has before the opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownTable {
-    /// Which table it is.
+    /// The table's identity.
     pub id: TableId,
-    /// How long its file is, in bytes. Bytes behind are not looked at.
+    /// The length of its file, in bytes. Bytes behind are not read.
     pub file_len: u64,
     /// Its properties, kept where they are safer than in the table itself.
     pub properties: Properties,
@@ -37,16 +37,16 @@ pub struct TableDamage {
     pub offset: u64,
     /// Its length, in bytes.
     pub len: u64,
-    /// What it was.
+    /// The damaged part.
     pub part: Part,
-    /// What was found, in words.
+    /// The finding, in words.
     pub found: String,
     /// The range of keys that cannot be read: the first one, and the first one behind. `None` where
     /// no key is lost.
     pub keys: Option<(Bytes, Bytes)>,
 }
 
-/// Is told of damage as it is met; the same damage may be told again.
+/// A receiver of reports of damage; the same damage may be reported again.
 pub trait DamageSink: Send + Sync {
     /// Takes note.
     fn met(&self, damage: TableDamage);
@@ -60,16 +60,16 @@ impl DamageSink for IgnoreDamage {
     fn met(&self, _damage: TableDamage) {}
 }
 
-/// How a read is done.
+/// The context of a read.
 #[derive(Clone, Copy)]
 pub struct ReadContext<'a> {
-    /// Where blocks are looked for first.
+    /// The cache that is searched first.
     pub cache: &'a dyn BlockCache,
-    /// Who is told of damage.
+    /// The receiver of reports of damage.
     pub sink: &'a dyn DamageSink,
-    /// Whether it may wait for a device.
+    /// Permission to wait for a device.
     pub reading: Reading,
-    /// Whether blocks that were read are offered to the cache.
+    /// True if blocks that were read are offered to the cache.
     pub fills_cache: bool,
 }
 
@@ -91,7 +91,7 @@ pub struct Found {
     pub value: Bytes,
 }
 
-/// An open table. Reads go on after its name is gone.
+/// An open table. It stays readable after the removal of its file's name.
 #[derive(Clone)]
 pub struct Table {
     pub(crate) reader: FrameReader,
@@ -107,8 +107,8 @@ impl Table {
     /// Opens a table. `cache_id` names its blocks in caches; no other table may have it.
     ///
     /// # Errors
-    /// Damage is told to `sink` and is no error, except for [`SstError::Foreign`]. What can still be
-    /// read then is read.
+    /// Damage is reported to `sink` and is no error, except for [`SstError::Foreign`]. The
+    /// undamaged rest is read.
     pub fn open(
         disk: &dyn Disk,
         path: &Path,
@@ -143,8 +143,8 @@ impl Table {
         self.memory_bytes = partitions.sum::<usize>() as u64;
     }
 
-    /// Opens a table of which its owner knows no more than its identity; returns its note, empty for none.
-    /// The indexes of its partitions stay in memory. No cache has its blocks: its number in caches is 0.
+    /// Opens a table by its identity alone; returns its note, empty for none. The indexes of its
+    /// partitions stay in memory. No cache has its blocks: its number in caches is 0.
     ///
     /// # Errors
     /// Damage to any part that a scan without a filter depends on, entries apart.
@@ -175,13 +175,13 @@ impl Table {
         Ok((table, note.transpose()?.unwrap_or_default()))
     }
 
-    /// The same table for whoever takes what is left of it: blocks that the device cannot read are damaged.
+    /// The same table for salvage: blocks that the device cannot read count as damaged.
     pub fn giving_up_bad_sectors(mut self) -> Self {
         self.reader.has_bad_sectors = true;
         self
     }
 
-    /// The properties that stand in a table's file, for whoever has no other copy.
+    /// The properties in a table's file, for a caller without another copy.
     pub fn read_properties(disk: &dyn Disk, path: &Path, id: TableId) -> Result<Properties> {
         let file = disk.open(path, OpenMode::Read)?;
         let file_len = file.len()?;
@@ -189,7 +189,7 @@ impl Table {
         read_properties(&reader, &read_footer(&reader, &id)?)
     }
 
-    /// Which table this is.
+    /// The table's identity.
     pub fn id(&self) -> TableId {
         self.id
     }
@@ -204,7 +204,8 @@ impl Table {
         self.file_len
     }
 
-    /// What an open table holds in memory beside what caches have of it: its top index, and indexes that stay in memory. In bytes.
+    /// Memory of an open table beside its blocks in caches, in bytes: its top index, and indexes
+    /// that stay in memory.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
@@ -256,8 +257,8 @@ impl Table {
         }
     }
 
-    /// Reads the block at a place that was noted when it was written, and the value of `key` in it. Whoever
-    /// reads many such blocks, mostly one behind the other, gives what was read ahead.
+    /// Reads the block at a place that was noted when it was written, and the value of `key` in it.
+    /// A reader of many such blocks, mostly consecutive, passes the blocks read ahead.
     pub fn get_at(
         &self,
         handle: BlockHandle,
@@ -274,7 +275,7 @@ impl Table {
         Ok(value.map(|value| Found { value }))
     }
 
-    /// A block at a place that was noted when it was written: alone, unless it goes on from the one
+    /// A block at a place that was noted when it was written: read alone, unless it follows the one
     /// before.
     fn noted(
         &self,
@@ -303,7 +304,7 @@ impl Table {
                 self.report(sink, &error, None);
                 Ok(())
             }
-            // Every block says whose it is; nothing depends on the header.
+            // Every block names its table; nothing depends on the header.
             Err(error) if error.is_of_device() => Ok(()),
             checked => checked,
         }
@@ -313,7 +314,7 @@ impl Table {
         self.reader.file_len < self.file_len
     }
 
-    /// The file is shorter than it was: the keys at its end are gone.
+    /// The file has become shorter: the keys at its end are lost.
     fn report_cut(&self, sink: &dyn DamageSink) {
         if self.is_cut() {
             let (at, missing) = (self.reader.file_len, self.file_len - self.reader.file_len);
@@ -328,7 +329,7 @@ impl Table {
         }
     }
 
-    /// The keys at the end of a file that was cut; `None` where all blocks of entries are there.
+    /// The keys at the lost end of a file that was cut; `None` if all blocks of entries exist.
     fn cut_keys(&self) -> Option<(Bytes, Bytes)> {
         let last = self.partitions.len().checked_sub(1)?;
         let is_missing = |handle: BlockHandle| handle.end() > self.reader.file_len;
@@ -375,7 +376,7 @@ impl Table {
         }
     }
 
-    /// The index of a partition, made again where it is damaged.
+    /// The index of a partition, rebuilt if it is damaged.
     pub(crate) fn index(&self, partition: &Partition, context: &ReadContext<'_>) -> Result<Block> {
         if let Some(index) = partition.held.as_ref().or(partition.rebuilt.get()) {
             return Ok(index.clone());
@@ -438,7 +439,7 @@ impl Table {
         }
         let payload = self.reader.read_block(handle, part, context.reading)?;
         let block = Arc::new(parse(payload)?);
-        // What every read of the partition needs is kept even when a fold asked for it.
+        // Parts that every read of the partition needs are kept even for a fold.
         if context.fills_cache || part != Part::Data {
             context.cache.insert(key, &block);
         }
@@ -486,7 +487,7 @@ impl Table {
         }
     }
 
-    /// Tells of a damaged data block, with the range of its keys.
+    /// Reports a damaged data block, with the range of its keys.
     fn report_data(
         &self,
         partition: usize,
@@ -499,7 +500,7 @@ impl Table {
         self.report(context.sink, error, keys);
     }
 
-    /// The range of keys of the first block in a partition that is meant.
+    /// The range of keys of the first matching block in a partition.
     fn keys_of(
         &self,
         partition: usize,

@@ -14,8 +14,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// `len` bytes from `offset`, fewer at the end of the file. Where they are not there, `read_bytes`
-    /// are read.
+    /// `len` bytes from `offset`, fewer at the end of the file. If the window lacks them,
+    /// `read_bytes` are read.
     pub(crate) fn bytes(
         &mut self,
         reader: &FrameReader,
@@ -32,7 +32,7 @@ impl Window {
         Ok(&held[..len.min(held.len())])
     }
 
-    /// `len` bytes from `offset` as a shared slice, if all of them are there.
+    /// `len` bytes from `offset` as a shared slice, if the window has all of them.
     pub(crate) fn held(&self, offset: u64, len: usize) -> Option<Bytes> {
         let start = usize::try_from(offset.checked_sub(self.at)?).ok()?;
         let end = start.checked_add(len)?;

@@ -22,26 +22,26 @@ use kvorum_encoding::{Codec, Compression, folded_segment};
 pub const KEY_BYTES_MAX: usize = 1 << 20;
 /// The longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 512 << 20;
-/// What is gathered before it is written.
+/// Bytes that are gathered before they are written.
 const WRITTEN_AT_ONCE_BYTES: usize = 256 << 10;
 const INDEX_RESTART_INTERVAL: u32 = 4;
 
-/// How a table is written.
+/// The form of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableOptions {
     /// A data block is finished when it has this many bytes before compression.
     pub block_bytes: usize,
     /// Entries from one restart point to the next: fewer cost bytes and save comparisons.
     pub restart_interval: u32,
-    /// Whether data blocks have a hash index.
+    /// True if data blocks have a hash index.
     pub has_hash_index: bool,
     /// A partition is finished when its index has this many bytes.
     pub index_block_bytes: usize,
-    /// How blocks of entries are compressed.
+    /// Compression of blocks of entries.
     pub compression: Compression,
     /// The filter of each partition.
     pub filter: FilterKind,
-    /// Whether anti-entropy segments are summed up for each block.
+    /// True if anti-entropy segments are summed up for each block.
     pub has_segment_sets: bool,
     /// The file is synced each time so many bytes were written, so that its end finds little left to
     /// do; 0 for at the end only.
@@ -70,7 +70,7 @@ pub struct TableWriter {
     seed: ChecksumSeed,
     options: TableOptions,
     compressor: Compressor,
-    /// What was not written yet, and where it will stand.
+    /// Bytes that were not written yet, and their place.
     buffer: Vec<u8>,
     buffer_at: u64,
     synced_to: u64,
@@ -123,7 +123,7 @@ impl TableWriter {
         })
     }
 
-    /// Which table this is.
+    /// The table's identity.
     pub fn id(&self) -> TableId {
         self.id
     }
@@ -138,7 +138,7 @@ impl TableWriter {
         self.properties.entries == 0 && self.marks.is_empty() && self.note.is_empty()
     }
 
-    /// How long the file is so far, the block that is being filled included.
+    /// The present length of the file, in bytes, the unfinished block included.
     pub fn len(&self) -> u64 {
         self.position() + self.data.len() as u64
     }
@@ -165,7 +165,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Adds an entry in a block of its own and says where that stands, so that it can be read again
+    /// Adds an entry in a block of its own and returns the place, so that it can be read again
     /// without index and filter.
     pub fn add_alone(&mut self, key: &[u8], value: &[u8], facts: &Facts) -> Result<BlockHandle> {
         if !self.data.is_empty() {
@@ -184,7 +184,7 @@ impl TableWriter {
         self.marks.push(mark);
     }
 
-    /// Has the table say something of itself as a whole, in its owner's words, at any time.
+    /// Sets the owner's note on the whole table, at any time.
     pub fn set_note(&mut self, note: Vec<u8>) {
         self.note = note;
     }
@@ -324,7 +324,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Frames a block and appends it to what will be written.
+    /// Frames a block and appends it to the unwritten bytes.
     fn put_block(&mut self, part: Part, raw: &[u8]) -> Result<BlockHandle> {
         let offset = self.position();
         let packed = match part {

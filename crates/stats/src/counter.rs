@@ -1,4 +1,4 @@
-//! What is counted: events with a one-minute window, events in total, and present amounts.
+//! Counters: events with a one-minute window, events in total, and present amounts.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl Counter {
     }
 }
 
-/// Where a second is counted, and in which turn around the window.
+/// Slot of a second, and the turn around the window.
 fn slot_of(second: u64) -> (usize, u64) {
     let slices = SLICES as u64;
     (
@@ -112,7 +112,7 @@ impl Total {
     }
 }
 
-/// How much there is at present.
+/// A present amount.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Gauge(AtomicI64);
@@ -128,7 +128,7 @@ impl Gauge {
         self.0.fetch_add(change, Ordering::Relaxed);
     }
 
-    /// How much there is.
+    /// The amount.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -18,7 +18,7 @@ const STEPS: usize = 1 << STEP_BITS;
 const VALUE_BITS: u32 = 40;
 const BUCKETS: usize = STEPS * (VALUE_BITS - STEP_BITS + 1) as usize;
 
-/// What a histogram's values are.
+/// The unit of a histogram's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Microseconds, as Riak counts time; OpenMetrics shows seconds.
@@ -29,7 +29,7 @@ pub enum Unit {
     Things,
 }
 
-/// How values are distributed. A copy for a thread's stripe is made when it first records.
+/// A distribution of values. A copy for a thread's stripe is made when it first records.
 #[derive(Debug, Default)]
 pub struct Histogram {
     stripes: [OnceLock<Box<Stripe>>; STRIPES],
@@ -53,7 +53,7 @@ struct Slice {
 /// The last minute of a histogram; all zero when nothing was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct HistogramSummary {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
     /// Their mean.
     pub mean: u64,
@@ -70,9 +70,9 @@ pub struct HistogramSummary {
 /// All that a histogram has recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistogramTotals {
-    /// How many values are below 2^position.
+    /// Number of values below 2^position.
     pub below_power: Vec<u64>,
-    /// How many values there are.
+    /// Number of values.
     pub count: u64,
     /// Their sum.
     pub sum: u64,

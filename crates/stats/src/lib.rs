@@ -4,8 +4,8 @@
 //! and no clock. The caller passes the time that it has anyway, as a [`Duration`] since
 //! any fixed moment of its own, the same for every call.
 //!
-//! What is recorded has Riak's names and stands in one table (`registry.rs`). The two ways to read
-//! it are [`Stats::riak_values`], Riak's names and numbers, and [`MetricsText`], OpenMetrics.
+//! Figures have Riak's names and stand in one table (`registry.rs`). The two ways to read them are
+//! [`Stats::riak_values`], Riak's names and numbers, and [`MetricsText`], OpenMetrics.
 //!
 //! [`Duration`]: std::time::Duration
 

@@ -14,7 +14,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 
 const PREFIX: &str = "kvorum_";
 
-/// What kind of metric a family is.
+/// The kind of a family of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// Only rises; its sample's name ends in `_total`.
@@ -164,7 +164,7 @@ impl std::fmt::Display for Name<'_> {
     }
 }
 
-/// A text with what would end it taken apart.
+/// A text with characters that would end it escaped.
 struct Escaped<'a>(&'a str);
 
 impl std::fmt::Display for Escaped<'_> {

@@ -1,4 +1,4 @@
-//! The text against its grammar, read by a small parser that refuses what a scraper would.
+//! The text against its grammar, read by a small parser that refuses the same as a scraper.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What all figures of one event have in common: when it was, and which copies its thread records to.
+//! Common data of all figures of one event: its time, and the copies that its thread records to.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Recording {
     }
 }
 
-/// Where a slice of time is kept, and in which turn around the window.
+/// Slot of a slice of time, and the turn around the window.
 pub(crate) fn slot_of(number: u64) -> (usize, u64) {
     (
         usize::try_from(number % SLICES).unwrap_or(0),

@@ -1,9 +1,9 @@
 //! The table of everything that is recorded, under Riak's names.
 //!
-//! The names are an interface that dashboards and collectors have been built on for years, so they
-//! are Riak's to the letter, also where they are odd (`fsm`: every request was one). Names of events that
-//! cannot happen to a Kvorum node are absent rather than zero for ever: hooks, queues of vnodes that
-//! overflow, a stand-in that is read-repaired because it has nothing.
+//! The names are an interface of dashboards and collectors, so they are Riak's to the letter, also
+//! where they are odd (`fsm`: every request was one). Names of events that cannot happen to a Kvorum
+//! node are absent rather than zero for ever: hooks, queues of vnodes that overflow, a stand-in that is
+//! read-repaired because it has nothing.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub enum Reading<'a> {
         window_name: &'static str,
         /// Riak's name for the total.
         total_name: &'static str,
-        /// What is counted.
+        /// The counter.
         counter: &'a Counter,
     },
     /// A total without window.
@@ -30,7 +30,7 @@ pub enum Reading<'a> {
         name: &'static str,
         /// Riak's name.
         total_name: &'static str,
-        /// What is counted.
+        /// The total.
         total: &'a Total,
     },
     /// A present amount.
@@ -46,7 +46,7 @@ pub enum Reading<'a> {
         name: &'static str,
         /// Riak's five names.
         names: [&'static str; 5],
-        /// What its values are.
+        /// The unit of its values.
         unit: Unit,
         /// The values.
         histogram: &'a Histogram,

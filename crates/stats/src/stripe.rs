@@ -1,9 +1,9 @@
-//! Which copy of a counter a thread records to.
+//! The copy of a counter that a thread records to.
 //!
-//! Two cores that record to one word wait for each other's cache line, some 100 ns each time. So
-//! every counter has a few copies, and readers add them up. The first threads that record get a
-//! copy of their own until they end, and then even an atomic addition is too much: they load, add
-//! and store. Whoever comes later shares the last copy.
+//! Two cores that record to one word wait for each other's cache line, some 100 ns each time. So every
+//! counter has a few copies, and readers add them up. The first threads that record get a copy of their
+//! own until they end, and then even an atomic addition is too much: they load, add and store. Later
+//! threads share the last copy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -62,7 +62,7 @@ impl Stripe {
 
 impl Claim {
     fn new() -> Self {
-        // What the last owner stored is seen by the next one: `Acquire` here, `Release` below.
+        // The next owner sees the stores of the last one: `Acquire` here, `Release` below.
         let claimed = OWNED.try_update(Ordering::Acquire, Ordering::Relaxed, |owned| {
             let free = owned.trailing_ones() as usize;
             (free < SHARED).then_some(owned | 1 << free)

@@ -1,9 +1,9 @@
-//! A count that belongs to one turn of a window, and forgets itself when the turn is over.
+//! A count that belongs to one turn of a window, and expires with it.
 //!
 //! A window is an array of cells, one for each slice of time, used again at every turn around it. A
 //! cell holds the turn next to the count, in one word, so that a recorder that comes first in a new
-//! turn replaces what is old in one step. Clearing a slice by a sweep
-//! would need a lock, or lose what is recorded meanwhile.
+//! turn replaces the old count in one step. Clearing a slice by a sweep would need a lock, or lose
+//! counts that are recorded meanwhile.
 //!
 //! ```text
 //! turn, 24 bits | count, 40 bits

@@ -1,10 +1,10 @@
-//! Failures of files, segments and sorted tables, told as engines tell them: as the backend's kinds.
+//! Failures of files, segments and sorted tables as the backend's kinds of errors.
 
 use kvorum_backend::{BackendError, ErrorKind};
 use kvorum_segment::SegmentError;
 use kvorum_sst::SstError;
 
-/// What an error of a segment is to users of the store.
+/// The backend's error for an error of a segment.
 pub fn from_segment(error: &SegmentError) -> BackendError {
     let kind = match error {
         SegmentError::Disk(disk) => return disk.into(),
@@ -18,7 +18,7 @@ pub fn from_segment(error: &SegmentError) -> BackendError {
     BackendError::new(kind, error.to_string())
 }
 
-/// What an error of a table is to users of the store.
+/// The backend's error for an error of a table.
 pub fn from_sst(error: &SstError) -> BackendError {
     let kind = match error {
         SstError::Disk(disk) => return disk.into(),
@@ -35,7 +35,7 @@ pub trait IntoBackend<T> {
     /// The same result with the backend's error.
     ///
     /// # Errors
-    /// The error that it was, told as the backend's.
+    /// The original error, as the backend's.
     fn into_backend(self) -> kvorum_backend::Result<T>;
 }
 

@@ -1,11 +1,11 @@
-//! What tests of nodes put nodes together from, so that each part of the stage stands once.
+//! Parts for tests of nodes, so that each part of the stage stands once.
 //!
-//! | module | what it has |
+//! | module | content |
 //! |---|---|
 //! | `lone_node` | a node of one over stores in memory |
-//! | `machines` | simulated machines by number: who is where, the links between them, who is down |
+//! | `machines` | simulated machines by number: addresses, links, the machines that are down |
 //! | `memory_vnodes` | vnodes over empty stores in memory |
-//! | `stand_ins` | what a coordinator asks for besides: settings, a meter that counts nothing, a state that is told |
+//! | `stand_ins` | a coordinator's other parts: settings, a meter that counts nothing, a state set by hand |
 //! | `vnodes` | the vnodes of a node, opened and taken away by hand |
 //!
 //! The crate ships with nothing: `dev-only` in its manifest, which `cargo xtask tidy` checks, lets only

@@ -21,7 +21,7 @@ const DIRECTORY: &str = "/node";
 pub struct LoneNode {
     /// The state, to which it agrees alone.
     pub cluster: Arc<LocalState>,
-    /// What vnodes are opened with.
+    /// Stores for new vnodes.
     pub stores: MemoryVnodes,
     /// The vnodes that are open: none at first.
     pub vnodes: Arc<Vnodes>,
@@ -66,7 +66,7 @@ impl LoneNode {
         Ok(())
     }
 
-    /// What its coordinator is put together from; nothing is measured.
+    /// The parts of its coordinator; nothing is measured.
     pub fn parts(&self) -> Parts {
         let unmeasured = Arc::new(Unmeasured);
         Parts {

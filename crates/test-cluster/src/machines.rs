@@ -23,17 +23,17 @@ pub fn number_of(node: NodeId) -> u8 {
     node.as_bytes()[0]
 }
 
-/// Where a machine is.
+/// The address of a machine.
 pub fn machine(number: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
 }
 
-/// Where the node on a machine listens for the others.
+/// The address at which the node on a machine listens for the others.
 pub fn peer_address(number: u8) -> SocketAddr {
     SocketAddr::new(machine(number), PORT)
 }
 
-/// What the node of this number knows of the others: all are members, each on its machine.
+/// The directory of the node of this number: all are members, each on its machine.
 pub struct Everybody(pub u8);
 
 impl Directory for Everybody {
@@ -54,12 +54,12 @@ impl Directory for Everybody {
     }
 }
 
-/// The nodes that are believed to be down, by all others alike.
+/// The nodes that all others take to be down.
 #[derive(Default)]
 pub struct Down(Mutex<BTreeSet<NodeId>>);
 
 impl Down {
-    /// From now on the node is believed to be down, or up.
+    /// Makes all others take the node to be down, or up.
     pub fn set(&self, node: NodeId, is_down: bool) {
         let mut down = self.0.lock();
         match is_down {

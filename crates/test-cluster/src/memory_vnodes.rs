@@ -12,10 +12,10 @@ use kvorum_ring::{Epoch, Partition};
 use kvorum_runtime::Randomness;
 use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
 
-/// What keeps a stage from being set.
+/// An error while a stage is set.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// What the vnodes of a node are opened with.
+/// Stores for a node's new vnodes.
 pub struct MemoryVnodes {
     leases: Arc<LeaseTable>,
     draw: Arc<dyn Fn() -> u64 + Send + Sync>,

@@ -1,4 +1,4 @@
-//! What a coordinator asks for besides vnodes: settings, a meter, a state of the cluster.
+//! A coordinator's parts besides vnodes: settings, a meter, a state of the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub fn coordinator_settings() -> CoordinatorSettings {
     }
 }
 
-/// Counts nothing, and knows of no maintenance.
+/// Counts nothing, and has no record of maintenance.
 pub struct Unmeasured;
 
 impl Meter for Unmeasured {
@@ -47,7 +47,7 @@ impl MaintenanceWitness for Unmeasured {
     }
 }
 
-/// What a node knows of the cluster: what it was told last. It can propose nothing.
+/// A node's state of the cluster: the last one that it was given. It can propose nothing.
 pub struct ToldState(Mutex<Arc<ClusterState>>);
 
 impl ToldState {
@@ -56,7 +56,7 @@ impl ToldState {
         Self(Mutex::new(state))
     }
 
-    /// Replaces what is known.
+    /// Replaces the state.
     pub fn tell(&self, state: &Arc<ClusterState>) {
         *self.0.lock() = state.clone();
     }

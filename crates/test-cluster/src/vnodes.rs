@@ -39,14 +39,14 @@ impl Vnodes {
         self.open.lock().values().cloned().collect()
     }
 
-    /// Has those that are open refuse what is older than the ring.
+    /// Makes open vnodes refuse older epochs than the ring's.
     pub fn advance(&self, ring: &Ring) {
         for vnode in self.open.lock().values() {
             vnode.advance_epoch(ring.epoch(vnode.partition()));
         }
     }
 
-    /// Whoever asks for a vnode panics from now on, or no more.
+    /// Makes every request for a vnode panic from now on, or no more.
     pub fn set_broken(&self, is_broken: bool) {
         self.is_broken.store(is_broken, Ordering::SeqCst);
     }

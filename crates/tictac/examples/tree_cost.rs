@@ -1,4 +1,4 @@
-//! Measures what a tree costs: at each write, in memory, as a file, and when two are merged.
+//! Measures the cost of a tree: at each write, in memory, as a file, and when two are merged.
 //!
 //! Run with `cargo run --release -p kvorum-tictac --example tree_cost [KEYS]`.
 

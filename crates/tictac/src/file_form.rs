@@ -29,7 +29,7 @@ const HEADER_LEN: usize = 36;
 const BRANCH_LEN: usize = 4 + 4 * LEAVES_A_BRANCH;
 const CHECKSUM_LEN: usize = 4;
 
-/// Which contents a tree is over. A store that is not exactly there has another tree.
+/// The contents that a tree is over. A store with any other content has another tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The identity of the store.
@@ -38,7 +38,7 @@ pub struct Stamp {
     pub sequence: u64,
 }
 
-/// Why bytes are no tree. The tree is built again: nothing else is lost.
+/// The reason why bytes are no tree. The tree is built again: nothing else is lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeFileError {
     /// They do not begin as a tree does.
@@ -63,7 +63,7 @@ pub enum TreeFileError {
     /// The checksum matches and the layout does not.
     #[error("malformed anti-entropy tree at byte {offset}: build the tree again")]
     Malformed {
-        /// Where reading stopped.
+        /// The offset at which reading stopped, in bytes.
         offset: usize,
     },
 }

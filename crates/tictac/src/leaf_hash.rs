@@ -7,21 +7,21 @@
 //! leaf hash = high half of h, exclusive or its low half; 1 in place of 0
 //! ```
 //!
-//! All numbers are little-endian. A change of this drawing asks for a new [`HASH_VERSION`]: trees of two
-//! versions say nothing about each other, and whoever compares them would repair everything.
+//! All numbers are little-endian. A change of this drawing asks for a new [`HASH_VERSION`]: trees of
+//! two versions cannot be compared, since all their entries would seem to differ.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The version of the drawing above. Trees carry it.
 pub const HASH_VERSION: u8 = 1;
 
-/// What one entry adds to its leaf.
+/// The number that one entry adds to its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeafHash(u32);
 
 impl LeafHash {
     /// The hash of an entry: its storage key, the dots of its clock by ascending actor, the hash of its
-    /// body as heads carry it, and whether it is a tombstone.
+    /// body as heads carry it, and the mark of a tombstone.
     pub fn new(
         key: &[u8],
         clock: impl IntoIterator<Item = (u64, u64)>,

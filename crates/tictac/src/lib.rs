@@ -1,9 +1,9 @@
-//! Mergeable trees of hashes over the entries of a partition: what anti-entropy compares.
+//! Mergeable trees of hashes over the entries of a partition, which anti-entropy compares.
 //!
 //! A tree has two levels. A *leaf* is the exclusive or of the hashes of all entries that fall into it,
-//! 256 leaves are a *branch*, and the *root* has for each branch the exclusive or of its leaves. So a tree
-//! depends on what is stored and on no order, a write changes one leaf and one number of the root, and the
-//! trees of two sets of keys are merged by exclusive or.
+//! 256 leaves are a *branch*, and the *root* has for each branch the exclusive or of its leaves. So a
+//! tree depends on the stored entries and on no order, a write changes one leaf and one number of the
+//! root, and the trees of two sets of keys are merged by exclusive or.
 //!
 //! The hash of an entry covers its key, its clock and its bytes ([`LeafHash`]). Two replicas whose clocks
 //! are equal and whose bytes are not differ in their trees.
@@ -17,10 +17,10 @@
 //!
 //! # Leaves and stored segments
 //!
-//! Entries carry a segment of 32 bits, by which stores filter folds. A leaf is a part of the bits of
-//! [`kvorum_encoding::tree_position`] of it, the low ones, whatever the size of the tree.
+//! Entries carry a segment of 32 bits, by which stores filter folds. A leaf is the low bits of
+//! [`kvorum_encoding::tree_position`] of that segment, in a tree of any size.
 //!
-//! The crate knows neither objects nor stores, and nobody who compares.
+//! Outside this crate: objects, stores, and the comparison.
 
 mod file_form;
 mod leaf_hash;

@@ -14,7 +14,7 @@ static EMPTY: Branch = [0; LEAVES_A_BRANCH];
 pub struct Tree {
     size: TreeSize,
     hash_version: u8,
-    /// Of each branch the exclusive or of its leaves.
+    /// The exclusive or of each branch's leaves.
     root: Vec<u32>,
     /// Branches that were never touched are not there.
     branches: Vec<Option<Box<Branch>>>,
@@ -47,7 +47,8 @@ impl Tree {
         self.hash_version
     }
 
-    /// Entries added less entries removed. An estimate: who removes an entry does not always know of it.
+    /// Entries added less entries removed. An estimate: an entry may be removed without this tree being
+    /// changed.
     pub fn keys(&self) -> u64 {
         self.keys
     }
@@ -97,7 +98,7 @@ impl Tree {
         self.branch(branch)[leaf]
     }
 
-    /// Takes in the change of one entry, by its stored segment, from what was there to what is there.
+    /// Takes in the change of one entry, by its stored segment, from the old hash to the new one.
     pub fn change(&mut self, segment: u32, old: Option<LeafHash>, new: Option<LeafHash>) {
         match (old, new) {
             (None, Some(_)) => self.keys += 1,
@@ -115,7 +116,7 @@ impl Tree {
         wrong != 0
     }
 
-    /// Adds the entries of another tree, which has none of this one's. Of the two sizes the smaller one
+    /// Adds the entries of another tree, which has none of this one's. The smaller one of the two sizes
     /// remains.
     ///
     /// # Panics

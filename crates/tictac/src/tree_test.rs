@@ -1,4 +1,4 @@
-//! Trees against a model: a map from keys to what is stored under them.
+//! Trees against a model: a map from keys to stored entries.
 
 use std::collections::BTreeMap;
 

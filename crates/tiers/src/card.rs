@@ -1,4 +1,4 @@
-//! The card of a tier: which directory is the other one of the two.
+//! The card of a tier: the other one of the two directories.
 
 use std::path::{Path, PathBuf};
 
@@ -7,9 +7,9 @@ use kvorum_disk::anatomy::{Check, Dissection, Piece};
 use kvorum_disk::{Disk, ErrorKind as DiskErrorKind, read_file, replace_file};
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
-/// In the fast directory: where the slow one is.
+/// In the fast directory: the place of the slow one.
 pub const CARD_OF_SLOW: &str = "tier-slow";
-/// In the slow directory: where the fast one is.
+/// In the slow directory: the place of the fast one.
 pub const CARD_OF_FAST: &str = "tier-fast";
 /// The first bytes of a card.
 pub const MAGIC: [u8; 8] = *b"KVlsmtie";
@@ -19,17 +19,17 @@ const HEAD_BYTES: usize = 24;
 /// A card is no longer, in bytes.
 pub const CARD_BYTES_MAX: u64 = 64 << 10;
 
-/// Which directory is the other one.
+/// The other directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Card {
     /// Drawn for the two directories.
     pub(super) number: u64,
-    /// The store is being removed, and what is here is nobody's.
+    /// The store is being removed, and the files here belong to none.
     pub(super) is_dropped: bool,
     pub(super) other: PathBuf,
 }
 
-/// What stands where a card may be.
+/// The result of reading a card.
 pub(super) enum Found {
     Nothing,
     Damaged,

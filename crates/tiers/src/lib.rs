@@ -1,20 +1,20 @@
 //! A store over two directories: young tables on a fast device, old ones on a slow one.
 //!
-//! The store's own directory is the fast one. It has the lock, the manifest, the logs, what was set
-//! aside, and the tables of the levels above a border; the slow directory has the tables from the border
-//! on, and the bodies that only these use. A table goes over when a merge writes it to the other side of
-//! the border, under a number that no file had before: so a number is in one of the two directories, and
-//! which one is seen by looking. No manifest says it, and a table in the directory where it should not
-//! be, since the border was moved, is read all the same.
+//! The store's own directory is the fast one. It has the lock, the manifest, the logs, files that
+//! were set aside, and the tables of the levels above a border; the slow directory has the tables
+//! from the border on, and the bodies that only these use. A table goes over when a merge writes it
+//! to the other side of the border, under a number that no file had before. So a number is in one
+//! of the two directories, and a lookup finds it. The manifest does not record the directory, and a
+//! table on the wrong side, since the border was moved, is read nevertheless.
 //!
 //! # Two cards
 //!
-//! A device that is not mounted is an empty directory, and to a store whose tables are gone upkeep would
-//! do the worst thing: mark them lost, and go on. So each directory has a card that names the other one
-//! and a number that was drawn for the two. A store whose slow directory has not got its card is not
-//! opened. The card also tells tools where the slow directory is, which have no settings.
+//! A device that is not mounted is an empty directory, and upkeep would mark the missing tables of
+//! a store as lost. So each directory has a card that names the other one and a number that was
+//! drawn for the two. A store whose slow directory lacks its card is not opened. Tools, which have
+//! no settings, find the slow directory by the card.
 //!
-//! Where a directory was moved, the settings say the new place; the card there is proof.
+//! For a moved directory, the settings have the new place; the card there is proof.
 
 mod card;
 mod tiered_disk;
@@ -31,12 +31,12 @@ use self::card::{Card, Found};
 pub use self::card::{CARD_BYTES_MAX, CARD_OF_FAST, CARD_OF_SLOW, MAGIC, card_piece};
 pub use self::tiered_disk::{TieredDisk, is_table_name};
 
-/// Where old tables go.
+/// The place of old tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tiers {
     /// The slow directory of the store. Absolute, so that tools find it from anywhere.
     pub slow_directory: PathBuf,
-    /// Tables of this level and those below it go there; 1 at least.
+    /// The first level in the slow directory; 1 at least.
     pub from_level: usize,
 }
 
@@ -55,16 +55,16 @@ impl SlowSide {
         self.from_level.is_some_and(|it| it <= level)
     }
 
-    /// True when a file lies here, by the path under which it was opened.
+    /// True when a file is in this directory, by the path under which it was opened.
     pub fn has(&self, path: &Path) -> bool {
         path.starts_with(&self.directory)
     }
 }
 
-/// The disk of a store, as its cards say it, for whoever reads or mends it without opening it.
+/// The disk of a store by its cards, for reading or repairing it without opening it.
 ///
 /// # Errors
-/// Its slow directory is not there.
+/// Its slow directory is missing.
 pub fn whole_disk<'a, B>(below: B, directory: &Path) -> Result<TieredDisk<B>>
 where
     B: Deref<Target = dyn Disk + 'a> + Send + Sync,
@@ -80,7 +80,7 @@ where
     Ok(TieredDisk::new(below, directory, slow))
 }
 
-/// True when a store has a slow directory, be it there or not.
+/// True when a store has a slow directory, even a missing one.
 ///
 /// # Errors
 /// Those of the disk.
@@ -102,8 +102,8 @@ pub fn fast_of(disk: &dyn Disk, slow: &Path) -> Result<Option<PathBuf>> {
 
 /// Removes the files of a store that is not open, in both directories.
 ///
-/// The slow one goes when the other is gone for good, and says before that its tables are nobody's: after
-/// a crash there is the store, or something that the next one in its place clears away.
+/// The slow one is removed when the other is gone for good, and is marked as unowned before that:
+/// after a crash there is the store, or a rest that the next store in its place removes.
 pub fn remove_store(disk: &dyn Disk, directory: &Path) -> Result<()> {
     let slow = match own_card(disk, directory)? {
         Found::Card(card) if find_pair(disk, directory, &card).is_ok() => Some(card),
@@ -131,7 +131,8 @@ pub fn remove_store(disk: &dyn Disk, directory: &Path) -> Result<()> {
 /// the number of a pair of directories that is new.
 ///
 /// # Errors
-/// [`ErrorKind::Denied`] when the slow directory is not where it was, or another store's; those of the disk.
+/// [`ErrorKind::Denied`] when the slow directory has moved, or is another store's; those of the
+/// disk.
 pub fn settle(
     disk: Arc<dyn Disk>,
     directory: &Path,
@@ -170,7 +171,7 @@ fn slow_directory(
         (Found::Card(card), wanted) => {
             let back = find_pair(disk, directory, &card)?;
             if back.is_none_or(|it| it.other != directory || it.is_dropped) {
-                // It is damaged, the fast directory was moved, or a removal did not come to its end.
+                // It is damaged, the fast directory was moved, or a removal did not end.
                 write_pair(disk, directory, &card.other, card.number)?;
             }
             if wanted.is_none() && is_drained(disk, &card.other)? {
@@ -193,8 +194,8 @@ fn slow_directory(
     }
 }
 
-/// The card of a store. A card that another store has as well, put back into the wrong directory, counts
-/// as damaged: two stores in one slow directory would remove each other's tables.
+/// The card of a store. A card that another store has as well, restored into the wrong directory,
+/// counts as damaged: two stores in one slow directory would remove each other's tables.
 fn own_card(disk: &dyn Disk, directory: &Path) -> Result<Found> {
     let found = card::read(disk, directory, CARD_OF_SLOW)?;
     if let Found::Card(card) = &found
@@ -207,8 +208,8 @@ fn own_card(disk: &dyn Disk, directory: &Path) -> Result<Found> {
     Ok(found)
 }
 
-/// A store gets a slow directory. Where one was begun and not named in the fast directory, nothing was
-/// put there.
+/// Gives a store a slow directory. If one was begun and not named in the fast directory, it is
+/// empty.
 fn begin(disk: &dyn Disk, directory: &Path, slow: &Path, draw: &dyn Fn() -> u64) -> Result<()> {
     if disk.info(slow)?.is_some() {
         let back = card::read(disk, slow, CARD_OF_FAST)?;
@@ -244,7 +245,7 @@ fn is_in_use(disk: &dyn Disk, back: &Card, directory: &Path, slow: &Path) -> Res
     Ok(matches!(card, Found::Card(card) if card.number == back.number && card.other == slow))
 }
 
-/// The slow directory is to be at another place than its card says. It is moved by the operator.
+/// Follows a slow directory to another place than its card's. The operator moves it.
 fn follow(disk: &dyn Disk, directory: &Path, card: &Card, slow: &Path) -> Result<()> {
     let is_at = |place: &Path| -> Result<bool> {
         let back = card::read(disk, place, CARD_OF_FAST)?;
@@ -266,12 +267,12 @@ fn follow(disk: &dyn Disk, directory: &Path, card: &Card, slow: &Path) -> Result
     }))
 }
 
-/// A slow directory that takes nothing more, and holds nothing.
+/// Ends the use of a slow directory, which is empty.
 fn end(disk: &dyn Disk, directory: &Path, slow: &Path) -> Result<()> {
     let card = directory.join(CARD_OF_SLOW);
     disk.remove_file(&card)?;
     disk.sync_directory(directory)?;
-    // What is left of it holds no table, and is in nobody's way.
+    // The rest of it has no table, and does no harm.
     let _removed_or_left_over = disk.remove_directory(slow);
     Ok(())
 }
@@ -282,8 +283,8 @@ fn is_drained(disk: &dyn Disk, slow: &Path) -> Result<bool> {
     Ok(!entries.iter().any(|it| is_ours(&it.name)))
 }
 
-/// Fails unless the slow directory of a card has the other card. `None` for one that is damaged: nobody
-/// but this store has written it there.
+/// Fails unless the slow directory of a card has the other card. `None` for a damaged one: only
+/// this store has written it there.
 fn find_pair(disk: &dyn Disk, directory: &Path, card: &Card) -> Result<Option<Card>> {
     let (fast, slow) = (directory.display(), card.other.display());
     match card::read(disk, &card.other, CARD_OF_FAST)? {

@@ -1,9 +1,9 @@
-//! Two directories shown as one: what a store asks for in its own, it finds where it is.
+//! Two directories shown as one: a store finds the files of its own directory in either.
 //!
-//! Everything that knows a store's files works through the disk seam, and so through this: opening,
-//! merging, scrubbing, backups, checks and repairs say a file's name, and none of them asks where it
-//! lies. Rejected: a tier in every path that the tree computes, which is the same knowledge in twenty
-//! places.
+//! All code for a store's files works through the disk seam, and so through this: opening, merging,
+//! scrubbing, backups, checks and repairs use a file's name, and none of them depends on its
+//! directory. Rejected: a tier in every path that the tree computes, which puts the same knowledge
+//! into twenty places.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,8 @@ pub fn is_table_name(name: &str) -> bool {
 
 /// A disk on which one directory is spread over two.
 ///
-/// Tables, blob files and what is below `lost` may be in either; a name is looked for in the fast
-/// directory first, and is in one of them only. What is renamed or linked stays on its side.
+/// Tables, blob files and files below `lost` may be in either; a name is looked up in the fast
+/// directory first, and is in one of them only. Renamed or linked files stay on their side.
 pub struct TieredDisk<B> {
     below: B,
     fast: PathBuf,
@@ -39,7 +39,7 @@ impl<'a, B> TieredDisk<B>
 where
     B: Deref<Target = dyn Disk + 'a> + Send + Sync,
 {
-    /// `fast` is the directory as it is asked for; without a slow one nothing is changed.
+    /// `fast` is the directory by its requested path; without a slow one nothing is changed.
     pub(super) fn new(below: B, fast: &Path, slow: Option<PathBuf>) -> Self {
         Self {
             below,
@@ -68,7 +68,7 @@ where
         self.slow.is_some()
     }
 
-    /// True when a file lies in the slow directory.
+    /// True when a file is in the slow directory.
     ///
     /// # Errors
     /// Those of the disk.
@@ -76,7 +76,7 @@ where
         Ok(self.place(path)? != path)
     }
 
-    /// Where something would be in the slow directory; `None` for what is in the fast one only.
+    /// The path in the slow directory; `None` for files of the fast one only.
     fn counterpart(&self, path: &Path) -> Option<PathBuf> {
         let slow = self.slow.as_ref()?;
         let inside = path.strip_prefix(&self.fast).ok()?;
@@ -88,7 +88,7 @@ where
         is_either.then(|| slow.join(inside))
     }
 
-    /// Where a file is; where it would be by its own path if it is nowhere.
+    /// The place of a file; its own path if it does not exist.
     fn place(&self, path: &Path) -> Result<PathBuf> {
         if let Some(other) = self.counterpart(path)
             && self.below.info(path)?.is_none()
@@ -99,7 +99,7 @@ where
         Ok(path.to_owned())
     }
 
-    /// The names that a file is to get, on the side where it is.
+    /// The path of a file's new name, on the file's side.
     fn beside(&self, place: &Path, asked: &Path, to: &Path) -> Result<PathBuf> {
         let Some(other) = self.counterpart(to).filter(|_| place != asked) else {
             return Ok(to.to_owned());
@@ -110,7 +110,7 @@ where
         Ok(other)
     }
 
-    /// The slow directory that belongs to a directory and is there.
+    /// The existing slow directory that belongs to a directory.
     fn directory_beside(&self, path: &Path) -> Result<Option<PathBuf>> {
         if path == self.fast {
             return Ok(self.slow.clone());
@@ -202,7 +202,7 @@ where
         }
     }
 
-    /// The slow directory first: what the fast one goes on to name is there then.
+    /// The slow directory first: files that the fast one then names exist there.
     fn sync_directory(&self, path: &Path) -> Result<()> {
         let other = self.directory_beside(path)?;
         if let Some(other) = &other {

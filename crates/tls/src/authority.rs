@@ -14,7 +14,7 @@ use crate::error::{AuthorityError, MaterialError, Part};
 use crate::identity::Identity;
 use crate::material::certificates;
 
-/// How long an authority made here is valid: ten years.
+/// Validity of an authority made here: ten years.
 pub const AUTHORITY_VALIDITY: Duration = Duration::from_secs(3650 * DAY_SECONDS);
 
 /// A day.
@@ -24,7 +24,7 @@ pub const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// on.
 const BACKDATED: Duration = Duration::from_secs(2 * DAY_SECONDS);
 
-/// When a certificate is made, and for how long it is to be valid.
+/// The time at which a certificate is made, and the duration of its validity.
 #[derive(Clone, Copy, Debug)]
 pub struct Validity {
     /// Now.
@@ -36,7 +36,7 @@ pub struct Validity {
 /// A certificate and its key, in PEM form.
 #[derive(Clone)]
 pub struct Issued {
-    /// The certificate, for everybody.
+    /// The certificate, which is public.
     pub certificate: String,
     /// The key, for its owner alone.
     pub key: String,
@@ -110,8 +110,8 @@ impl Authority {
     }
 
     /// Issues a certificate with a new key for a node; several identities are one node by several
-    /// names, the first of them its present one. It ends with the authority at the latest: whoever
-    /// checks it looks at its own time alone.
+    /// names, the first of them its present one. It ends with the authority at the latest, since a
+    /// verifier checks only its own time.
     ///
     /// # Errors
     /// The library refuses, the validity is too long, or the authority is past its end.

@@ -1,4 +1,4 @@
-//! What a certificate says, as far as nodes ask.
+//! The fields of a certificate that nodes use.
 
 use kvorum_runtime::WallTime;
 use rustls::pki_types::CertificateDer;
@@ -15,10 +15,10 @@ pub fn day_of(time: WallTime) -> String {
     time.map_or_else(|_| "never".to_owned(), |time| time.date().to_string())
 }
 
-/// The contents of a certificate. Whether it is to be believed is the verifier's business.
+/// The contents of a certificate, without a judgement on its validity, which is the verifier's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
-    /// For whom it speaks: a node that is renamed has one of both names.
+    /// The identities that it names: a node that is renamed has one of both names.
     pub identities: Vec<Identity>,
     /// It is valid from then on.
     pub not_before: WallTime,
@@ -60,7 +60,7 @@ impl Certified {
             .any(|identity| identity.cluster == cluster)
     }
 
-    /// Those for whom it speaks, for people.
+    /// Its identities, for people.
     pub fn names(&self) -> String {
         if self.identities.is_empty() {
             return "no node of any cluster".to_owned();

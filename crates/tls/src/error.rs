@@ -1,4 +1,4 @@
-//! What is wrong with certificates and handshakes, by what their reader can do.
+//! Errors of certificates and handshakes, by what their reader can do.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ pub enum Part {
     Certificate,
     /// The certificate's private key.
     Key,
-    /// The certificates of the authorities that are believed.
+    /// The certificates of the accepted authorities.
     Authority,
 }
 
@@ -26,21 +26,21 @@ impl fmt::Display for Part {
     }
 }
 
-/// Why a node cannot prove itself with what it was given.
+/// The reason why a node cannot prove its identity with its files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaterialError {
     /// There is nothing of the kind in the file.
     #[error("no {part} in PEM form is in it")]
     Missing {
-        /// What was looked for.
+        /// The part that was looked for.
         part: Part,
     },
     /// It is there and cannot be read.
     #[error("the {part} in it cannot be read: {detail}")]
     Unreadable {
-        /// What was read.
+        /// The part that was read.
         part: Part,
-        /// What is wrong.
+        /// The error.
         detail: String,
     },
     /// The key is another certificate's. Take the two files that were issued together.
@@ -60,7 +60,7 @@ pub enum MaterialError {
     /// It is not to be used at both ends of a connection.
     #[error("the certificate cannot be used: {detail}")]
     Unusable {
-        /// Why not.
+        /// The reason.
         detail: String,
     },
     /// It is another node's. Issue one for this node.
@@ -69,7 +69,7 @@ pub enum MaterialError {
          with `kvorum admin tls issue {node}`"
     )]
     OtherNode {
-        /// For whom it speaks.
+        /// The names in the certificate.
         certified: String,
         /// The node.
         node: String,
@@ -91,7 +91,7 @@ impl MaterialError {
         }
     }
 
-    /// What the library found wrong with the certificate of this node.
+    /// The error that the library found in the certificate of this node.
     pub(crate) fn from_check(error: Error) -> Self {
         match error {
             Error::InvalidCertificate(
@@ -110,43 +110,44 @@ impl MaterialError {
     }
 }
 
-/// Why two nodes have no encrypted connection.
+/// The reason why two nodes have no encrypted connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The other end ends the connection or answers without TLS: switch it on there.
     #[error("the other end does not answer with TLS; is `cluster.tls` off there?")]
     NotSpoken,
-    /// This end does not believe the other's certificate.
+    /// This end does not accept the other's certificate.
     #[error("its certificate is refused: {reason}")]
     Certificate {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The other end does not believe the certificate of this one, or misses it.
+    /// The other end does not accept the certificate of this one, or misses it.
     #[error("it refuses this node's certificate: {reason}")]
     Refused {
         /// In the words of the protocol.
         reason: String,
     },
-    /// The certificate is believed, and another's.
+    /// The certificate is accepted, and another node's.
     #[error("its certificate speaks for {certified} where {expected} was expected")]
     OtherName {
-        /// For whom it speaks.
+        /// The names in the certificate.
         certified: String,
-        /// Who was called.
+        /// The name of the node that was called.
         expected: String,
     },
     /// Something else.
     #[error("the TLS handshake failed: {detail}")]
     Failed {
-        /// What.
+        /// The error.
         detail: String,
     },
 }
 
 impl HandshakeError {
-    /// What ended a handshake, or the first exchange behind it: the end that is called looks at its
-    /// caller's certificate when the caller is through already. `None` for a failure of the network.
+    /// The error that ended a handshake, or the first exchange behind it: the callee checks its
+    /// caller's certificate when the caller's handshake is over already. `None` for a failure of the
+    /// network.
     pub fn behind(error: &io::Error) -> Option<Self> {
         if let Some(source) = error.get_ref().and_then(|it| it.downcast_ref::<Error>()) {
             return Some(Self::of(source));
@@ -208,10 +209,10 @@ fn alert_text(alert: AlertDescription) -> String {
     }
 }
 
-/// Why nothing can be issued.
+/// The reason why nothing can be issued.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// The files of the authority are not what they should be.
+    /// The files of the authority are invalid.
     #[error("the authority cannot be used: {0}")]
     Unusable(MaterialError),
     /// The library refuses.

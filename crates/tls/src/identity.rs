@@ -1,12 +1,13 @@
-//! Who a certificate speaks for.
+//! The identity in a certificate.
 //!
 //! ```text
 //! kvorum://CLUSTER/NODE        kvorum://orders/kvorum@10.0.0.1
 //! ```
 //!
-//! as a URI among the certificate's alternative names, both parts percent-encoded. The node's name and
-//! not its UUID, which does not exist before the first start and means nothing to who issues; not an
-//! address, which may change. The agreed state says which UUID has which name.
+//! as a URI among the certificate's alternative names, both parts percent-encoded. The node's name is
+//! used and not its UUID, which does not exist before the first start and has no meaning for the
+//! issuer. An address would not do either, since it may change. The agreed state has the UUID of each
+//! name.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +16,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 const SCHEME: &str = "kvorum://";
 
-/// What stays as it is, besides letters and digits.
+/// Escapes all characters but letters, digits and these.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -25,9 +26,9 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
 /// A node of a cluster, by names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The cluster, as `cluster_name` says.
+    /// The cluster, as in `cluster_name`.
     pub cluster: String,
-    /// The node, as `nodename` says.
+    /// The node, as in `nodename`.
     pub node: String,
 }
 

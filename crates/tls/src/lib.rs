@@ -1,14 +1,14 @@
-//! Connections on which both ends prove who they are, and the certificates that they do it with.
+//! Connections on which both ends prove their identity, and the certificates for it.
 //!
 //! A cluster has a certificate authority of its own ([`Authority`]), made by one command. Each node has
-//! a certificate of it that says for which node of which cluster it speaks ([`Identity`]); both ends of
-//! a connection ask for the other's ([`Tls`]). Addresses are in no certificate: they may change.
+//! a certificate of it with the names of its node and its cluster ([`Identity`]); both ends of a
+//! connection ask for the other's ([`Tls`]). Addresses are in no certificate: they may change.
 //!
 //! TLS 1.3 alone, by rustls. Certificates are checked against the time of the runtime. Randomness of
 //! keys and handshakes is the one thing that does not come from there: it is the system's, drawn by the
 //! library, so that a simulation that is to run the same way twice runs without TLS.
 //!
-//! What this crate must not know: files, messages, who is a member.
+//! Outside this crate: files, messages, the list of members.
 
 mod authority;
 mod certificate;

@@ -1,4 +1,4 @@
-//! What a node proves itself with: its certificate, the key, and the authorities that it believes.
+//! A node's proof of its identity: its certificate, the key, and the authorities that it accepts.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Pem<'a> {
     pub certificate: &'a [u8],
     /// Its private key.
     pub key: &'a [u8],
-    /// The certificates of the authorities that are believed: two while one replaces the other.
+    /// The certificates of the accepted authorities: two while one replaces the other.
     pub authority: &'a [u8],
 }
 
@@ -37,7 +37,7 @@ impl Material {
     /// Reads the three and checks that they fit, at this time.
     ///
     /// # Errors
-    /// The first thing that is wrong; [`MaterialError::part`] says with which of the files.
+    /// The first error; [`MaterialError::part`] names the file.
     pub fn read(pem: Pem<'_>, now: WallTime) -> Result<Self, MaterialError> {
         let chain = certificates(pem.certificate, Part::Certificate)?;
         let authorities = certificates(pem.authority, Part::Authority)?;
@@ -75,12 +75,12 @@ impl Material {
         })
     }
 
-    /// What the certificate says.
+    /// The fields of the certificate.
     pub fn own(&self) -> &Arc<Certified> {
         &self.own
     }
 
-    /// What is said of the authorities that are believed.
+    /// The fields of the accepted authorities.
     pub fn authorities(&self) -> &[Certified] {
         &self.authorities
     }
@@ -104,7 +104,7 @@ fn check(
     checked.map_err(MaterialError::from_check).map(|_| ())
 }
 
-/// What the end that is called checks its callers with.
+/// The verifier of callers.
 pub(crate) fn client_verifier(
     roots: Arc<RootCertStore>,
 ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, MaterialError> {

@@ -13,8 +13,8 @@ pub type SecureStream = Either<Stream, Box<TlsStream<Stream>>>;
 /// The half of a connection that is read: as the network carries it, or encrypted.
 pub type SecureReadHalf = Either<ReadHalf, tokio::io::ReadHalf<TlsStream<Stream>>>;
 
-/// The half of a connection that is written: as the network carries it, or encrypted. What is written
-/// may wait in it until it is flushed.
+/// The write half of a connection: plain or encrypted. Written bytes may wait in it until it is
+/// flushed.
 pub type SecureWriteHalf = Either<WriteHalf, tokio::io::WriteHalf<TlsStream<Stream>>>;
 
 /// A connection as the network carries it.

@@ -25,7 +25,7 @@ use crate::verifier::{AuthorityVerifier, unix_time};
 /// The first bytes of every TLS connection: a handshake record of some version 3.
 const HANDSHAKE_START: [u8; 2] = [0x16, 0x03];
 
-/// True for what begins a TLS connection.
+/// True for the beginning of a TLS connection.
 pub fn begins_handshake(start: &[u8]) -> bool {
     start.starts_with(&HANDSHAKE_START)
 }
@@ -36,7 +36,7 @@ pub struct Tls {
     current: ArcSwap<Current>,
 }
 
-/// What connections are made with from now on.
+/// The parameters of new connections.
 struct Current {
     material: Arc<Material>,
     connector: TlsConnector,
@@ -44,7 +44,7 @@ struct Current {
 }
 
 impl Tls {
-    /// Makes connections with this material, whose time is told by the runtime.
+    /// Makes connections with this material, by the runtime's clock.
     ///
     /// # Errors
     /// The library finds something wrong that [`Material::read`] did not.
@@ -60,23 +60,23 @@ impl Tls {
     /// Has connections that are made from now on use this material. Those that stand go on.
     ///
     /// # Errors
-    /// As [`Tls::new`]; the former material stays.
+    /// Those of [`Tls::new`]; the former material stays.
     pub fn replace(&self, material: Material) -> Result<(), MaterialError> {
         let current = Current::new(material, &self.time)?;
         self.current.store(Arc::new(current));
         Ok(())
     }
 
-    /// What connections are made with.
+    /// The material of new connections.
     pub fn material(&self) -> Arc<Material> {
         self.current.load().material.clone()
     }
 
-    /// The side that calls; also says for whom the other end speaks. That the other end believes the
-    /// certificate of this one is known when it has sent something.
+    /// The caller's side; also returns the other end's certificate. The other end has accepted the
+    /// certificate of this one once it has sent something.
     ///
     /// # Errors
-    /// One end does not believe the other, or there is no TLS at the other end.
+    /// One end does not accept the other, or there is no TLS at the other end.
     pub async fn connect(
         &self,
         stream: Stream,
@@ -88,11 +88,11 @@ impl Tls {
         proven(connected.map(TlsStream::Client))
     }
 
-    /// The side that is called, which has `heard` the first bytes already; also says for whom the
-    /// caller speaks.
+    /// The callee's side, which has `heard` the first bytes already; also returns the caller's
+    /// certificate.
     ///
     /// # Errors
-    /// As [`Tls::connect`].
+    /// Those of [`Tls::connect`].
     pub async fn accept(
         &self,
         stream: Stream,

@@ -1,7 +1,7 @@
-//! Checks the certificate of the end that was called: its authority, its time, its use.
+//! The check of the callee's certificate: its authority, its time, its use.
 //!
-//! Not its name: the library would compare that with the address, and addresses are in no certificate.
-//! For whom the certificate speaks is compared by who called, who knows whom it meant.
+//! Its name is not checked here: the library would compare it with the address, and addresses are in no
+//! certificate. The caller compares the certificate's node name with the node that it dialled.
 
 use std::sync::Arc;
 

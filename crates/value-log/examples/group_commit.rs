@@ -3,11 +3,11 @@
 //! 64 threads write values of 1 KB and 8 KB to 64 stores, each write acknowledged when durable:
 //!
 //! - `straw man`: one file; a write is appended to it, and one sync serves a group. No format, no
-//!   index: what the device and the system can do.
+//!   index: the limit of the device and the system.
 //! - `file each`: every store syncs its own file, in groups, in parallel with the others.
 //! - `adopted`: the real engine with its entries in the value log, as the server runs it.
-//! - `values`: our value log with the least that a tenant needs, a hash map of places: what
-//!   entries cost that stay where they were logged.
+//! - `values`: our value log with the least that a tenant needs, a hash map of places: the cost of
+//!   entries that stay where they were logged.
 //!
 //! Rounds are interleaved, medians and their ratios to the straw man are printed:
 //!
@@ -168,7 +168,7 @@ trait Stores: Send + Sync {
     fn stop(&self) {}
 }
 
-/// A file whose appends share syncs: whoever finds no leader leads.
+/// A file whose appends share syncs: a writer that finds no leader leads.
 struct GroupFile {
     file: File,
     state: Mutex<GroupState>,
@@ -355,7 +355,7 @@ impl Stores for ValueStores {
     }
 }
 
-/// 64 bitcasks whose entries stay in one value log.
+/// 64 bitcasks with their entries in one value log.
 struct TenantStores {
     running: RunningValueLog,
     stores: Vec<Arc<Bitcask>>,
@@ -409,7 +409,7 @@ fn batch(key: u64, value: &Bytes) -> Batch {
     ))
 }
 
-/// The stores as the log knows them.
+/// The stores as tenants of the log.
 fn tenants_of(stores: &[Arc<Bitcask>]) -> Vec<Arc<dyn Tenant>> {
     stores.iter().map(|it| it.clone() as _).collect()
 }

@@ -1,14 +1,14 @@
-//! Measures the memory of the key directories of 64 stores while they grow from 1 to 12 million keys of
-//! 67 bytes, a fold open part of the time: what the process takes more than before the first put, by
-//! the system's account, so that what the allocator wastes counts.
+//! Measures the memory of the key directories of 64 stores while they grow from 1 to 12 million
+//! keys of 67 bytes, a fold open part of the time. It is the growth of the process since before the
+//! first put, by the system's account, so that the allocator's waste is included.
 //!
-//! With `--value-log` entries stay in a value log, as in a server by default, and what the stores and
-//! the log hold for that counts.
+//! With `--value-log` entries stay in a value log, as in a server by default, and the memory of
+//! stores and log for that is included.
 //!
 //! Run with `MIMALLOC_ALLOW_THP=0 cargo run --release -p kvorum-value-log --example keydir_memory
 //! [--value-log] [DIRECTORY] [KEYS]`. The directory is removed at the end. Without the variable the
-//! allocator asks for huge pages, and the system's account moves in steps of 2 MB: two bytes a key at
-//! a million. Target: at most 24 bytes a key at the worst moment.
+//! allocator asks for huge pages, and the system's account moves in steps of 2 MB: two bytes a key
+//! at a million. Target: at most 24 bytes a key at the worst moment.
 
 #![expect(
     clippy::disallowed_methods,
@@ -85,7 +85,7 @@ fn main() {
         worst: Worst::default(),
     };
     while measured.put < count {
-        // Of every million keys a third is put while a fold is open.
+        // A third of every million keys is put while a fold is open.
         if measured.put % 1_000_000 == 600_000 {
             measured.put_during_fold(350_000.min(count - measured.put));
         } else {
@@ -114,7 +114,7 @@ impl Measured {
     fn put_some(&mut self, count: u64) {
         for number in self.put..self.put + count {
             put(&self.stores, number);
-            // A server counts what waits to be written by itself; it is not what keys take.
+            // A server counts queued batches separately; they are no memory of keys.
             if number.is_multiple_of(1_000)
                 && let Some(log) = &self.log
             {
@@ -127,8 +127,7 @@ impl Measured {
         }
     }
 
-    /// What upkeep does in the background of a server: nothing waits in memory to be written, and log
-    /// hints are written when they are due.
+    /// Does a server's upkeep: nothing stays queued in memory, and due log hints are written.
     fn keep_log(&self) {
         let Some(log) = &self.log else {
             return;
@@ -232,14 +231,14 @@ fn put(stores: &[Arc<Bitcask>], number: u64) {
         .unwrap();
 }
 
-/// What the process has in memory.
+/// Memory of the process.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages = statm.split_whitespace().nth(1).unwrap();
     pages.parse::<u64>().unwrap() * PAGE_BYTES
 }
 
-/// The stores as the log knows them.
+/// The stores as tenants of the log.
 fn tenants_of(stores: &[Arc<Bitcask>]) -> Vec<Arc<dyn Tenant>> {
     stores.iter().map(|it| it.clone() as _).collect()
 }

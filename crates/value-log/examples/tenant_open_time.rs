@@ -1,10 +1,10 @@
-//! Measures how long 64 bitcasks take to open whose entries stay in one value log, as the server runs
-//! them: after a clean stop, after a kill (with as much of the log behind the checkpoints as there may
-//! be), with the checkpoint of one store gone, and with all of them gone. `open_time` of
-//! `kvorum-backend-bitcask` does so for stores with entries in files of their own.
+//! Measures the opening of 64 bitcasks with their entries in one value log, as the server runs
+//! them: after a clean stop, after a kill (with as much of the log behind the checkpoints as
+//! possible), with the checkpoint of one store missing, and with all of them missing. `open_time`
+//! of `kvorum-backend-bitcask` does so for stores with entries in files of their own.
 //!
-//! Stores are opened two at a time and admitted to the log together, by two threads. What was read is the
-//! system's count of bytes that the process read from files, cached or not.
+//! Stores are opened two at a time and admitted to the log together, by two threads. The bytes read
+//! are the system's count of all that the process read from files, cached or not.
 //!
 //! ```text
 //! cargo run --release -p kvorum-value-log --example tenant_open_time -- [DIRECTORY] [KEYS] [VALUE_BYTES]
@@ -112,7 +112,7 @@ impl Node {
     fn open(directory: &Path) -> Self {
         let settings = ValueLogSettings {
             segment_bytes: SEGMENT_BYTES,
-            // What is overwritten stays, so that it has to be told from what is not.
+            // Overwritten entries stay, so that opening has to distinguish them from live ones.
             dead_percent_max: 100,
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
@@ -128,7 +128,7 @@ impl Node {
         }
     }
 
-    /// Does something while the log's thread writes, and then what is left to be kept.
+    /// Does `work` while the log's thread writes, and then the remaining upkeep.
     fn driven<T>(&self, work: impl FnOnce() -> T) -> T {
         let done = std::thread::scope(|scope| {
             scope.spawn(|| self.log.drive());
@@ -222,7 +222,7 @@ fn time_opening(what: &str, directory: &Path, keys: u64) -> Node {
     node
 }
 
-/// What the process has cost so far: on a busy machine the clock tells of others, too.
+/// CPU time of the process so far: on a busy machine the clock includes other processes.
 fn cpu_seconds() -> f64 {
     const TICKS_A_SECOND: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
@@ -232,14 +232,14 @@ fn cpu_seconds() -> f64 {
     ticks as f64 / TICKS_A_SECOND
 }
 
-/// What the process has read from files so far, from the page cache too.
+/// Bytes that the process has read from files so far, from the page cache too.
 fn read_bytes() -> u64 {
     let counts = std::fs::read_to_string("/proc/self/io").unwrap();
     let line = counts.lines().find_map(|it| it.strip_prefix("rchar: "));
     line.unwrap().parse().unwrap()
 }
 
-/// The stores as the log knows them.
+/// The stores as tenants of the log.
 fn tenants_of(stores: &[Arc<Bitcask>]) -> Vec<Arc<dyn Tenant>> {
     stores.iter().map(|it| it.clone() as _).collect()
 }

@@ -1,18 +1,19 @@
-//! Admission: a store that was just opened gets from the log what its own files do not cover, by
-//! place: nothing is written.
+//! Admission: a store that was just opened receives from the log the batches that its own files do
+//! not cover. It receives their places; nothing is written.
 //!
-//! Segments in which no admitted store has anything above what it covers are not read. The others are
-//! read from end to end; bodies are checked on the way, which costs what reading them costs.
+//! Segments without a batch above the covered one of an admitted store are not read. The others are
+//! read from end to end, and the checksums of bodies are checked.
 //!
-//! Batches of a store are numbered without gaps. A number that is missing was in a part of the log that cannot
-//! be read, or was not there any more: such a store is incomplete ([`Admission::lost`]). Of a record whose back alone is damaged the store is given the front, so that its key
-//! is the only one that is lost. At the end of what is known of a store, a damaged part may have held its next
-//! batches: as many as fit, unless the sequence of the damaged record can be read and is not the next one.
+//! Batches of a store are numbered without gaps. A missing number was in a part of the log that
+//! cannot be read or is gone; such a store is incomplete ([`Admission::lost`]). If the back alone
+//! of a record is damaged, the store receives the front, so that only this key is lost. A damaged
+//! part behind the last known batch of a store may have held its next batches: as many as fit,
+//! unless the sequence of the damaged record can be read and is not the next one.
 //!
-//! Stores may be admitted one after the other while others write: what a store lacks was logged before
-//! this run, and segments stay for a store that was not admitted yet. Each admission reads the segments
-//! anew, so that the fewer there are, the better. To give stores what they lack takes several times what
-//! reading it takes: several threads, each with a share of the stores, are faster than one.
+//! Stores may be admitted one after the other while others write: the missing batches were logged
+//! before this run, and segments stay for stores that are not yet admitted. Each admission reads
+//! the segments anew, so few admissions are better than many. Replaying takes several times as long
+//! as reading. Several threads, each with a share of the stores, are therefore faster than one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,24 +29,26 @@ use crate::log_segment::LogSegment;
 use crate::record::{LoggedRecord, PREFIX_BYTES};
 use crate::tenant::{Tenant, UNKNOWN_SEQUENCES};
 
-/// What admitting stores found and did.
+/// Findings and results of an admission.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
     /// Segments that were read, by the thread that read most of them.
     pub segments_read: u64,
-    /// Batches that stores were given.
+    /// Batches that were replayed to stores.
     pub batches_replayed: u64,
-    /// Places in those segments that are damaged, in words. What they held may be lost.
+    /// Damaged places in those segments, in words. Their contents may be lost.
     pub damage: Vec<String>,
-    /// Stores that could not take what they lack, and why. They are not admitted.
+    /// Stores that failed while batches were replayed to them, with the errors. They are not
+    /// admitted.
     pub failed: Vec<(StoreId, BackendError)>,
-    /// Stores of which batches up to this one are lost, if that was not known before: they are incomplete, and
-    /// may have values that are older than what was acknowledged. [`ValueLog::note_loss`](crate::ValueLog::note_loss) ends that.
+    /// Stores with lost batches, and the last of these, if the loss was not noted before. Such a
+    /// store is incomplete: its values may be older than those that were acknowledged.
+    /// [`ValueLog::note_loss`](crate::ValueLog::note_loss) ends that.
     pub lost: Vec<(StoreId, Sequence)>,
 }
 
 impl Admission {
-    /// Adds what an admission of other stores found that read the log at the same time.
+    /// Adds the result of an admission of other stores that read the log at the same time.
     pub fn add(&mut self, other: Self) {
         self.segments_read = self.segments_read.max(other.segments_read);
         self.batches_replayed += other.batches_replayed;
@@ -59,7 +62,7 @@ impl Admission {
     }
 }
 
-/// The least that a record takes: what stood in a damaged part is not known, only how many could. Bytes.
+/// The least that a record takes, in bytes: it limits the number of records in a damaged part.
 const RECORD_BYTES_MIN: u64 = (RECORD_HEADER_BYTES + PREFIX_BYTES) as u64;
 
 /// A place in the log: number of the segment and offset in it.
@@ -68,43 +71,43 @@ type Position = (u32, u64);
 /// A store that is being admitted.
 struct Newcomer {
     tenant: Arc<dyn Tenant>,
-    /// It has everything up to here that the log can give it.
+    /// The last batch that the store has received or does not need.
     reached: Sequence,
-    /// The last batch that its own files speak of.
+    /// The last batch that its own files name.
     known: Sequence,
-    /// Its own files say so. They may have been lost.
+    /// Its own files name a covered batch. They may have been lost.
     has_covered: bool,
-    /// The place of the last batch of it that was met.
+    /// The place of the last batch of the store that was read.
     at: Option<Position>,
     /// The last batch that is lost.
     lost_to: Option<Sequence>,
 }
 
-/// A part of the log that is not known.
+/// A part of the log that cannot be read.
 struct Gap {
     at: Position,
     held: Held,
 }
 
-/// What it may have held.
+/// Possible contents of a gap.
 enum Held {
     /// The record of this sequence.
     One(Sequence),
-    /// Of any store, so many batches at most.
+    /// Batches of any store, at most so many.
     AtMost(u64),
 }
 
-/// A batch as far as it was met.
+/// The records of a batch that were read.
 #[derive(Default)]
 struct Met {
     records: Vec<LoggedRecord>,
-    /// Damage was met behind the last of them.
+    /// Damage lies behind the last record.
     is_cut: bool,
-    /// Damage was met before one of them.
+    /// Damage lies before one of the records.
     is_broken: bool,
 }
 
-/// Stores that are given what they lack.
+/// Stores and the state of their replay.
 struct Replay {
     newcomers: BTreeMap<StoreId, Newcomer>,
     gaps: Vec<Gap>,
@@ -112,7 +115,7 @@ struct Replay {
     admission: Admission,
 }
 
-/// Gives stores what they lack, and makes them known.
+/// Replays missing batches to stores, and registers the stores.
 pub(crate) fn admit(keeper: &Keeper, stores: &[Arc<dyn Tenant>]) -> Result<Admission> {
     let mut replay = Replay {
         newcomers: BTreeMap::new(),
@@ -153,7 +156,7 @@ pub(crate) fn admit(keeper: &Keeper, stores: &[Arc<dyn Tenant>]) -> Result<Admis
     Ok(replay.admission)
 }
 
-/// Segments that are missing, of which no opening before has told.
+/// Missing segments that no earlier opening has reported.
 fn missing_segments(keeper: &Keeper) -> Vec<Gap> {
     let bytes = keeper.files().settings.segment_bytes;
     let numbers = keeper.files().newly_missing();
@@ -164,7 +167,7 @@ fn missing_segments(keeper: &Keeper) -> Vec<Gap> {
     gaps.collect()
 }
 
-/// Has stores give out no sequence that was lost, and tells what is new.
+/// Reserves lost sequences in their stores, and leaves only new losses for the report.
 fn note_lost(keeper: &Keeper, replay: &mut Replay) -> Result<()> {
     let newest = keeper.files().newest();
     let stores: Vec<StoreId> = replay.newcomers.keys().copied().collect();
@@ -184,7 +187,7 @@ fn note_lost(keeper: &Keeper, replay: &mut Replay) -> Result<()> {
     Ok(())
 }
 
-/// A store that was about to be erased and is there all the same is not erased.
+/// Cancels the announced erasure of each store that still exists.
 fn take_back_erasures(keeper: &Keeper, newcomers: &BTreeMap<StoreId, Newcomer>) -> Result<()> {
     let mut identity = keeper.identity.lock();
     let before = identity.known.erased.len();
@@ -202,7 +205,7 @@ fn take_back_erasures(keeper: &Keeper, newcomers: &BTreeMap<StoreId, Newcomer>) 
 }
 
 impl Replay {
-    /// Gives stores what they lack of a segment, if one lacks anything of it.
+    /// Replays a segment to the stores, if one lacks a batch of it.
     fn read(&mut self, segment: &Arc<LogSegment>) -> Result<()> {
         let is_lacked = |(store, newcomer): (&StoreId, &Newcomer)| {
             let holding = segment.holding(*store);
@@ -212,7 +215,7 @@ impl Replay {
         if !is_unknown && !self.newcomers.iter().any(is_lacked) {
             return Ok(());
         }
-        // What was appended is synced, so that its file is there.
+        // Appended records are synced, so the file exists.
         let reader = segment.reader().ok_or_else(|| {
             let path = segment.path.display();
             let detail =
@@ -243,7 +246,7 @@ impl Replay {
         Ok(())
     }
 
-    /// What can be read of a damaged record.
+    /// The readable part of a damaged record.
     fn meet_damage(&mut self, segment: &LogSegment, damage: Damage) -> Option<LoggedRecord> {
         segment.set_damaged();
         let path = segment.path.display();
@@ -262,7 +265,7 @@ impl Replay {
         None
     }
 
-    /// What the list beside a segment names and the segment did not give is lost.
+    /// Counts batches as lost that the list beside a segment names and the segment did not yield.
     fn miss_what_is_listed(&mut self, segment: &LogSegment) {
         for (store, holding) in segment.holders() {
             if let Some(newcomer) = self.newcomers.get_mut(&store)
@@ -274,7 +277,7 @@ impl Replay {
         }
     }
 
-    /// Gives a batch to its store, if it lacks it.
+    /// Replays a batch to its store, if the store lacks it.
     fn take(&mut self, segment: &Arc<LogSegment>, batch: &Met) {
         let Some(first) = batch.records.first() else {
             return;
@@ -289,12 +292,13 @@ impl Replay {
             return;
         }
         let before = Sequence(sequence.0 - 1);
-        // A store that had no log once has its first batches in its own files.
+        // A store that once had no log has its first batches in its own files.
         let is_own = last_at.is_none() && before <= newcomer.known;
-        // One that has lost what it covered needs nothing of what was let go, and what was in it is not known.
+        // A store without its covered sequence needs nothing of dropped segments, and their
+        // contents are unknown.
         let from = last_at.map_or(0, |(number, _)| number);
         let is_let_go = !newcomer.has_covered && self.let_go.has_any_between(from, segment.number);
-        // What was missing when a store skipped sequences was reported by the opening that skipped them.
+        // A loss before skipped sequences was reported by the opening that skipped them.
         let is_skipped = before.0.saturating_sub(newcomer.reached.0) >= UNKNOWN_SEQUENCES;
         if before > newcomer.reached && !is_own && !is_let_go && !is_skipped {
             newcomer.miss_to(before);
@@ -307,7 +311,7 @@ impl Replay {
         }
     }
 
-    /// All was read: what is not known may have held what comes behind the last batch of a store.
+    /// Ends the replay: gaps behind the last batch of a store may have held its next ones.
     fn end(&mut self) {
         self.gaps.sort_by_key(|gap| gap.at);
         for newcomer in self.newcomers.values_mut() {
@@ -328,8 +332,8 @@ impl Replay {
         }
     }
 
-    /// Gives a store a batch, or word of what cannot be read. False where it cannot take it: then it is not
-    /// admitted.
+    /// Replays a batch to a store, or reports that it cannot be read. False if the store failed;
+    /// then it is not admitted.
     fn give(
         &mut self,
         segment: &Arc<LogSegment>,
@@ -377,7 +381,7 @@ impl Met {
         self.records.push(record);
     }
 
-    /// False where a record of it may be missing.
+    /// False if one of its records may be missing.
     fn is_whole(&self) -> bool {
         let last = self.records.last();
         let is_ended = last.is_some_and(|last| !last.stored.head.batch.continues());
@@ -386,7 +390,7 @@ impl Met {
 }
 
 impl Newcomer {
-    /// Everything up to this batch that was not met is lost.
+    /// Counts all batches up to this one that were not read as lost.
     fn miss_to(&mut self, sequence: Sequence) {
         self.lost_to = self.lost_to.max(Some(sequence));
         self.reached = self.reached.max(sequence);

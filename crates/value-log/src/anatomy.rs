@@ -1,4 +1,4 @@
-//! The log's files taken apart for people: fronts of records, and the small files.
+//! The log's files taken apart for display: fronts of records, and the small files.
 
 use std::path::Path;
 
@@ -20,21 +20,21 @@ pub use crate::dropped::in_words;
 /// The kind in the headers of the value log's segments.
 pub const VALUE_LOG_KIND: u8 = crate::log_segment::SEGMENT_KIND;
 
-/// What one of the value log's files is, segments apart.
+/// Kinds of the value log's files, segments apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueLogFile {
     /// The log's identity, and the stores that were erased.
     Identity,
-    /// What a sealed segment contains.
+    /// Contents of a sealed segment.
     Contents,
-    /// Which segments the log let go of.
+    /// Numbers of the segments that the log dropped.
     Dropped,
     /// Batches that are known to be lost.
     LostBatches,
 }
 
 impl ValueLogFile {
-    /// What the first 8 bytes of a file say that it is.
+    /// The kind of a file by its first 8 bytes.
     pub fn of_magic(magic: &[u8]) -> Option<Self> {
         [
             Self::Identity,
@@ -46,7 +46,7 @@ impl ValueLogFile {
         .find(|it| it.magic() == magic)
     }
 
-    /// What the name of a file says that it is.
+    /// The kind of a file by its name.
     pub fn of_name(name: &str) -> Option<Self> {
         match name {
             identity::NAME => Some(Self::Identity),
@@ -121,27 +121,27 @@ impl ValueLogFile {
 /// Segments of a value log that are neither there nor were let go, as ranges of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissingSegments {
-    /// Of which nobody has told yet: the next opening will.
+    /// Missing segments that the next opening will report.
     pub untold: Vec<(u32, u32)>,
-    /// Of which an opening has told.
+    /// Missing segments that an opening has reported.
     pub told: Vec<(u32, u32)>,
 }
 
-/// What a value log knows of its segments without being opened.
+/// Segments of a value log that is not open.
 pub struct KnownSegments {
     there: Numbers,
     /// The same numbers as a list, in order.
     numbers: Vec<u64>,
-    /// `None` of a log that keeps no note of what it let go, or whose note is damaged: nothing of it is
-    /// known to be missing.
+    /// `None` for a log without a note of dropped segments, or with a damaged one: then no segment
+    /// counts as missing.
     noted: Option<Dropped>,
 }
 
 impl KnownSegments {
-    /// Reads the small files of a log of which these segments are there.
+    /// Reads the small files of a log with these segments.
     ///
-    /// Where the log is in use, what is there has to be listed before this is called, and what a store
-    /// says of segments be read before that.
+    /// While the log is in use, segments have to be listed before this call, and the store's
+    /// references to segments have to be read before they are listed.
     ///
     /// # Errors
     /// Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
@@ -167,7 +167,7 @@ impl KnownSegments {
         })
     }
 
-    /// True for the log of this id, and for one of which no file says any more which it is.
+    /// True for the log of this id, and for a log without a file that names its id.
     ///
     /// # Errors
     /// As of [`KnownSegments::read`].
@@ -199,7 +199,7 @@ impl KnownSegments {
         }
     }
 
-    /// False for a segment that is neither there, nor was let go, nor was told to be missing.
+    /// False for a segment that neither exists, nor was dropped, nor was reported as missing.
     pub fn is_accounted_for(&self, segment: u32) -> bool {
         let is_noted =
             |noted: &Dropped| noted.dropped.contains(segment) || noted.missing.contains(segment);
@@ -218,8 +218,7 @@ fn is_of_another_log(
     Ok(found.is_some_and(|id| (id.log_id, id.number) != (log_id, number)))
 }
 
-/// Takes what the value log puts before an engine's front apart; the engine's is in the hands of
-/// `engine`.
+/// Takes apart the value log's prefix of an engine's front; `engine` takes apart the rest.
 pub fn dissect_value_log_front(
     front: &RecordFront<'_>,
     engine: kvorum_segment::DissectFront,

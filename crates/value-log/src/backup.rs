@@ -12,12 +12,12 @@ use crate::log::ValueLog;
 use crate::tenant::HeldSegments;
 
 impl ValueLog {
-    /// Makes a log in `directory`, which must not exist, with everything that copies of stores need:
-    /// every batch that was appended before this call to a segment that is held is in it. A log that
-    /// nothing was ever appended to is not copied.
+    /// Makes a log in `directory`, which must not exist, for copies of stores. It contains every
+    /// batch of a held segment that was appended before this call. A log without any append is not
+    /// copied.
     ///
     /// # Errors
-    /// Those of the disk; what was made is left for the caller to remove.
+    /// Those of the disk; the caller removes the files that were made.
     pub fn backup(&self, directory: &Path) -> Result<BackedUp> {
         let mut backed_up = BackedUp::default();
         let held = self.held();
@@ -30,7 +30,7 @@ impl ValueLog {
         create_directory_durably(disk, directory).map_err(|error| from_disk(&error))?;
         let closed = files.segments();
         let closed: Vec<_> = closed.iter().filter(|it| it.number < next).collect();
-        // The newest one keeps the count: its number must not be given to another segment.
+        // The newest segment is linked for its number, which must not be given to another segment.
         let newest = closed.last().map(|it| it.number);
         let is_copied =
             |number: u32| Some(number) == newest || held.iter().any(|it| it.holds(number));
@@ -44,7 +44,7 @@ impl ValueLog {
                 let detail = format!("{} is not there", segment.path.display());
                 return Err(BackendError::new(ErrorKind::Failed, detail));
             }
-            // Without it the copy reads the segment.
+            // A copy without the list reads the segment.
             link(&contents_path(&segment.path))?;
         }
         let segments: Vec<_> = closed.into_iter().cloned().collect();
@@ -54,7 +54,7 @@ impl ValueLog {
         Ok(backed_up)
     }
 
-    /// What the copies of stores need that are under way.
+    /// Segments that copies of stores in progress need.
     fn held(&self) -> Vec<Arc<HeldSegments>> {
         let stores: Vec<StoreId> = self.keeper.stores.lock().keys().copied().collect();
         let tenants = stores

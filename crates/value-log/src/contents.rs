@@ -1,6 +1,7 @@
-//! What a sealed segment contains, in a small file beside it: opening the log need not read it all.
+//! The contents of a sealed segment in a small file beside it, so that opening does not read the
+//! segment.
 //!
-//! Never trusted when wrong: the segment says the same, and takes longer.
+//! The segment decides: a file that does not match it is ignored, and the segment is read.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,14 +16,14 @@ pub(crate) const MAGIC: [u8; 8] = *b"KVvalues";
 const HOLDING_BYTES: usize = 24;
 const EXTENSION: &str = "contents";
 
-/// What a sealed segment contains.
+/// The contents of a sealed segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) log_id: u64,
     pub(crate) number: u32,
     /// The length of the segment's file, seal included. Bytes.
     pub(crate) file_len: u64,
-    /// Where its last record ends. Bytes.
+    /// The end of its last record. Bytes.
     pub(crate) data_end: u64,
     /// The stores in it, and their batches.
     pub(crate) holders: BTreeMap<StoreId, Holding>,
@@ -97,8 +98,7 @@ impl Contents {
         small_file::write(disk, &contents_path(segment), &self.encode())
     }
 
-    /// Reads the file beside a segment; `None` when there is none that speaks of this segment as it
-    /// is.
+    /// Reads the file beside a segment; `None` when it is missing or does not match the segment.
     pub(crate) fn read(
         disk: &dyn Disk,
         segment: &Path,

@@ -1,12 +1,13 @@
-//! Which segments are gone because the log let go of them: a small file beside the others.
+//! Segments that the log dropped: a small file with their numbers.
 //!
-//! Numbers are given out one after the other, so every number up to the newest has a file or was let
-//! go. What is neither was lost, and stores that still name it have to say so. A number is noted, for
-//! certain, before its file goes: whatever a crash leaves, what was let go is never taken for lost. A
-//! number that is noted and whose file is there all the same is there.
+//! Numbers are given out in order, so every number up to the newest has a file or was dropped. A
+//! number with neither was lost, and stores that still refer to it have to report that. A number is
+//! noted durably before its file is removed, so no crash makes a dropped segment look lost. A
+//! number that is noted and has a file counts as existing.
 //!
-//! On a disk too full for the note the file itself goes before the segments do: without it, as in a
-//! log of a version that kept none, nothing is taken for lost, and what is not there counts as let go.
+//! On a disk too full for the note, the note itself is removed before the segments are. Without it,
+//! as in a log of a version without notes, nothing counts as lost and each missing number counts as
+//! dropped.
 
 mod numbers;
 
@@ -24,26 +25,26 @@ pub(crate) const MAGIC: [u8; 8] = *b"KVvalgon";
 const RANGE_BYTES: usize = 8;
 pub(crate) const NAME: &str = "dropped";
 
-/// What the file says.
+/// Contents of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
     pub(crate) log_id: u64,
-    /// The highest number that had a file by then.
+    /// The highest number that had a file when the note was written.
     pub(crate) newest: u32,
-    /// Segments that were let go.
+    /// Segments that were dropped.
     pub(crate) dropped: Numbers,
-    /// Segments that are missing, and of which that was told.
+    /// Segments that are missing, and whose loss was reported.
     pub(crate) missing: Numbers,
 }
 
-/// What is known when a log was opened.
+/// State of the numbers after a log was opened.
 pub(crate) struct Settled {
     pub(crate) known: Dropped,
-    /// Segments of which it has to be told that they are missing.
+    /// Missing segments that have yet to be reported.
     pub(crate) news: Numbers,
-    /// The file says the same.
+    /// The file has the same contents.
     pub(crate) is_written: bool,
-    /// There was a file: what is neither there nor noted is missing.
+    /// The file existed: a number that has neither a file nor a note is missing.
     pub(crate) is_certain: bool,
 }
 
@@ -117,15 +118,15 @@ impl Dropped {
         small_file::read(disk, &Self::path(directory), Self::decode)
     }
 
-    /// What is missing when these are there, told or not.
+    /// Missing segments, reported or not, when these exist.
     pub(crate) fn missing_beside(&self, there: &Numbers) -> Numbers {
         let newest = self.newest.max(there.highest());
         self.dropped.and(there).complement(newest)
     }
 
-    /// What is known of an opened log: `noted` was in its file, if that is one of this log; these
-    /// segments are there, and files of others were in the place of `foreign` ones. Of these only what was noted
-    /// is missing news: a stray file with another number is in nothing's place.
+    /// Compares the note `noted` of an opened log, if it is one of this log, with the existing
+    /// segments. Files of other logs had the names of `foreign` ones. Of these only noted numbers
+    /// are news: a stray file with another number replaces no segment.
     pub(crate) fn settle(
         noted: Option<Self>,
         log_id: u64,
@@ -153,7 +154,7 @@ impl Dropped {
         let known = Self {
             log_id,
             newest,
-            // Below a foreign file with too high a number nothing ever was.
+            // No segment existed below a foreign file with too high a number.
             dropped: there.and(&missing).complement(newest),
             missing: missing.clone(),
         };
@@ -239,7 +240,7 @@ mod tests {
         assert!(again.is_written);
     }
 
-    /// The newest file went as well: its number counts all the same.
+    /// The loss includes the newest file: its number counts too.
     #[test]
     fn numbers_above_the_newest_file_that_had_one_are_missing() {
         let there = numbers(&[(4, 4), (6, 7)]);
@@ -268,7 +269,8 @@ mod tests {
         assert_eq!(settled.known.dropped, numbers(&[(1, 3), (5, 5), (10, 76)]));
     }
 
-    /// Regression: a segment whose place another file had was put aside, and no store missed what was in it.
+    /// Regression: a segment whose name a foreign file had was moved aside, and no store reported
+    /// the loss.
     #[test]
     fn a_segment_in_whose_place_a_foreign_file_is_is_news() {
         let there = numbers(&[(4, 4), (6, 8)]);

@@ -2,11 +2,11 @@
 //!
 //! A place once handed out is kept: key directories point to it. So places are handed out in files
 //! whose space is reserved, and where there is none for the next file, a batch is refused before
-//! anything of it can be seen. Should a write fail all the same, its group fails for those who wait for
-//! it, and stays, in memory and readable, until it is written; whoever appends next tries that first,
+//! anything of it can be seen. Should a write fail all the same, its group fails for
+//! its waiters, and stays, in memory and readable, until it is written; the next append tries that first,
 //! and is refused if it does not succeed.
 //!
-//! Whoever writes, writes everything that has a place, so that a group finds its bytes written by the
+//! A write takes everything that has a place, so that a group finds its bytes written by the
 //! commit before it, or by a thread that would only wait while another's group is synced: the copy into
 //! the page cache then costs no time between two syncs.
 //!
@@ -18,7 +18,7 @@ mod closing;
 mod failure;
 #[cfg(test)]
 mod files_test;
-mod noting;
+mod drop_note;
 mod room;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -50,7 +50,7 @@ const WRITE_AHEAD_BYTES_MIN: u64 = 64 << 10;
 /// More than this is left to the driver: it takes a processor from the tasks for too long. Bytes.
 const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
-/// The files, and who may read them.
+/// The files, and the segments that readers may use.
 ///
 /// Locks are taken in one order: `dropped`, `state`, `spares`, `cursor`, and last `placed`, `segments`
 /// or `rooms`, each for itself. Within the queue's lock neither of the first two is taken.
@@ -66,46 +66,46 @@ pub(crate) struct Files {
     /// Batches that have their places and that no write has taken yet, in order.
     placed: Mutex<Placed>,
     state: Mutex<State>,
-    /// Where the next batches go.
+    /// Places for the next batches.
     pub(crate) room: Room,
     /// The last place that was handed out, and up to where the log is durable.
     appended: AtomicU64,
     synced: AtomicU64,
     /// The highest number that a file has: older ones may go, this one keeps the count.
     newest_file: AtomicU64,
-    /// Which segments are gone, and whether they should be.
+    /// Segments that are gone, and those that are to go.
     dropped: Mutex<Settled>,
     /// The highest number that is noted on the disk.
     noted_to: AtomicU64,
     is_stalled: AtomicBool,
 }
 
-/// What comes of asking for a place.
+/// The result of asking for a place.
 pub(crate) enum Placing {
     /// The batch stands in this segment.
     Placed(Arc<Item>, Arc<LogSegment>),
-    /// No file has the space for it: somebody else was faster since room was made.
+    /// No file has the space for it: another writer was faster since room was made.
     NoRoom(Batch),
 }
 
-/// What waits to be written, and is taken whole by whoever writes next.
+/// Batches that wait to be written, and are taken whole by the next write.
 #[derive(Default)]
 struct Placed {
     items: VecDeque<Arc<Item>>,
-    /// What they take in their segments. Bytes.
+    /// Their length in their segments. Bytes.
     bytes: u64,
 }
 
 #[derive(Default)]
 struct State {
-    /// What an earlier run left is to be ended first.
+    /// The torn end of an earlier run, which is cut first.
     torn: Option<TornEnd>,
     active: Option<Active>,
     /// Batches that a write has taken and that are not in a file yet, in order.
     unwritten: VecDeque<Arc<Item>>,
     /// Closed, synced, not sealed yet.
     retired: VecDeque<Active>,
-    /// Where the active segment ended when upkeep looked last: what is idle gets a mark.
+    /// The end of the active segment when upkeep looked last: an idle segment gets a mark.
     seen_end: u64,
 }
 
@@ -434,7 +434,7 @@ impl Files {
         }
     }
 
-    /// What the log's files take, in bytes.
+    /// Space taken by the log's files, in bytes.
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.bytes() + self.room.ahead_bytes()
     }
@@ -446,7 +446,7 @@ impl Files {
 }
 
 impl Files {
-    /// Writes a group, and makes it durable if somebody waits for that. One group at a time.
+    /// Writes a group, and makes it durable if that was promised. One group at a time.
     pub(crate) fn write(&self, group: &[Arc<Item>], promise: LogPromise) -> Written {
         match self.write_group(group, promise) {
             Err(GroupFailure::ForGood(_)) if is_planted!(FailedSyncForgotten) => Ok(()),
@@ -530,7 +530,7 @@ impl Active {
         (self.writer.sync_handle(), end)
     }
 
-    /// Appends the first `count` items, which stand where they were told to.
+    /// Appends the first `count` items, at their places.
     fn append(&mut self, unwritten: &VecDeque<Arc<Item>>, count: usize) -> Written {
         let items = unwritten.iter().take(count);
         let records: Vec<Record<'_>> = items.clone().flat_map(|item| item.records()).collect();

@@ -1,4 +1,4 @@
-//! A group: the records that one write and one sync make durable, and those who wait for it.
+//! A group: the records that one write and one sync make durable, and its waiters.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, OnceLock, PoisonError, Weak};
@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use kvorum_backend::{BackendError, ErrorKind, Result, SyncPoint};
 use parking_lot::Mutex;
 
-/// The queue of a group, as those see it who wait for the group.
+/// The queue of a group, as its waiters see it.
 pub(crate) trait Committing: Send + Sync {
     /// True while a driver commits groups.
     fn is_driven(&self) -> bool;
@@ -26,7 +26,7 @@ pub(crate) trait Committing: Send + Sync {
     fn commit_next(&self);
 }
 
-/// What a thread that waits for a group is to do.
+/// The next move of a thread that waits for a group.
 pub(crate) enum Turn {
     /// Nothing: the group has ended.
     Ended,
@@ -47,7 +47,7 @@ pub(crate) struct Group {
     sleepers: AtomicUsize,
 }
 
-/// What threads sleep by: rung when the group is done or a leader is wanted.
+/// The bell of sleeping threads: rung when the group is done or a leader is wanted.
 ///
 /// The standard library's condition variable wakes all of them in one call. That of `parking_lot`
 /// moves them to the lock and wakes each when the one before it lets go, which makes one long row of
@@ -145,8 +145,8 @@ impl Group {
         self.bell.ring_for_leader();
     }
 
-    /// Counts a thread that is about to sleep. The caller holds the queue's lock: whoever ends the group or
-    /// looks for a leader sees this thread.
+    /// Counts a thread that is about to sleep. The caller holds the queue's lock: the end of the
+    /// group and the search for a leader see this thread.
     pub(crate) fn count_sleeper(&self) {
         self.sleepers.fetch_add(1, Ordering::Relaxed);
     }
@@ -211,7 +211,7 @@ impl SyncPoint for Group {
 }
 
 impl Group {
-    /// Waits until the group is done, committing if nobody else does.
+    /// Waits until the group is done, committing where no other committer works.
     pub(crate) fn wait(&self) -> Result<()> {
         if let Some(outcome) = self.outcome() {
             return outcome;
@@ -221,7 +221,7 @@ impl Group {
         };
         queue.write_ahead();
         loop {
-            // Whoever was woken because the group ended has no need of the lock.
+            // A thread that was woken by the end of the group needs no lock.
             if let Some(outcome) = self.outcome() {
                 return outcome;
             }

@@ -1,7 +1,8 @@
-//! The log's identity, and the stores that were erased: a small file beside the segments.
+//! The log's identity, and the erased stores: a small file beside the segments.
 //!
-//! A segment names stores by their identities. One that is not open may be on a disk that is not
-//! there today, and waits; or it was erased, and nobody waits for it. This file tells the two apart.
+//! A segment names stores by their identities. A store that is not open may be on a disk that is
+//! absent for now, so its segments are kept; or it was erased, and they need not be. This file
+//! distinguishes the two.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::small_file;
 pub(crate) const MAGIC: [u8; 8] = *b"KVvallog";
 pub(crate) const NAME: &str = "log";
 
-/// What the file says.
+/// Contents of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// Drawn when the log began.

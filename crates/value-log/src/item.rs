@@ -8,9 +8,9 @@ use kvorum_segment::{
 
 use crate::record::{LogPlace, LogRecord, LoggedFront, LoggedRecord, PREFIX_BYTES};
 
-/// What an item takes beside its fronts and backs, roughly. Bytes.
+/// The memory of an item beside its fronts and backs, roughly. Bytes.
 const OVERHEAD_BYTES: u64 = 256;
-/// What the segment may add to a front. Bytes.
+/// The most that a segment adds to a front. Bytes.
 const FRONT_SLACK_BYTES: u64 = 64;
 
 /// A batch, encoded and not yet placed.
@@ -33,7 +33,7 @@ pub(crate) struct Item {
     batch: Batch,
     /// The segment's number.
     pub(crate) segment: u32,
-    /// Where each record stands.
+    /// The place of each record.
     pub(crate) places: Vec<LogPlace>,
     end: u64,
 }
@@ -57,7 +57,7 @@ impl Batch {
         })
     }
 
-    /// What the batch takes in a segment. Bytes.
+    /// The batch's length in a segment. Bytes.
     pub(crate) fn stored_len(&self) -> u64 {
         self.records()
             .map(|record| record.location_at(0).next_offset())
@@ -92,14 +92,14 @@ impl Batch {
 }
 
 impl Item {
-    /// Where its first record stands.
+    /// The place of its first record.
     pub(crate) fn offset(&self) -> u64 {
         self.places
             .first()
             .map_or(self.end, |place| place.record.offset)
     }
 
-    /// Where the next item stands.
+    /// The place of the next item.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }

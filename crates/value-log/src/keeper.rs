@@ -19,7 +19,7 @@ use crate::tenant::Tenant;
 /// Weak: the log keeps no store open.
 pub(crate) type Stores = BTreeMap<StoreId, Weak<dyn Tenant>>;
 
-/// The files of a log with their queue, its tenants, and what is known of both.
+/// The files of a log with their queue, its tenants, and their state.
 pub(crate) struct Keeper {
     pub(crate) queue: Arc<Shared>,
     pub(crate) losses: Losses,
@@ -37,10 +37,10 @@ pub(crate) struct Keeper {
 
 pub(crate) struct KnownIdentity {
     pub(crate) known: Identity,
-    /// Those of the erased stores that an earlier run was about to erase, and that may be there all the
-    /// same: as long as not all stores were admitted, nothing of them goes.
+    /// Erased stores whose erasure an earlier run announced and may not have finished. Their data
+    /// is kept until all stores were admitted.
     pub(crate) undecided: BTreeSet<StoreId>,
-    /// The file says the same.
+    /// The file has the same contents.
     pub(crate) is_written: bool,
 }
 
@@ -68,7 +68,7 @@ impl Keeper {
         self.stores.lock().get(&store)?.upgrade()
     }
 
-    /// What cannot be promised any more ends the log.
+    /// Converts a failure to an error; a final one ends the log.
     pub(crate) fn told(&self, failure: GroupFailure) -> BackendError {
         match failure {
             GroupFailure::ThisGroup(error) => error,
@@ -94,18 +94,18 @@ impl Keeper {
             return Ok(());
         }
         flushed?;
-        // What a full disk refused before, and took since, belongs to no group.
+        // A batch that a full disk refused and took later belongs to no group.
         files.sync_written().map_err(|failure| self.told(failure))?;
         if files.is_synced_to(appended) {
             return Ok(());
         }
-        // A failure that was final left what was queued unwritten.
+        // A final failure left queued batches unwritten.
         let detail = "the value log failed before, and has not written everything";
         Err(BackendError::new(ErrorKind::Failed, detail))
     }
 
-    /// Closes the segment that is appended to, and seals what is closed. Returns the number of the one
-    /// that is appended to now.
+    /// Closes the segment that is appended to, and seals closed ones. Returns the number of the new
+    /// active segment.
     pub(crate) fn close_written(&self) -> Result<u32> {
         let files = self.files();
         let next = files.roll()?.number;
@@ -116,7 +116,7 @@ impl Keeper {
             if !files.is_behind(next) {
                 break;
             }
-            // What was queued meanwhile begins the segment.
+            // Batches that were queued meanwhile begin the new segment.
             files.sync_written().map_err(|failure| self.told(failure))?;
         }
         while files.seal_one()? {}
@@ -152,12 +152,12 @@ impl Keeper {
         Ok(())
     }
 
-    /// Has upkeep ask stores for their usage again.
+    /// Makes upkeep survey the usage of stores again.
     pub(crate) fn usage_changed(&self) {
         self.is_usage_new.store(true, Ordering::Release);
     }
 
-    /// Reports damage once of each segment.
+    /// Reports damage once per segment.
     pub(crate) fn note_damage(&self, segment: &LogSegment, damage: &Damage) {
         if !segment.is_damaged() {
             let what = format!("{}: {damage}", segment.path.display());

@@ -1,22 +1,25 @@
-//! The node's value log: what stores put stays in it, and is acknowledged by it.
+//! The node's value log: the place of what stores put, and its acknowledgement.
 //!
-//! A node has dozens of stores. If each synced its own file before acknowledging a put, the device would see
-//! dozens of syncs where one could serve them all (`docs/decisions/0001-one-commit-log-per-node.md`). So all
-//! put to one log. What they put stays where it was logged and is not written twice
-//! (`docs/decisions/0005-values-stay-in-the-commit-log.md`): a store points into the log's segments, and a
-//! segment lives for as long as a store needs it. What is still needed of a segment that is mostly dead is
-//! copied to the stores' own files, and the segment goes.
+//! A node has dozens of stores. If each synced its own file before acknowledging a put, the device
+//! would see dozens of syncs where one could serve them all
+//! (`docs/decisions/0001-one-commit-log-per-node.md`). So all put to one log. Their entries stay
+//! where they were logged and are not written twice
+//! (`docs/decisions/0005-values-stay-in-the-commit-log.md`): a store points into the log's
+//! segments, and a segment lives for as long as a store needs it. The live rest of a segment that
+//! is mostly garbage is copied to the stores' own files, and the segment is removed.
 //!
-//! The log lives in one directory and goes on from run to run: segments are numbered through, a number is
-//! never used twice, and a run begins with a new segment. A store names a segment by its number.
+//! The log lives in one directory and goes on from run to run: segments are numbered through, a
+//! number is never used twice, and a run begins with a new segment. A store names a segment by its
+//! number.
 //!
-//! Where to look: `log` is what stores and the node call; `tenant` is what the log asks of stores; `queue` and
-//! `group` decide which records are committed together and wake those who wait; `files` hands out places and
-//! writes, `log_segment` reads, `opening` finds the end after a crash, `dropped` tells what was let go from
-//! what was lost, `keeper` has the files and the tenants, `admission` brings stores up to date, `upkeep` decides what goes, and `policy` which segment
-//! is collected; `backup` links what copies of stores need.
+//! Files: `log` has the calls of stores and the node; `tenant` has the log's calls to stores;
+//! `queue` and `group` decide which records are committed together, and wake waiting callers;
+//! `files` hands out places and writes; `log_segment` reads; `opening` finds the end after a crash;
+//! `dropped` distinguishes dropped segments from lost ones; `keeper` has the files and the tenants;
+//! `admission` brings stores up to date; `upkeep` decides which segments are removed, and `policy`
+//! which one is collected; `backup` links segments for copies of stores.
 //!
-//! What this crate must not know: which engine a store is, and what fronts and backs mean.
+//! This crate does not depend on an engine, nor on the meaning of fronts and backs.
 
 mod admission;
 pub mod anatomy;

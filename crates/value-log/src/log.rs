@@ -1,4 +1,5 @@
-//! The log as stores and the node see it: appends, syncs, what became of a segment, and upkeep in steps.
+//! The log's calls for stores and the node: appends, syncs, the state of a segment, and upkeep in
+//! steps.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,16 +33,16 @@ use crate::task_driver::TaskDriver;
 use crate::tenant::Tenant;
 use crate::upkeep::{CollectionDue, Upkeep};
 
-/// Data that stores have in the log alone is limited to this part of the free space: they will write it to
-/// files of their own.
+/// The part of the free space that limits data in the log alone: stores will write it to files of
+/// their own.
 const UNCOVERED_PART: u64 = 4;
 
-/// What operators see of the log.
+/// Figures of the log for operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueLogStatus {
     /// Bytes in all segments.
     pub bytes: u64,
-    /// Bytes of segments that no store needs, when they were counted last.
+    /// Bytes of segments that no store needs, as of the last survey.
     pub dead_bytes: u64,
     /// Segments.
     pub segments: u64,
@@ -51,7 +52,7 @@ pub struct ValueLogStatus {
     pub groups: u64,
     /// Batches committed since the start.
     pub batches: u64,
-    /// Times since the start that all segments were looked through for the oldest of a store.
+    /// Searches since the start through all segments for the oldest one of a store.
     pub searches: u64,
 }
 
@@ -64,10 +65,10 @@ pub struct ValueLog {
 }
 
 impl ValueLog {
-    /// Opens the log in `directory`; one that is not there begins with the first append. `log_id` is
-    /// drawn at random by the caller, for a log that begins now.
+    /// Opens the log in `directory`; a missing one begins with the first append. `log_id` is drawn
+    /// at random by the caller, for a log that begins now.
     ///
-    /// Needs no space, so that a node on a full disk comes up.
+    /// Needs no space, so that a node on a full disk starts.
     ///
     /// # Errors
     /// Those of the disk. [`ErrorKind::NewerFormat`] for a log of a newer version.
@@ -98,8 +99,8 @@ impl ValueLog {
         Ok((log, report))
     }
 
-    /// Makes known all stores that are there, which were just opened with this log, and gives each what
-    /// it lacks. To be called before they are used.
+    /// Registers all existing stores, which were just opened with this log, and replays missing
+    /// batches to each. Precedes their use.
     ///
     /// # Errors
     /// Those of the disk and of the stores; it may be called again.
@@ -112,9 +113,10 @@ impl ValueLog {
         Ok(admission)
     }
 
-    /// As [`ValueLog::admit`] for some of the stores that are there, while others are being opened:
-    /// until [`ValueLog::settle_erasures`] the log keeps whatever these may need. A store that fails
-    /// is not admitted, and does not keep others from being. Several threads may admit stores at a time.
+    /// As [`ValueLog::admit`] for some of the stores, while others are being opened. The log keeps
+    /// all that these may need until [`ValueLog::settle_erasures`]. A store that fails is not
+    /// admitted, and does not prevent the admission of others. Several threads may admit stores at
+    /// a time.
     ///
     /// # Errors
     /// Those of reading the log; it may be called again.
@@ -122,39 +124,40 @@ impl ValueLog {
         admission::admit(&self.keeper, stores)
     }
 
-    /// All stores that are there were admitted: of those that an earlier run was about to erase, and
-    /// that have not turned up, nothing is kept any more.
+    /// Ends admission: the log no longer keeps data of stores whose erasure an earlier run
+    /// announced and that were not opened since.
     pub fn settle_erasures(&self) {
         self.keeper.identity.lock().undecided.clear();
         self.usage_changed();
     }
 
-    /// Commits groups until [`ValueLog::stop`]; for one thread of its own. While it runs, awaiting a
+    /// Commits groups until [`ValueLog::stop`], on a thread of its own. While it runs, awaiting a
     /// ticket is enough.
     pub fn drive(&self) {
         self.keeper.queue.drive();
     }
 
-    /// Wakes whoever drives once the tasks that are ready have queued what they have, until
-    /// [`ValueLog::stop`]; for a task among those that write.
+    /// Wakes the driver once the tasks that are ready have queued their batches, until
+    /// [`ValueLog::stop`]; for a task among the writing ones.
     pub async fn call_driver(&self, runtime: &Runtime) {
         self.keeper.queue.call_driver(runtime).await;
     }
 
-    /// The driver for where there are no threads, as in a simulation: a task that waits until something
-    /// is queued, lets as much time pass as a device would take, and commits.
+    /// The driver for programs without threads, such as a simulation: a task that waits until
+    /// something is queued, lets as much time pass as a device would take, and commits.
     pub fn task_driver(&self) -> TaskDriver {
         TaskDriver::of(self.keeper.queue.clone())
     }
 
-    /// Ends [`ValueLog::drive`] once everything queued is committed. What is appended later is
-    /// committed by those who wait for it on a thread.
+    /// Ends [`ValueLog::drive`] once everything queued is committed. A later append is committed by
+    /// the thread that waits for it.
     pub fn stop(&self) {
         self.keeper.queue.stop();
     }
 
-    /// Puts collections off, or lets them go on; at first they may. Meanwhile segments that nobody
-    /// needs go all the same, and of the others nothing is read or copied.
+    /// Holds collections, or releases them; at first they are released. Segments that no store
+    /// needs are removed in either state; nothing of the others is read or copied while collections
+    /// are held.
     pub fn hold_collections(&self, is_held: bool) {
         self.upkeep.set_held(is_held);
     }
@@ -180,9 +183,9 @@ impl ValueLog {
         self.upkeep.is_chore_due()
     }
 
-    /// Makes the next segment's file, seals a closed one, or asks what is needed and drops the rest:
-    /// what moves hardly any bytes, and waits for the device a few times. False when there was
-    /// nothing of it to do.
+    /// Makes the next segment's file, seals a closed one, or surveys usage and drops unneeded
+    /// segments. Such a chore moves few bytes, and waits for the device a few times. False when
+    /// none was due.
     ///
     /// # Errors
     /// Those of the disk.
@@ -195,7 +198,8 @@ impl ValueLog {
         self.upkeep.next_collection()
     }
 
-    /// Reads on in the segment that is collected, and has stores copy what they need of it.
+    /// Reads a part of the segment that is being collected, and has stores copy the records they
+    /// need.
     ///
     /// # Errors
     /// Those of the disk and of the stores; the segment is collected anew.
@@ -203,13 +207,13 @@ impl ValueLog {
         self.upkeep.collect(budget)
     }
 
-    /// The reserve of the log's file system, and of others that are added to it. Upkeep of stores goes by what
-    /// it saw last: at most a tenth of a second ago while the log is written to.
+    /// The reserve of the log's file system, and of others that are added to it. Upkeep of stores
+    /// uses its last measurement: at most a tenth of a second old while the log is written to.
     pub fn reserve(&self) -> &Arc<Reserve> {
         &self.keeper.files().reserve
     }
 
-    /// What puts can append, in bytes, without what is held back. Asks the file systems.
+    /// Bytes that puts can append, without the reserve. Queries the file systems.
     pub fn room_for_puts(&self) -> u64 {
         self.keeper.files().room.room_for_puts()
     }
@@ -219,12 +223,12 @@ impl ValueLog {
         self.keeper.appended_bytes.load(Ordering::Relaxed)
     }
 
-    /// Why the log takes nothing any more, once a sync or a write has failed for good.
+    /// The error of the final sync or write failure, after which nothing is appended.
     pub fn failure(&self) -> Option<BackendError> {
         self.keeper.queue.queue.lock().failure().cloned()
     }
 
-    /// What is queued to be written, in bytes of memory.
+    /// Memory of queued batches, in bytes.
     pub fn queued_bytes(&self) -> u64 {
         self.keeper.files().placed_bytes()
     }
@@ -252,13 +256,13 @@ impl ValueLog {
         needing.map(|(store, _)| store).collect()
     }
 
-    /// Damage that was found since this was asked last, in words.
+    /// Damage that was found since the last call, in words.
     pub fn take_damage(&self) -> Vec<String> {
         self.keeper.take_damage()
     }
 
-    /// Notes for good that a store has lost batches up to this one, once the node has noted that the store is
-    /// incomplete: no admission tells of them again.
+    /// Notes durably that a store has lost batches up to this one, once the node has noted that the
+    /// store is incomplete. No later admission reports them.
     ///
     /// # Errors
     /// Those of the disk.
@@ -268,12 +272,12 @@ impl ValueLog {
 }
 
 impl ValueLog {
-    /// Tells this log from others. A store that refers to another log has lost what was there.
+    /// The log's identity. A store that refers to another log has lost its entries there.
     pub fn log_id(&self) -> u64 {
         self.keeper.files().log_id
     }
 
-    /// Waits until there is room for what is to be appended; to be called without a lock.
+    /// Waits until there is room for an append; must be called without a lock.
     ///
     /// # Errors
     /// The log takes nothing any more.
@@ -281,9 +285,10 @@ impl ValueLog {
         self.keeper.queue.wait_for_room()
     }
 
-    /// Queues a batch: its records become durable together or not at all, and without being asked if that was
-    /// promised. Their place is known when this returns, and they can be read there. Batches of one store
-    /// have to come in the order of their sequences, each higher than the one before.
+    /// Queues a batch: its records become durable together or not at all, and without a further
+    /// call if that was promised. Their places are known when this returns, and can be read.
+    /// Batches of one store have to come in the order of their sequences, each higher than the one
+    /// before.
     ///
     /// # Errors
     /// Nothing was queued: [`ErrorKind::TooLarge`], [`ErrorKind::Full`], [`ErrorKind::Exhausted`],
@@ -316,7 +321,7 @@ impl ValueLog {
                 .map_err(|failure| self.keeper.told(failure))?;
             match self.push(batch, purpose, promise)? {
                 Pushing::Done(appended) => break appended,
-                // The room that was made went to somebody else.
+                // Another batch took the room.
                 Pushing::NoRoom(refused) => batch = refused,
             }
         };
@@ -324,8 +329,8 @@ impl ValueLog {
         Ok(appended)
     }
 
-    /// Number of segments that a store's own files may lie behind the log, where it would wait for `most` of
-    /// them: fewer where the disk has no room for so many.
+    /// The number of segments that a store's own files may lie behind the log. The store allows
+    /// `most`; fewer are returned where the disk has no room for as many.
     pub fn segments_behind_max(&self, most: u32) -> u32 {
         let room = self.reserve().seen().available / UNCOVERED_PART;
         let segments = room / self.keeper.files().room.segment_bytes().max(1);
@@ -337,11 +342,11 @@ impl ValueLog {
         self.keeper.files().segment(number)
     }
 
-    /// What became of a segment in which a store had something that was durable.
+    /// The state of a segment in which a store had durable records.
     pub fn whereabouts(&self, store: StoreId, number: u32) -> Whereabouts {
         let files = self.keeper.files();
         match files.segment(number) {
-            // Of a damaged one it is not known who has something in it.
+            // The holders of a damaged segment are unknown.
             Some(segment)
                 if segment.holding(store).is_some()
                     || segment.is_damaged()
@@ -350,20 +355,20 @@ impl ValueLog {
                 Whereabouts::Here(segment)
             }
             None if !files.is_lost(number) => Whereabouts::LetGo,
-            // The number may have been given out again, if the log's newest file was lost.
+            // A number may have been reused if the log's newest file was lost.
             _ => Whereabouts::Missing,
         }
     }
 
-    /// The number of the segment that is appended to now. What a store keeps in older ones and does
-    /// not cover has to be read again after a crash, segment by segment: stores should cover what lies
-    /// far behind.
+    /// The number of the active segment. Records in older ones that a store does not cover have to
+    /// be read again after a crash, segment by segment. Stores should therefore cover those far
+    /// behind.
     pub fn newest_segment(&self) -> u32 {
         self.keeper.files().newest().number
     }
 
-    /// The oldest segment that still has anything of a store, needed or not. A removal hides nothing
-    /// in the log when all that is older is gone.
+    /// The oldest segment that still has records of a store, needed or not. A removal hides nothing
+    /// in the log when all older records are gone.
     pub fn oldest_segment_of(&self, store: StoreId) -> Option<u32> {
         self.keeper.searches.fetch_add(1, Ordering::Relaxed);
         let segments = self.keeper.files().segments();
@@ -374,7 +379,7 @@ impl ValueLog {
     /// The segments that still have anything of a store, needed or not, ascending.
     pub fn segments_of(&self, store: StoreId) -> Vec<u32> {
         let segments = self.keeper.files().segments();
-        // Of a damaged one it is not known.
+        // The holders of a damaged segment are unknown.
         let held = segments
             .iter()
             .filter(|it| it.holding(store).is_some() || it.is_damaged());
@@ -389,19 +394,19 @@ impl ValueLog {
         self.keeper.sync()
     }
 
-    /// Says that [`Tenant::usage`] of a store has shrunk without anything having been appended.
+    /// Reports that [`Tenant::usage`] of a store has shrunk without an append.
     pub fn usage_changed(&self) {
         self.keeper.usage_changed();
     }
 
-    /// Says that a store needs this much less of the log than it has appended, as after deletes. Stores are
-    /// asked for their usage again when the sum is large enough; while puts are refused for want of space,
-    /// any sum is.
+    /// Reports that a store needs this much less of the log than it has appended, as after deletes.
+    /// A large enough sum makes upkeep survey usage again; while puts are refused for want of
+    /// space, any sum does.
     pub fn usage_fell(&self, bytes: u64) {
         self.keeper.fallen_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Closes the segment that is appended to, so that [`ValueLog::link`] finds all that is there.
+    /// Closes the active segment, so that [`ValueLog::link`] finds all records.
     ///
     /// # Errors
     /// Those of the disk.
@@ -409,11 +414,11 @@ impl ValueLog {
         self.keeper.close_written().map(drop)
     }
 
-    /// Gives a closed segment a second name, for a backup. The store's usage has to name the segment
-    /// until this returns.
+    /// Gives a closed segment a second name, for a backup. The store's usage has to name the
+    /// segment until this returns.
     ///
     /// # Errors
-    /// Those of the disk; [`ErrorKind::Misuse`] for a segment that is not there or not closed.
+    /// Those of the disk; [`ErrorKind::Misuse`] for a segment that is missing or not closed.
     pub fn link(&self, number: u32, path: &Path) -> Result<()> {
         let closed = self.keeper.files().closed();
         let segment = closed.iter().find(|it| it.number == number);
@@ -425,7 +430,7 @@ impl ValueLog {
         linked.map_err(|error| from_disk(&error))
     }
 
-    /// Says that a store is about to be erased. Durable when it returns.
+    /// Announces that a store is about to be erased. Durable when it returns.
     ///
     /// # Errors
     /// Those of the disk.
@@ -434,7 +439,7 @@ impl ValueLog {
             return Ok(());
         }
         let mut identity = self.keeper.identity.lock();
-        // Whoever erases it has it open.
+        // The store is open, since it is being erased.
         identity.undecided.remove(&store);
         if !identity.known.erased.insert(store) && identity.is_written {
             return Ok(());
@@ -442,8 +447,8 @@ impl ValueLog {
         self.keeper.write_identity(&mut identity)
     }
 
-    /// Says that a store's contents are gone, and whose they are from now on: segments that nobody
-    /// else needs are dropped at once.
+    /// Reports that a store's contents are gone, and the store's new identity. Segments that no
+    /// other store needs are dropped at once.
     ///
     /// # Errors
     /// Those of the disk.
@@ -458,31 +463,31 @@ impl ValueLog {
     }
 }
 
-/// What [`ValueLog::append`] gives.
+/// The result of [`ValueLog::append`].
 pub struct Appended {
     /// The segment of all the records.
     pub segment: Arc<LogSegment>,
-    /// Where each of them stands.
+    /// The place of each record.
     pub places: Vec<LogPlace>,
-    /// Resolves when what was promised holds. Until then the batch is in this process's memory alone.
+    /// Resolves when the promise holds. Until then the batch is in this process's memory alone.
     pub ticket: SyncTicket,
-    /// The device is slower than what comes in: callers that asked for no durability should wait as
+    /// The device is slower than the appends: callers that asked for no durability should wait as
     /// well.
     pub is_crowded: bool,
 }
 
-/// What became of a segment.
+/// The state of a segment.
 pub enum Whereabouts {
-    /// The log has it.
+    /// It exists.
     Here(Arc<LogSegment>),
-    /// No store needed it any more: what a store still has a place for in it stands elsewhere, or was
-    /// superseded.
+    /// It was dropped, since no store needed it: an entry with a place in it was copied elsewhere
+    /// or superseded.
     LetGo,
-    /// It was never let go, and is not there: what stood in it is lost.
+    /// It is missing without having been dropped: its contents are lost.
     Missing,
 }
 
-/// What comes of queueing a batch.
+/// The result of queueing a batch.
 enum Pushing {
     Done(Appended),
     NoRoom(Batch),

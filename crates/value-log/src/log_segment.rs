@@ -1,5 +1,5 @@
-//! A segment of the value log as its readers see it: written records come from the file, queued ones
-//! from memory.
+//! A segment of the value log for its readers: written records come from the file, queued ones from
+//! memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ use crate::records::Records;
 
 /// The kind that the headers of the log's segments carry.
 pub(crate) const SEGMENT_KIND: u8 = b'V';
-/// Where a segment ends at the latest, whatever is configured: engines remember where a record begins in
-/// 30 bits, in units of 8 bytes.
+/// The latest end of a segment at any settings: engines store the position of a record in 30 bits,
+/// in units of 8 bytes.
 pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = RECORD_ALIGN_BYTES << 30;
 
-/// What a store has in a segment.
+/// The batches of a store in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holding {
     /// The lowest batch.
@@ -50,22 +50,22 @@ impl Holding {
     }
 }
 
-/// A segment of the log. It is there before its file is, and for its readers it stays when the file's name
-/// goes, whether the log still has it or not.
+/// A segment of the log. It exists before its file does. Its readers keep it open after the file is
+/// removed.
 pub struct LogSegment {
     pub(crate) number: u32,
     pub(crate) path: PathBuf,
     reader: OnceLock<SegmentReader>,
     /// Records that start below this are in the file.
     written_to: AtomicU64,
-    /// Where the next record goes, or would.
+    /// The place of the next record.
     end: AtomicU64,
-    /// Queued, in the order of their places.
+    /// Queued items, in the order of their places.
     unwritten: Mutex<VecDeque<Arc<Item>>>,
-    /// The stores that have something in it.
+    /// The stores with records in it.
     holders: Mutex<BTreeMap<StoreId, Holding>>,
     is_damaged: AtomicBool,
-    /// What stores have in it is known without reading it.
+    /// The holders are known without reading the segment.
     is_listed: AtomicBool,
 }
 
@@ -107,7 +107,7 @@ impl LogSegment {
         self.reader.get()
     }
 
-    /// For reading everything that was appended, which must all be there.
+    /// Options for reading all appended records, which must all exist.
     pub(crate) fn scan_options(&self) -> ScanOptions {
         let end = self.end();
         ScanOptions {
@@ -117,7 +117,7 @@ impl LogSegment {
         }
     }
 
-    /// Its file was created.
+    /// Sets the reader of its file, which was created.
     pub(crate) fn set_reader(&self, reader: SegmentReader) {
         let _first = self.reader.set(reader);
     }
@@ -129,13 +129,13 @@ impl LogSegment {
         self.unwritten.lock().push_back(item);
     }
 
-    /// What is no record was appended.
+    /// Sets the end after an append that is no record.
     pub(crate) fn set_end(&self, end: u64) {
         self.end.store(end, Ordering::Release);
         self.written_to.store(end, Ordering::Release);
     }
 
-    /// Everything up to `end` is in the file.
+    /// Notes that everything up to `end` is in the file.
     pub(crate) fn set_written(&self, end: u64) {
         self.written_to.store(end, Ordering::Release);
         let mut unwritten = self.unwritten.lock();
@@ -150,7 +150,7 @@ impl LogSegment {
         Holding::note(&mut self.holders.lock(), store, sequence);
     }
 
-    /// What stores have in it, needed or not.
+    /// The stores with records in it, needed or not.
     pub(crate) fn holders(&self) -> BTreeMap<StoreId, Holding> {
         self.holders.lock().clone()
     }
@@ -163,7 +163,7 @@ impl LogSegment {
         self.holders.lock().get(&store).copied()
     }
 
-    /// Decides anew which of the stores in it need it, by what was known of each; false when none
+    /// Decides anew which holders need the segment, given the last state of each; false when none
     /// does.
     pub(crate) fn judge_holders(&self, is_needed_by: impl Fn(StoreId, bool) -> bool) -> bool {
         let mut holders = self.holders.lock();
@@ -173,7 +173,7 @@ impl LogSegment {
         holders.values().any(|holding| holding.is_needed)
     }
 
-    /// True when what stores have in it is known from elsewhere, and holds whatever is damaged.
+    /// True when the holders are known from elsewhere, and are right despite damage.
     pub(crate) fn is_listed(&self) -> bool {
         self.is_listed.load(Ordering::Relaxed)
     }
@@ -186,7 +186,7 @@ impl LogSegment {
         self.is_damaged.store(true, Ordering::Relaxed);
     }
 
-    /// The queued item that starts a record at `offset`, and which of its records that is.
+    /// The queued item with a record at `offset`, and the index of this record.
     fn queued_at(&self, offset: u64) -> Option<(Arc<Item>, usize)> {
         let unwritten = self.unwritten.lock();
         let behind = unwritten.partition_point(|item| item.offset() <= offset);
@@ -207,7 +207,7 @@ impl LogSegment {
     /// [`Reading::CachedOnly`] never for a device.
     ///
     /// # Errors
-    /// Those of [`SegmentReader::read_front`]; damage too where no record stands.
+    /// Those of [`SegmentReader::read_front`]; damage too if no record begins there.
     pub fn read_front(&self, at: Location, reading: Reading) -> Result<LoggedFront> {
         let found = self.find(
             at,
@@ -220,7 +220,7 @@ impl LogSegment {
     /// Reads a whole record, likewise.
     ///
     /// # Errors
-    /// Those of [`SegmentReader::read`]; damage too where no record stands.
+    /// Those of [`SegmentReader::read`]; damage too if no record begins there.
     pub fn read(&self, at: Location, reading: Reading) -> Result<LoggedRecord> {
         let found = self.find(
             at,
@@ -257,8 +257,8 @@ impl LogSegment {
         Ok(scan.transpose()?.map(|it| Records::of(self.number, it)))
     }
 
-    /// True when something in it is known to be unreadable. Of a segment that was offered by
-    /// [`Tenant::relocate`](crate::Tenant::relocate) from end to end, it is then not known that everything was.
+    /// True when a part is known to be unreadable. Offering such a segment from end to end by
+    /// [`Tenant::relocate`](crate::Tenant::relocate) may miss records.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
     }
@@ -284,7 +284,7 @@ impl LogSegment {
         in_file(reader)
     }
 
-    /// No record with a store's identity stands there.
+    /// An error: no record with a store's identity begins there.
     fn no_record(&self, at: Location) -> SegmentError {
         SegmentError::Damaged {
             path: self.path.clone(),

@@ -1,9 +1,10 @@
 //! Batches that the log is known to have lost, by store: a small file beside the segments.
 //!
-//! A batch that cannot be read may have overwritten or removed any key of its store. The node notes such a
-//! store as incomplete, which outlives restarts, and then has the log note here up to which batch that was:
-//! the same gap is met by each opening until the store's own files cover it, and must not make a store
-//! incomplete that was repaired meanwhile. In this order, so that a crash in between has it told twice.
+//! A batch that cannot be read may have overwritten or removed any key of its store. The node notes
+//! such a store as incomplete, which outlives restarts; then it has the log note the last lost
+//! batch here. Each opening meets the same gap until the store's own files cover it, and must not
+//! make a store incomplete that was repaired meanwhile. After a crash between the two notes the
+//! loss is reported twice.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Reads the file. One that is missing or damaged is taken for empty: what is lost is told once more.
+    /// Reads the file. A missing or damaged one counts as empty: losses are reported once more.
     ///
     /// # Errors
     /// Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
@@ -47,7 +48,7 @@ impl Losses {
         })
     }
 
-    /// True when it is known that a store has lost batches up to this one.
+    /// True when the loss of batches of a store up to this one was noted.
     pub(crate) fn knows(&self, store: StoreId, lost_to: Sequence) -> bool {
         let rows = self.rows.lock();
         rows.get(&store).is_some_and(|known| *known >= lost_to)
@@ -61,7 +62,7 @@ impl Losses {
         self.change(|rows| _ = rows.insert(store, lost_to))
     }
 
-    /// Forgets the loss of a store whose own files go beyond it.
+    /// Removes the loss of a store whose own files go beyond it.
     pub(crate) fn forget(&self, store: StoreId, covered: Sequence) -> Result<()> {
         let known = self.rows.lock().get(&store).copied();
         match known {

@@ -1,10 +1,10 @@
-//! Opening a value log: which segments there are, what they contain, and where the newest one ends.
+//! Opening a value log: its segments, their contents, and the end of the newest one.
 //!
-//! Sealed segments are known by the small file beside them. The few without one, which a crash left,
-//! are read. The newest of those that has records may be torn: it is cut behind its last whole batch,
-//! and what stands before that is made durable, before anything is appended to a later one. All others
-//! were synced before the one behind them was begun, so what is wrong in them is damage. A number that
-//! has neither a file nor a note that the log let go of it is damage as well.
+//! The small file beside a sealed segment lists its contents. The few without one, which a crash
+//! left, are read. The newest of those with records may be torn: it is cut behind its last whole
+//! batch, and the rest is made durable before anything is appended to a later one. All others were
+//! synced before their successors were begun, so an error in them is damage. A number with neither
+//! a file nor a note that it was dropped is damage as well.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,17 +24,17 @@ use crate::identity::Identity;
 use crate::log_segment::{Holding, LogSegment, SEGMENT_KIND};
 use crate::record::split_front;
 
-/// Where damaged files go, below the log's directory.
+/// The directory for damaged files, below the log's.
 pub(crate) const LOST_NAME: &str = "lost";
 
-/// What opening found and did.
+/// Findings and results of opening.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueLogOpening {
-    /// Segments that were read from end to end, for want of the file that says what they contain.
+    /// Segments that were read from end to end, because the file with their contents is missing.
     pub segments_read: u64,
     /// Bytes behind the last whole batch that a crash cut short; they were never acknowledged.
     pub torn_bytes: u64,
-    /// Places that were durable and are damaged, in words. What they held may be lost.
+    /// Durable places that are damaged, in words. Their contents may be lost.
     pub damage: Vec<String>,
 }
 
@@ -42,16 +42,16 @@ pub struct ValueLogOpening {
 pub(crate) struct Opened {
     pub(crate) identity: Identity,
     pub(crate) segments: BTreeMap<u32, Arc<LogSegment>>,
-    /// Which of the others were let go, and which are missing.
+    /// The numbers that were dropped, and those that are missing.
     pub(crate) dropped: Settled,
     /// The highest number that any file has or is known to have had; 0 for none.
     pub(crate) newest_file: u32,
-    /// For want of space.
+    /// The torn end that could not be cut for want of space.
     pub(crate) torn: Option<TornEnd>,
     pub(crate) report: ValueLogOpening,
 }
 
-/// Opens what is in `directory`; `log_id` is for a log that begins now.
+/// Opens the log in `directory`; `log_id` is for a log that begins now.
 pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Opened> {
     let found = disk.info(directory).map_err(|error| from_disk(&error))?;
     let mut identity = Identity::read(disk, directory)?;
@@ -114,8 +114,8 @@ pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Ope
     })
 }
 
-/// The id of the log that an opening of `directory` would go on with; `None` where it would begin a new one.
-/// Nothing is written.
+/// The id of the log in `directory`; `None` if an opening would begin a new one. Nothing is
+/// written.
 ///
 /// # Errors
 /// Those of the disk; [`ErrorKind::NewerFormat`].
@@ -133,7 +133,7 @@ pub fn find_log_id(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
     known_id(disk, directory, identity.as_ref(), &numbers, noted.as_ref())
 }
 
-/// The log's id by the file that names it, or else by its segments, or by its note of what it let go.
+/// The log's id by its identity file, or else by its segments, or by its note of dropped segments.
 fn known_id(
     disk: &dyn Disk,
     directory: &Path,
@@ -148,8 +148,8 @@ fn known_id(
     Ok(by_segments.or(noted.map(|it| it.log_id)))
 }
 
-/// True where segments exist and all whole ones belong to another log: the file that names the log was put
-/// back from elsewhere. If it were believed, every segment would be moved away.
+/// True if segments exist and all whole ones belong to another log: the identity file was restored
+/// from elsewhere. With its id, every segment would be moved away.
 fn is_of_another_log(
     disk: &dyn Disk,
     directory: &Path,
@@ -192,7 +192,7 @@ pub(crate) fn log_id_of(disk: &dyn Disk, directory: &Path, numbers: &[u64]) -> R
     Ok(None)
 }
 
-/// The newest segment as a crash left it, still to be cut and made durable.
+/// The newest segment after a crash, still to be cut and made durable.
 pub(crate) struct TornEnd {
     path: PathBuf,
     id: SegmentId,
@@ -201,12 +201,12 @@ pub(crate) struct TornEnd {
 }
 
 impl TornEnd {
-    /// Cuts the segment behind its last whole batch, and makes durable what stands before that.
+    /// Cuts the segment behind its last whole batch, and makes the rest durable.
     pub(crate) fn end(&self, disk: &dyn Disk) -> std::result::Result<(), SegmentError> {
         let from = Some(self.rewrite_from);
         let mut writer = SegmentWriter::resume(disk, &self.path, self.id, self.at, from)?;
         match writer.seal() {
-            // It stays without a seal: the next opening reads it once more.
+            // The segment stays without a seal: the next opening reads it once more.
             Err(error) if from_segment(&error).kind() == ErrorKind::Full => Ok(()),
             sealed => sealed.map(drop),
         }
@@ -230,7 +230,7 @@ struct File {
     contents: Option<Contents>,
 }
 
-/// What reading a segment found.
+/// The result of reading a segment.
 struct Read {
     holders: BTreeMap<StoreId, Holding>,
     at: ResumeAt,
@@ -302,7 +302,7 @@ impl Opening<'_> {
         if !file.is_header_whole && is_begun && (is_proven || read.at.records > 0) {
             read.damage.push("the header of the file".to_owned());
         }
-        // What has no records counts for nothing, wherever it ends.
+        // A segment without records counts as empty, wherever it ends.
         let segment = segment(if read.at.records > 0 || is_proven {
             end
         } else {
@@ -359,7 +359,7 @@ impl Opening<'_> {
             rewrite_from: end.durable_to.clamp(FILE_HEADER_BYTES, end.clean_to),
         };
         match torn.end(self.disk).map_err(|error| from_segment(&error)) {
-            // It has to be done before anything else is written.
+            // The cut has to precede all other writes.
             Err(error) if error.kind() == ErrorKind::Full => self.torn = Some(torn),
             ended => ended?,
         }
@@ -374,7 +374,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Moves a file where no opening reads it; on a full disk it stays and is passed over.
+    /// Moves a file out of the reach of openings; on a full disk it stays and is skipped.
     fn put_aside(&self, path: &Path) -> Result<()> {
         let lost = self.directory.join(LOST_NAME);
         let name = path.file_name().unwrap_or_default();
@@ -389,7 +389,7 @@ impl Opening<'_> {
     }
 }
 
-/// Removes what was left beside segments that are gone.
+/// Removes small files beside segments that are gone.
 pub(crate) fn remove_orphans(
     disk: &dyn Disk,
     directory: &Path,

@@ -1,24 +1,25 @@
-//! Which segment is collected next: a function of sizes and ages.
+//! Choice of the next segment to collect: a function of sizes and ages.
 //!
-//! The dead may take a set share of the log, the segment being written included. Beyond that, the segment
-//! is collected that frees most for what it costs, older ones first: what has lived long will live on, and
-//! pays for its copy longer.
+//! Garbage may take a set share of the log, the active segment included. Beyond that, the segment
+//! with the highest gain for its cost is collected, older ones first: long-lived data is likely to
+//! live on, and repays its copy for longer.
 //!
-//! Of a segment of which a store has something in memory alone, nothing counts as dead, and it is not
-//! collected. The store lets go of that by itself when it writes it, which it does before it lies too far
-//! behind; collecting it now would have all stores write what they have in memory at once.
+//! A segment counts as free of garbage, and is not collected, while a store has a part of it in
+//! memory alone. The store will write that part by itself before it lies too far behind. Collecting
+//! the segment now would make all stores write their memory at once.
 
-/// More victims than this say no more of how much there is to do.
+/// The most victims that an estimate of the work counts.
 const VICTIMS_COUNTED: usize = 32;
 
-/// What is known of a segment.
+/// Sizes and state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentFacts {
     pub(crate) number: u32,
     pub(crate) bytes: u64,
-    /// What would have to be copied.
+    /// Bytes that would have to be copied.
     pub(crate) live_bytes: u64,
-    /// What stores would have to write beside that, about. It is written once for all older segments.
+    /// Bytes that stores would have to write beside that, about. They are written once for all
+    /// older segments.
     pub(crate) settle_bytes: u64,
     /// A store will need less of it soon, by itself.
     pub(crate) is_passing: bool,
@@ -34,12 +35,12 @@ impl SegmentFacts {
         }
     }
 
-    /// False where nothing would be found that has to be copied.
+    /// False if no record in it has to be copied.
     pub(crate) fn has_to_be_read(&self) -> bool {
         self.live_bytes > 0
     }
 
-    /// What collecting it writes before it can go.
+    /// Bytes written before the segment can be removed.
     fn written_bytes(&self) -> u64 {
         match self.has_to_be_read() {
             true => self.live_bytes.saturating_add(self.settle_bytes),
@@ -47,12 +48,12 @@ impl SegmentFacts {
         }
     }
 
-    /// What reading and copying all of it takes.
+    /// Bytes that reading and copying all of it takes.
     fn cost_bytes(&self) -> u64 {
         self.unread_cost_bytes(0)
     }
 
-    /// What reading and copying the rest takes: what lives is taken to be spread evenly.
+    /// Bytes that reading and copying the rest takes; live records are taken to be spread evenly.
     pub(crate) fn unread_cost_bytes(&self, read_to: u64) -> u64 {
         if !self.has_to_be_read() {
             return 0;
@@ -63,24 +64,24 @@ impl SegmentFacts {
         unread + u64::try_from(live).unwrap_or(unread)
     }
 
-    /// What is freed for each byte read and written, times the age.
+    /// Bytes freed for each byte read and written, times the age.
     fn worth(&self, newest: u32) -> u128 {
         let age = u128::from(newest.saturating_sub(self.number)) + 1;
         let cost = u128::from(self.cost_bytes()) + 1;
-        // In millionths, so that whole numbers do.
+        // In millionths, to keep the fraction in an integer.
         u128::from(self.dead_bytes()) * age * 1_000_000 / cost
     }
 }
 
-/// Bytes of all segments and of what is dead in them.
+/// Bytes of all segments, and of the garbage in them.
 pub(crate) fn totals(segments: &[SegmentFacts]) -> (u64, u64) {
     let bytes = segments.iter().map(|it| it.bytes).sum();
     let dead = segments.iter().map(SegmentFacts::dead_bytes).sum();
     (bytes, dead)
 }
 
-/// The segment to collect now, if the dead take more than `dead_percent_max` of all. What is written for it
-/// has to fit into `room_bytes`.
+/// The segment to collect now, if garbage takes more than `dead_percent_max` of all. Its copies
+/// have to fit into `room_bytes`.
 pub(crate) fn choose(
     segments: &[SegmentFacts],
     dead_percent_max: u8,
@@ -99,11 +100,11 @@ pub(crate) fn choose(
     (best.dead_bytes() > 0).then_some(best.number)
 }
 
-/// What collecting reads and copies until no more than `dead_percent_max` is dead, as far as that is
-/// known: the first victims.
+/// Bytes that collecting reads and copies until garbage takes at most `dead_percent_max`, as far as
+/// is known: the first victims.
 pub(crate) fn owed_bytes(segments: &[SegmentFacts], dead_percent_max: u8) -> u64 {
     let mut left = segments.to_vec();
-    // They go first, for nothing, and tell nothing of what is behind them.
+    // They go first, for nothing, and allow no estimate for the others.
     left.retain(|it| it.has_to_be_read() || !it.is_closed);
     let mut owed = 0;
     for _ in 0..VICTIMS_COUNTED {
@@ -124,8 +125,8 @@ mod tests {
         super::choose(segments, dead_percent_max, u64::MAX)
     }
 
-    /// Segments of an earlier version were longer than what was held back. The one that was worth most was
-    /// tried for ever, and its copy never fitted.
+    /// Segments of an earlier version were longer than the reserve. The one with the highest worth
+    /// was tried for ever, since its copy never fitted.
     #[test]
     fn a_segment_of_which_the_copy_does_not_fit_is_left_alone() {
         let segments = [facts(1, 40), facts(2, 20), facts(3, 0)];
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn what_is_owed_ends_where_the_bound_is_met() {
         let segments = [facts(1, 20), facts(2, 50), facts(3, 100)];
-        // Of 300 bytes 130 are dead; without the first one of 200 bytes 50.
+        // Of 300 bytes 130 are garbage; without the first one, 50 of 200.
         assert_eq!(owed_bytes(&segments, 30), 120);
         assert_eq!(owed_bytes(&segments, 20), 270);
         assert_eq!(owed_bytes(&segments, 50), 0);

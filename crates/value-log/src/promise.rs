@@ -1,6 +1,6 @@
-//! What is promised of a batch that was appended.
+//! Promises for an appended batch.
 
-/// What the ticket of a batch says.
+/// The state of a batch when its ticket resolves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogPromise {
     /// The batch is with the system: a crash of this process does not lose it.

@@ -1,8 +1,8 @@
-//! The queue: which records wait, who commits them, and who is called when a group is done.
+//! The queue: records that wait, the choice of their committer, and the calls when a group is done.
 //!
 //! One committer works at a time: the driver, where one runs, or a thread that waits and finds none at
-//! work. Nobody waits for a wake-up that may not come: whoever ends a group calls the next committer
-//! (the driver, or a thread that waits for a queued group), and whoever finds no committer becomes one.
+//! work. No wake-up is lost: the end of a group calls the next committer (the driver, or a thread that
+//! waits for a queued group), and a thread that finds no committer becomes one.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -68,7 +68,7 @@ struct Gathering {
 pub(crate) struct Signals {
     /// There is something to commit, or the driver is to stop.
     pub(crate) driver: Condvar,
-    /// There is room in the queue again, or nobody commits.
+    /// There is room in the queue again, or no committer works.
     pub(crate) room: Condvar,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Queued {
     pub(crate) is_crowded: bool,
 }
 
-/// What came of queueing a record.
+/// The result of queueing a record.
 pub(crate) struct Pushed {
     pub(crate) ticket: SyncTicket,
     /// Callers that need not wait for the ticket should.
@@ -119,8 +119,8 @@ impl Queue {
         }
     }
 
-    /// Makes the caller the committer if there is something to commit and nobody else does it. Where
-    /// a driver runs, it may still be asleep: whoever waits is awake, and begins at once.
+    /// Makes the caller the committer if there is something to commit and no other committer. Where a
+    /// driver runs, it may still be asleep: a waiting thread is awake, and begins at once.
     pub(crate) fn takes_turn(&mut self) -> bool {
         let is_free = !self.has_committer && !self.gathering.is_empty();
         self.has_committer |= is_free;
@@ -152,7 +152,7 @@ impl Queue {
         self.gathering.drain(..).map(|it| it.group).collect()
     }
 
-    /// Calls whoever commits next.
+    /// Calls the next committer.
     pub(crate) fn call_committer(&mut self, signals: &Signals) {
         if self.has_committer {
             return;
@@ -228,7 +228,7 @@ impl Shared {
         })
     }
 
-    /// The queue as those see it who wait for a group.
+    /// The queue as waiting threads and tasks see it.
     pub(crate) fn committing(self: &Arc<Self>) -> Weak<dyn Committing> {
         Arc::<Self>::downgrade(self)
     }
@@ -258,7 +258,7 @@ impl Shared {
     pub(crate) fn stop(&self) {
         let mut queue = self.queue.lock();
         queue.is_stopping = true;
-        // Whether or not a driver has begun.
+        // A driver may have begun or not.
         if let Some(task) = queue.driving_task.take() {
             task.wake();
         }
@@ -272,7 +272,7 @@ impl Shared {
         loop {
             let is_idle = queue.gathering.is_empty();
             if is_idle && queue.is_stopping && !queue.has_committer {
-                // Under the same lock: whoever comes next must not await a driver that is gone.
+                // Under the same lock: the next record must not await a driver that is gone.
                 queue.is_driven = false;
                 return;
             }
@@ -327,7 +327,7 @@ impl Shared {
         }
     }
 
-    /// Ready with true when something waits to be committed and nobody is at it, with false when the log
+    /// Ready with true when something waits to be committed without a committer, with false when the log
     /// is stopped.
     fn poll_driver_wanted(&self, waker: &Waker) -> Poll<bool> {
         let mut queue = self.queue.lock();
@@ -368,7 +368,7 @@ impl Shared {
         Poll::Pending
     }
 
-    /// Commits the oldest group, if nobody does.
+    /// Commits the oldest group, unless another committer works.
     pub(crate) fn commit_as_task(&self) {
         let takes_turn = self.queue.lock().takes_turn();
         if takes_turn {
@@ -396,7 +396,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the queue has room, committing if nobody else does.
+    /// Waits until the queue has room, committing where no other committer works.
     ///
     /// # Errors
     /// The log has failed.

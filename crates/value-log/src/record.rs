@@ -1,4 +1,4 @@
-//! A record as tenants append it and as they get it back: a record of a segment, and whose it is.
+//! A record as tenants append it and read it: a record of a segment, and its store.
 //!
 //! ```text
 //! front of the segment's record
@@ -11,11 +11,11 @@ use bytes::Bytes;
 use kvorum_backend::StoreId;
 use kvorum_segment::{Location, StoredBack, StoredFront, StoredRecord};
 
-/// The length of what the log puts before a tenant's front, in bytes.
+/// The length of the log's prefix of a tenant's front, in bytes.
 pub(crate) const PREFIX_BYTES: usize = size_of::<StoreId>();
 
-/// The place of a record. The lengths may be rough: too long costs bytes read for nothing, too short a
-/// second read.
+/// The place of a record. The lengths may be rough: one too long costs bytes read for nothing, one
+/// too short a second read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPlace {
     /// The segment's number. Never used again for another segment of the same log.
@@ -31,16 +31,17 @@ pub struct LogRecord {
     pub kind: u8,
     /// The record says that something is gone.
     pub removal: bool,
-    /// [`LogRecord::PREFIX_BYTES`] bytes that the log fills in, then what the tenant reads without the back.
+    /// [`LogRecord::PREFIX_BYTES`] bytes that the log fills in, then the tenant's part that is read
+    /// without the back.
     pub front: Vec<u8>,
     /// The rest. Its checksum is taken on trust: a wrong one makes an unreadable record.
     pub back: StoredBack,
 }
 
 impl LogRecord {
-    /// How many kinds tenants may have.
+    /// The number of kinds that tenants may have.
     pub const KINDS: u8 = 0xf0;
-    /// What the log needs in front of a tenant's front.
+    /// The length of the log's prefix of a front.
     pub const PREFIX_BYTES: usize = PREFIX_BYTES;
 
     /// The start of a front that will have `len` bytes of the tenant's.
@@ -78,7 +79,7 @@ pub struct LoggedRecord {
     pub segment: u32,
     /// The record, with the tenant's part of the front.
     pub stored: StoredRecord,
-    /// The back is damaged, and an empty one is here in its place. Reading the place says so.
+    /// The back is damaged, and an empty one stands for it. Reading the place returns the error.
     pub is_back_lost: bool,
 }
 
@@ -117,7 +118,7 @@ impl LoggedRecord {
     }
 }
 
-/// The store in a front as the log has it, and the tenant's part; `None` where it is too short.
+/// The store and the tenant's part of a front in the log; `None` if it is too short.
 pub(crate) fn split_front(front: &Bytes) -> Option<(StoreId, Bytes)> {
     let store = front.first_chunk::<PREFIX_BYTES>()?;
     let store = StoreId(u64::from_le_bytes(*store));

@@ -1,4 +1,4 @@
-//! The records of a segment, one after the other, for a store that has lost what it knew of them.
+//! The records of a segment in order, for a store that has lost its index of them.
 
 use kvorum_segment::{Result, Scan, Scanned};
 
@@ -10,16 +10,16 @@ pub struct Records {
     scan: Box<Scan>,
 }
 
-/// What a walk comes by.
+/// An item of the walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordsItem {
-    /// A record.
+    /// A record that can be read.
     Record(LoggedRecord),
     /// Bytes that cannot be read, and may have held records of any store.
     Damage {
         /// The first of them.
         offset: u64,
-        /// How many.
+        /// Their number.
         len: u64,
     },
 }

@@ -1,8 +1,9 @@
-//! Scrubbing: closed segments are read again now and then, and rot is reported before a reader meets
-//! it.
+//! Scrubbing: closed segments are read again now and then, so that corruption is reported before a
+//! client's read meets it.
 //!
-//! The contents beside a segment are read with it. Where they rotted nothing is lost, since the segment
-//! says the same, but every start would have to read it: they are written anew.
+//! The list of contents beside a segment is read too. If it is corrupt nothing is lost, since the
+//! segment has the same contents, but every start would have to read the segment. The list is
+//! rewritten.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::log::ValueLog;
 use crate::log_segment::LogSegment;
 
 impl ValueLog {
-    /// What scrubbing would read now, if each closed segment is to be read once in a period.
+    /// The next read of scrubbing, if each closed segment is to be read once in a period.
     pub fn scrub_due(&self, period: Option<Duration>, now: Timestamp) -> Option<Task> {
         let files = self.keeper.files();
         let closed: Vec<ScrubFile> = files.closed().iter().map(|it| file_of(it)).collect();

@@ -1,4 +1,4 @@
-//! The small files of the log beside its segments: how each begins and ends, and how it is read.
+//! The small files of the log beside its segments: their common beginning and end.
 //!
 //! ```text
 //! offset  size  field
@@ -36,16 +36,16 @@ pub(crate) fn push_count(out: &mut Vec<u8>, count: usize) {
     out.extend_from_slice(&count.to_le_bytes());
 }
 
-/// The whole file: what is there, and its checksum.
+/// The whole file: its contents so far, and their checksum.
 pub(crate) fn sealed(mut out: Vec<u8>) -> Vec<u8> {
     let check = mask_checksum(checksum(&out));
     out.extend_from_slice(&check.to_le_bytes());
     out
 }
 
-/// Takes a file apart: `rest` reads what stands behind the log's id, and says `None` when that is not as
-/// drawn. `None` for anything that is no whole file of this magic; the inner value is the version of a
-/// file that is newer than this program.
+/// Takes a file apart: `rest` reads the part behind the log's id, and returns `None` if that is not
+/// as drawn. `None` for anything but a whole file of this magic; the inner error is the version of
+/// a file that is newer than this program.
 pub(crate) fn decode<T>(
     bytes: &[u8],
     magic: &[u8; 8],
@@ -88,7 +88,7 @@ pub(crate) fn read<T>(
         return Ok(None);
     };
     let decoded = match decode(&bytes) {
-        // A device may err once: what looks damaged is read again.
+        // A device may err once: a file that looks damaged is read again.
         None => read()?.and_then(|bytes| decode(&bytes)),
         decoded => decoded,
     };

@@ -1,12 +1,12 @@
-//! A log's driver for where there are no threads, as in a simulation.
+//! A log's driver for programs without threads, such as a simulation.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 
 use crate::queue::Shared;
 
-/// Commits groups as a task. While it exists, awaiting a ticket is enough; who waits for one on a
-/// thread commits by itself, for this task may be behind it on the same thread.
+/// Commits groups as a task. While it exists, awaiting a ticket is enough. A wait that blocks a
+/// thread commits by itself, since this task may be behind it on the same thread.
 pub struct TaskDriver {
     log: Arc<Shared>,
 }
@@ -17,7 +17,7 @@ impl TaskDriver {
         Self { log }
     }
 
-    /// Waits until something is queued; false when the log was stopped and nothing is.
+    /// Waits until something is queued; false when the log was stopped and the queue is empty.
     pub async fn queued(&self) -> bool {
         poll_fn(|context| self.log.poll_queued(context.waker())).await
     }

@@ -1,30 +1,34 @@
-//! Tenants: stores whose entries stay where they were logged. What the log asks of them, and they of the log.
+//! Tenants: stores whose entries stay where they were logged. The calls of the log to them, and
+//! theirs to the log.
 //!
-//! A store that keeps locations need not copy what the log holds already: its key directory points into the
-//! log's segments, which live for as long as a store needs them. A put costs one write for the whole node, and
-//! a store's own files hold only what was collected from segments that had become mostly dead.
+//! A store that keeps locations need not copy what is in the log already: its key directory points
+//! into the log's segments, which live for as long as a store needs them. A put costs one write for
+//! the whole node, and a store's own files hold only entries collected from segments that had
+//! become mostly garbage.
 //!
-//! The log sees records as a front and a back, each with its own checksum, and understands neither.
+//! The log treats a record as a front and a back, each with its own checksum, and interprets
+//! neither.
 //!
 //! # Protocol
 //!
-//! Opening: the log is opened first, then the stores, each from its own files; then the log is asked to
-//! admit them, and gives each one ([`Tenant::replay`]) what lies above [`Tenant::covered`].
-//! Before that, a place in a store's files may point to a segment that is gone: the store had let go
-//! of it, and its own files say where the entry went. One that was never let go is missing
-//! ([`ValueLog::whereabouts`](crate::ValueLog::whereabouts)), and the store says what it lost.
+//! Opening: the log is opened first, then the stores, each from its own files. Then the log admits
+//! the stores, and gives each one ([`Tenant::replay`]) the batches above [`Tenant::covered`].
+//! Before that, a place in a store's files may point to a segment that is gone. If the store had
+//! let go of the segment, its own files have the entry's new place. If the segment was never
+//! dropped it is missing ([`ValueLog::whereabouts`](crate::ValueLog::whereabouts)), and the store
+//! reports its losses.
 //!
 //! Putting: under the lock that orders its batches, the store appends, gets the place at once, and
 //! points its key directory there. The record can be read from that moment on.
 //!
-//! Letting go: a segment stays for as long as [`Tenant::usage`] of any store names it. What keeps a
-//! segment with little that lives is offered to its stores by [`Tenant::relocate`], record by record,
-//! and [`Tenant::settle`] says that nothing more comes. One in which nothing lives is not read for it.
-//! One of which a store has something in memory alone ([`SegmentUse::is_passing`]) is left to that store.
+//! Letting go: a segment stays for as long as [`Tenant::usage`] of any store names it. The records
+//! of a segment that is mostly garbage are offered to its stores by [`Tenant::relocate`], and
+//! [`Tenant::settle`] ends the offer. A segment without live records is not read for it. A segment
+//! of which a store has a part in memory alone ([`SegmentUse::is_passing`]) is left to that store.
 //!
-//! Erasing: [`ValueLog::announce_erasure`](crate::ValueLog::announce_erasure) before the store's own files
-//! go, [`ValueLog::forget`](crate::ValueLog::forget) after it. A crash in between finds either a store that
-//! is whole, or one that nobody waits for.
+//! Erasing: [`ValueLog::announce_erasure`](crate::ValueLog::announce_erasure) before the store's
+//! own files are removed, [`ValueLog::forget`](crate::ValueLog::forget) after it. After a crash in
+//! between, the store is either whole, or erased and kept for no longer.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -35,17 +39,17 @@ use parking_lot::Mutex;
 use crate::log_segment::LogSegment;
 use crate::record::LoggedRecord;
 
-/// What a store needs of one segment.
+/// A store's need of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentUse {
     /// The segment.
     pub segment: u32,
-    /// What would have to be copied for the store to be able to let go of it, in bytes. Of a closed
-    /// segment it only ever falls; where it is zero for all stores, nothing of it is offered to them.
+    /// Bytes to copy before the store can let go of the segment. For a closed segment this only
+    /// falls; where it is zero for all stores, no record is offered to them.
     pub live_bytes: u64,
-    /// What [`Tenant::settle`] would write beside that, in bytes, about.
+    /// Bytes that [`Tenant::settle`] would write beside that, about.
     pub settle_bytes: u64,
-    /// The store has some of it in memory alone, and will write that by itself soon, after which it needs
+    /// The store has some of it in memory alone. It will soon write that by itself, and then need
     /// less of the segment or nothing.
     pub is_passing: bool,
 }
@@ -54,9 +58,9 @@ pub struct SegmentUse {
 /// this is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldSegments {
-    /// Closed ones that the store needed when it was copied.
+    /// Closed segments that the store needed when it was copied.
     pub older: BTreeSet<u32>,
-    /// The segment that was appended to then: this one and all behind it.
+    /// The active segment at that time: this one and all later ones are held.
     pub from: u32,
 }
 
@@ -66,20 +70,20 @@ impl HeldSegments {
         number >= self.from || self.older.contains(&number)
     }
 
-    /// All that are held before this segment.
+    /// All held segments before this one.
     pub fn before(&self, newest: u32) -> impl Iterator<Item = u32> {
         self.older.iter().copied().chain(self.from..newest)
     }
 }
 
-/// What the copies of a store that are under way need of the log.
+/// The segments that copies of a store in progress need.
 #[derive(Debug, Default)]
 pub struct Holds {
     held: Mutex<Vec<Weak<HeldSegments>>>,
 }
 
 impl Holds {
-    /// Adds what another copy needs, for as long as that is kept.
+    /// Adds the segments of another copy, for as long as the result is kept.
     pub fn add(&self, segments: HeldSegments) -> Arc<HeldSegments> {
         let segments = Arc::new(segments);
         let mut held = self.held.lock();
@@ -88,7 +92,7 @@ impl Holds {
         segments
     }
 
-    /// What is held now.
+    /// The segments that are held now.
     pub fn all(&self) -> Vec<Arc<HeldSegments>> {
         let mut held = self.held.lock();
         held.retain(|it| it.strong_count() > 0);
@@ -96,25 +100,25 @@ impl Holds {
     }
 }
 
-/// So many sequences a store skips when it has lost the file that says how far they went: none is given
-/// twice, and the log takes the gap for no loss.
+/// The number of sequences that a store skips after losing the file with the last one: none is
+/// given twice, and the log does not take the gap for a loss.
 pub const UNKNOWN_SEQUENCES: u64 = 1 << 40;
 
 /// A store whose entries stay in the log. All calls may block.
 pub trait Tenant: Send + Sync {
-    /// Whose entries they are: changes when the store is erased.
+    /// The identity of the entries' store: changes when the store is erased.
     fn store_id(&self) -> StoreId;
 
-    /// The batch up to which the store's own files say what it has and where, after a crash too. It
-    /// must not be ahead of what the log has made durable.
+    /// The batch up to which the store's own files have all entries and places, after a crash too.
+    /// It must not be ahead of the log's durable end.
     fn covered(&self) -> Sequence;
 
-    /// The last batch that the store's own files speak of, right after opening.
+    /// The last batch that the store's own files name, right after opening.
     fn known(&self) -> Sequence;
 
-    /// Takes a batch that was logged and is not covered, as if it were put now, but where it stands.
-    /// Batches come in ascending order, some perhaps missing. Without records: something of the store up to
-    /// this batch cannot be read, and no put may get a sequence up to this one.
+    /// Takes a batch that was logged and is not covered, as if it were put now, but at its place.
+    /// Batches come in ascending order, perhaps with gaps. Without records: a batch of the store up
+    /// to this one cannot be read, and no put may get a sequence up to this one.
     fn replay(
         &self,
         segment: &Arc<LogSegment>,
@@ -122,30 +126,30 @@ pub trait Tenant: Send + Sync {
         records: &[LoggedRecord],
     ) -> Result<()>;
 
-    /// Every segment that the store needs: because a live entry or a removal that still hides
-    /// something stands there, because a batch there is not covered, or because a backup or
-    /// a snapshot without an end reads it that does not keep the segment's file open itself.
+    /// Every segment that the store needs: for a live entry, for a removal that still hides
+    /// something, for a batch that is not covered, or for a backup or an unbounded snapshot that
+    /// does not keep the segment's file open itself.
     ///
-    /// It must wait for puts in progress: of a batch that was appended before the call, the place
+    /// It must wait for puts in progress: the place of a batch that was appended before the call
     /// counts.
     fn usage(&self) -> Vec<SegmentUse>;
 
-    /// What copies of the store that are under way need of the log.
+    /// The segments that copies of the store in progress need.
     fn held(&self) -> Vec<Arc<HeldSegments>>;
 
     /// Approximate size of the store's own files, in bytes.
     fn own_bytes(&self) -> u64;
 
-    /// What the store has in memory alone and will write to files of its own, in bytes, about.
+    /// Bytes that the store has in memory alone and will write to its own files, about.
     fn unwritten_bytes(&self) -> u64;
 
-    /// Copies those of the records that the store still needs to its own files, under the sequence
-    /// that they have, and points to the copies. Returns the bytes written.
+    /// Copies the records that the store still needs to its own files, under their sequences, and
+    /// points to the copies. Returns the bytes written.
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64>;
 
-    /// All readable records of the segment were offered, or no store has anything in it that would have
-    /// to be copied. Makes the copies durable, and sets aside as lost what the store still has there.
-    /// Once that is done it does not need the segment, except for snapshots and backups; until then it
-    /// is to be asked again.
+    /// Ends the offers: all readable records of the segment were offered, or no store has one that
+    /// would have to be copied. Makes the copies durable, and sets the store's remaining entries
+    /// there aside as lost. When done, the store does not need the segment, except for snapshots
+    /// and backups; until then this is called again.
     fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome>;
 }

@@ -1,11 +1,11 @@
-//! Upkeep: which segments go, and what is copied out of them first.
+//! Upkeep: choice of the segments to remove, and copies out of them before.
 //!
-//! Stores are asked what they need ([`Tenant::usage`](crate::Tenant::usage)), rather than
-//! telling each change: nothing has to be kept in step, and after a crash the answer is the same. A
-//! segment that no store names goes, once everything that had been appended by then is durable: what
-//! superseded its records must not be lost after them.
+//! Stores are asked for their usage ([`Tenant::usage`](crate::Tenant::usage)) rather than reporting
+//! each change: there is no state to keep in step, and the answer is the same after a crash. A
+//! segment that no store names is removed once everything appended until then is durable: the
+//! records that superseded its own must not be lost after them.
 //!
-//! A store that is not open needs what it has in the log until it is known to be erased.
+//! A store that is not open needs its records in the log until it is known to be erased.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,14 +25,15 @@ use crate::policy::{SegmentFacts, choose, owed_bytes, totals};
 use crate::record::LoggedRecord;
 use crate::tenant::Tenant;
 
-/// Usage is asked for so many times while a segment is filled.
+/// The number of surveys of usage while a segment is filled.
 const SURVEYS_PER_SEGMENT: u64 = 4;
-/// Upkeep presses when this much more than allowed is dead. Percent.
+/// Upkeep presses when garbage exceeds its limit by this much. Percent.
 const PRESSING_PERCENT: u8 = 3;
-/// Limit of garbage while puts are refused for want of space, whatever is allowed otherwise: copying much for
-/// little is better than refusing. Percent.
+/// Limit of garbage while puts are refused for want of space, regardless of the settings: copying
+/// much for little is better than refusing. Percent.
 const EXHAUSTED_DEAD_PERCENT: u8 = 5;
-/// The same where removals are soon refused too: those of small values take nearly as much as they free.
+/// The same where removals will soon be refused too: removals of small values take nearly as much
+/// as they free.
 const DEAD_PERCENT_FOR_REMOVALS: u8 = 1;
 
 /// The upkeep of a log: surveys of what stores need, and collections.
@@ -41,27 +42,27 @@ pub(crate) struct Upkeep {
     state: Mutex<State>,
 }
 
-/// What upkeep knows and does.
+/// The state of upkeep.
 #[derive(Default)]
 struct State {
-    /// The newest segment when usage was asked for last, and its end.
+    /// The newest segment at the last survey, and its end.
     surveyed: Option<(u32, u64)>,
     /// The segments as they were then.
     facts: Vec<SegmentFacts>,
     waiting_bytes: u64,
-    /// Collected, and still needed for a snapshot or a backup; or not to be read, or not to be settled by a
-    /// store, however often that was tried: then it stays as it is until the next opening, and others
-    /// have their turn.
+    /// Segments that were collected and are still needed for a snapshot or a backup, or that a
+    /// store could not read or settle in several attempts. They stay until the next opening, and
+    /// others are collected instead.
     settled: BTreeSet<u32>,
     /// Segments whose collections failed.
     unreadable: Unreadable,
     collection: Option<Collection>,
-    /// Nothing is to be collected for now.
+    /// Collections are held.
     is_held: bool,
 }
 
 impl State {
-    /// As of the last survey.
+    /// The facts of the last survey.
     fn facts_of(&self, segment: u32) -> Option<SegmentFacts> {
         let mut facts = self.facts.iter();
         facts.find(|it| it.number == segment).copied()
@@ -81,16 +82,17 @@ impl State {
 struct Collection {
     segment: Arc<LogSegment>,
     scan: Box<Scan>,
-    /// Once all was read that has to be: the stores that have yet to settle.
+    /// The stores that have yet to settle, once all required records were read.
     settling: Option<Vec<StoreId>>,
-    /// The stores as they were open at the beginning: one that was opened since was not offered all.
+    /// The stores that were open at the beginning: a store that was opened later was not offered
+    /// all records.
     stores: Stores,
-    /// What was known of it at the beginning, but for what settling is expected to cost from here on.
+    /// The facts at the beginning, with the present estimate for settling.
     facts: SegmentFacts,
 }
 
 impl Collection {
-    /// True when all that need something of the segment are those of the beginning.
+    /// True when all stores that need the segment were open at the beginning.
     fn is_for(&self, stores: &Stores) -> bool {
         let is_same = |store: &StoreId| match (self.stores.get(store), stores.get(store)) {
             (Some(then), Some(now)) => then.ptr_eq(now),
@@ -100,27 +102,27 @@ impl Collection {
     }
 }
 
-/// What collecting the next segment, or the rest of it, is known to take.
+/// The known cost of collecting the next segment, or the rest of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectionDue {
     /// The segment.
     pub segment: u32,
-    /// What is left of it, in bytes read plus bytes written.
+    /// The remaining cost, in bytes read plus bytes written.
     pub cost_bytes: u64,
     /// The same with other segments that will be due after it.
     pub owed_bytes: u64,
-    /// More than allowed is dead.
+    /// Garbage is above its limit.
     pub is_pressing: bool,
 }
 
-/// What all open stores need.
+/// The needs of all open stores.
 #[derive(Default)]
 struct Needs {
     asked: BTreeSet<StoreId>,
     segments: BTreeMap<u32, Needed>,
 }
 
-/// Of one segment.
+/// The needs for one segment.
 #[derive(Default)]
 struct Needed {
     by: BTreeSet<StoreId>,
@@ -253,8 +255,8 @@ impl Upkeep {
         self.write_what_was_refused()
     }
 
-    /// Makes durable what found no room when it was put, if there may be room now: it can be read, and would be
-    /// gone after a crash for as long as nothing else is put.
+    /// Makes batches durable that found no room when they were put, if there may be room now: they
+    /// can be read, and a crash would lose them until another put is written.
     fn write_what_was_refused(&self) -> Result<bool> {
         let files = self.keeper.files();
         if !files.wants_retry() {
@@ -266,10 +268,10 @@ impl Upkeep {
         Ok(true)
     }
 
-    /// Asks every store what it needs, and drops what none does.
+    /// Surveys the usage of every store, and drops segments that none needs.
     fn survey(&self) -> Result<()> {
-        // In this order: what was appended to a segment before it was closed is seen by usage, and
-        // what superseded it is durable behind the sync.
+        // The order matters: usage sees all that was appended to a segment before it was closed,
+        // and the later sync makes the records that superseded it durable.
         let files = self.keeper.files();
         let (newest, closed) = (files.newest(), files.closed());
         let surveyed = (newest.number, newest.end());
@@ -327,7 +329,7 @@ impl Upkeep {
                 continue;
             };
             let usage = tenant.usage();
-            // It may have been erased meanwhile, and these are the needs of other contents.
+            // The store may have been erased meanwhile, and these are the needs of other contents.
             if tenant.store_id() != store {
                 continue;
             }
@@ -353,20 +355,20 @@ impl Upkeep {
     fn drop_unneeded(&self, unneeded: &[Arc<LogSegment>]) -> Result<()> {
         let lost = self.keeper.files().directory.join(LOST_NAME);
         self.keeper.files().drop_segments(unneeded, &lost)?;
-        // One of which everything died while it was collected.
+        // All its records may have become garbage while it was collected.
         let is_dropped =
             |it: &mut Collection| self.keeper.files().segment(it.segment.number).is_none();
         let _given_up = self.state.lock().collection.take_if(is_dropped);
         Ok(())
     }
 
-    /// Nobody waits any more for what an erased store has in the log.
+    /// Releases an erased store's records in the log.
     pub(crate) fn release_all(&self, erased: StoreId) -> Result<()> {
         let newest = self.keeper.files().newest();
         let is_alone = newest.has_records()
             && !newest.judge_holders(|store, was_needed| was_needed && store != erased);
         if is_alone {
-            // Its room is wanted now. Where there is none for a new segment, it goes later.
+            // Its room is needed now. Without space for a new segment, it is dropped later.
             let _rolled_or_later = self.keeper.close_written();
         }
         let is_unneeded = |segment: &Arc<LogSegment>| {
@@ -379,7 +381,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Erased stores of which nothing is left need not be remembered.
+    /// Removes the note of erased stores without records in the log.
     fn forget_erased(&self) -> Result<()> {
         let segments = self.keeper.files().segments();
         let is_left = |store: &StoreId| segments.iter().any(|it| it.holding(*store).is_some());
@@ -428,7 +430,7 @@ impl Upkeep {
         choose(&upkeep.facts, self.dead_percent_max(), room_bytes)
     }
 
-    /// Goes on collecting a segment, or begins.
+    /// Continues the collection of a segment, or begins one.
     pub(crate) fn collect(&self, budget: StepBudget) -> Result<StepOutcome> {
         let collection = {
             let mut upkeep = self.state.lock();
@@ -444,8 +446,8 @@ impl Upkeep {
         let Some(mut collection) = collection else {
             return Ok(StepOutcome::nothing_left());
         };
-        // After an error the segment is offered again from its start: what was copied is not current
-        // any more where it stood.
+        // After an error the segment is offered again from its start: copied records are no longer
+        // current at their old places.
         let number = collection.segment.number;
         let collected = self.offer_and_settle(&mut collection, budget);
         let (cost_bytes, is_done) = collected.inspect_err(|error| {
@@ -455,7 +457,7 @@ impl Upkeep {
         })?;
         let is_dropped = self.keeper.files().segment(number).is_none();
         let is_done = is_done || is_dropped;
-        // Where one was opened meanwhile, the segment is offered again from its start.
+        // If a store was opened meanwhile, the segment is offered again from its start.
         let is_settled = is_done && collection.is_for(&self.keeper.stores.lock());
         let mut upkeep = self.state.lock();
         if is_settled {
@@ -472,7 +474,7 @@ impl Upkeep {
         })
     }
 
-    /// Goes on with both until the budget is used up: what that cost, and true when it is done.
+    /// Offers and settles until the budget is used up. Returns the cost, and true when it is done.
     fn offer_and_settle(
         &self,
         collection: &mut Collection,
@@ -488,8 +490,8 @@ impl Upkeep {
         Ok((cost_bytes, is_done))
     }
 
-    /// Has stores settle until the budget is used up; true when all have. Those that have only to sync, which
-    /// counts no bytes, do it in one step: each asks for a survey, and one is enough for all.
+    /// Has stores settle until the budget is used up; true when all have. Those that only sync,
+    /// which counts no bytes, do it in one step: each asks for a survey, and one is enough for all.
     fn settle(
         &self,
         collection: &mut Collection,
@@ -555,7 +557,7 @@ impl Upkeep {
         let mut by_store = BTreeMap::<StoreId, Vec<LoggedRecord>>::new();
         let mut cost_bytes = 0;
         let mut is_read = false;
-        // What is read may have to be written as well.
+        // Records that are read may have to be written as well.
         collection.scan.set_read_ahead(budget.bytes / 2);
         while 2 * cost_bytes < budget.bytes || cost_bytes == 0 {
             let Some(scanned) = collection.scan.next() else {
@@ -598,7 +600,7 @@ fn tenant_of(stores: &Stores, store: StoreId) -> Option<Arc<dyn Tenant>> {
     (tenant.store_id() == store).then_some(tenant)
 }
 
-/// `None` of a store that was closed meanwhile: it says at its next opening what it needs.
+/// `None` for a store that was closed meanwhile: its next opening reports its needs.
 fn unless_closed<T>(called: Result<T>) -> Result<Option<T>> {
     match called {
         Err(error) if error.kind() == ErrorKind::Closed => Ok(None),
@@ -612,7 +614,7 @@ impl Needs {
         needed.is_some_and(|needed| needed.by.contains(&store))
     }
 
-    /// True when a store needs it that is not open.
+    /// True when a store that is not open needs it.
     fn is_waiting(&self, segment: &LogSegment) -> bool {
         let holders = segment.holders();
         let mut needed = holders.iter().filter(|(_, holding)| holding.is_needed);

@@ -8,7 +8,7 @@ use kvorum_encoding::{checksum, mask_checksum};
 
 use crate::lease_file::{FILE_BYTES_MAX, MAGIC, decode};
 
-/// What a table of leases begins with.
+/// The first bytes of a table of leases.
 pub const LEASE_TABLE_MAGIC: &[u8; 8] = MAGIC;
 
 /// Takes a table of leases apart.

@@ -1,21 +1,21 @@
-//! Observers of what changes in a vnode: hash trees, hooks and counts go by it.
+//! Observers of changes in a vnode, for hash trees, hooks and counts.
 //!
-//! A vnode shows each change once, whatever caused it: a client's write, another replica's object, a
-//! transfer, a repair, the removal of a tombstone or of a hint. What is refused or fails, and what leaves
-//! the object as it was, is not shown.
+//! A vnode shows each change once, from any cause: a client's write, another replica's object, a
+//! transfer, a repair, the removal of a tombstone or of a hint. A write that is refused, fails, or
+//! leaves the object as it was is not shown.
 
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Head, Object};
 
-/// One key's change from what was stored to what is stored.
+/// One key's change from the former object to the present one.
 #[derive(Debug)]
 pub struct Change<'a> {
     /// The key.
     pub key: &'a StorageKey,
-    /// What was there, tombstones included. `None` if nothing was, if it had expired, or if its head
-    /// could not be read.
+    /// The object before, tombstones included. `None` if there was none, if it had expired, or if its
+    /// head could not be read.
     pub old: Option<&'a Head>,
-    /// What is there now, with its values. `None` after a removal.
+    /// The object now, with its values. `None` after a removal.
     pub new: Option<&'a Object>,
 }
 

@@ -1,9 +1,10 @@
-//! Operations on data types as functions of objects: what an object holds of a type, and the object after
-//! an operation.
+//! Operations on data types as functions of objects: the part of an object that is of a type, and the
+//! object after an operation.
 //!
-//! Values of concurrent operations lie side by side as siblings, each under its own dot, and stay so at the
-//! replicas that merge objects. The next operation takes all of them up into one value, and a read merges
-//! them. So the object's clock alone says what a replica lacks, for values as for plain objects.
+//! Values of concurrent operations lie side by side as siblings, each under its own dot, and stay so at
+//! the replicas that merge objects. The next operation takes all of them up into one value, and a read
+//! merges them. So the object's clock alone shows if a replica lacks something, for values as for plain
+//! objects.
 
 use bytes::Bytes;
 use kvorum_data_types::{Actor, DataType, Kind, Operation, OperationError, Update};
@@ -14,9 +15,9 @@ use kvorum_object::{
 /// A client's operation on a data type, ready for the replica that coordinates it.
 #[derive(Clone, Debug)]
 pub struct DataTypeUpdate {
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
-    /// What the client had seen of the value, for its removes.
+    /// The client's context of the value, for its removes.
     pub context: Option<kvorum_data_types::Clock>,
     /// The precision of the bucket's sketches, in bits.
     pub precision: u8,
@@ -31,14 +32,14 @@ pub fn value_of_type(object: &Object, kind: Kind, precision: u8) -> DataType {
     value.unwrap_or_else(|| DataType::new(kind, precision))
 }
 
-/// What an object holds of a type.
+/// The parts of an object that are of a type.
 #[derive(Default)]
 struct Held {
     /// The siblings of the type, merged.
     value: Option<DataType>,
     /// The metadata of the newest of them, which clients may have given it.
     metadata: Metadata,
-    /// The dots of what gives way to the next value: siblings of the type, and tombstones.
+    /// The dots that give way to the next value: siblings of the type, and tombstones.
     dots: Vec<Dot>,
 }
 
@@ -113,7 +114,7 @@ impl DataTypeUpdate {
     }
 }
 
-/// Why an operation was not carried out.
+/// The reason why an operation was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotApplied {
     #[error(transparent)]

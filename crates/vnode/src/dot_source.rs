@@ -22,16 +22,16 @@ struct SourceState {
     next: u64,
 }
 
-/// Under which of a vnode's actors an entry is written.
+/// The lane of an entry: one of a vnode's actors.
 ///
-/// What an actor wrote to a key has to be in the entry that it writes over: its next dot claims to have
+/// An actor's writes to a key have to be in the entry that it writes over: its next dot claims to have
 /// seen all of its earlier ones. A store that keeps several entries for one key, each for another
 /// replica's place, therefore writes each of them under an actor of its own, drawn from the vnode's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane(u64);
 
 impl Lane {
-    /// That of the vnode's own actor.
+    /// The lane of the vnode's own actor.
     #[cfg(test)]
     pub(crate) const OWN: Self = Self(0);
 
@@ -51,8 +51,8 @@ impl Lane {
     }
 }
 
-/// Somebody has seen dots of the present actor that the source does not know it issued, or the store
-/// was erased since: the actor must not be used again.
+/// A clock has dots of the present actor that the source has no record of issuing, or the store was
+/// erased since: the actor must not be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overtaken;
 
@@ -91,7 +91,7 @@ impl DotSource {
         self.state.lock().is_overtaken_by(lane, clock)
     }
 
-    /// True when what has this clock was written under the present actor, if only in part.
+    /// True when an object with this clock was written under the present actor, if only in part.
     pub(crate) fn has_written(&self, lane: Lane, clock: &Clock) -> bool {
         clock.get(lane.actor(self.actor())) > 0
     }

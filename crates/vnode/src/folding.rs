@@ -1,4 +1,4 @@
-//! What a vnode lists: keys and buckets, a bounded part at a time.
+//! Listings of a vnode: keys and buckets, a bounded part at a time.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::replica_request::ReplicaFailure;
 use crate::stored_form::TOMBSTONE_TAG;
 use crate::vnode::Vnode;
 
-/// What is listed, and as of when.
+/// The range of a listing, and its time.
 #[derive(Clone, Debug)]
 pub struct FoldRequest {
     /// The partition's epoch in the asker's ring.
@@ -23,7 +23,7 @@ pub struct FoldRequest {
     pub range: FoldRange,
     /// Expiry is judged by its time at the beginning, and the lease all the while.
     pub clock: FoldClock,
-    /// How long the snapshot may pin what it sees.
+    /// Time for which the snapshot may pin its data.
     pub lease: Lease,
 }
 
@@ -63,7 +63,7 @@ impl Vnode {
     /// search for a key that is none.
     ///
     /// # Errors
-    /// As [`Vnode::fold_keys`].
+    /// Those of [`Vnode::fold_keys`].
     pub fn fold_buckets(
         &self,
         request: &FoldRequest,
@@ -83,7 +83,7 @@ impl Vnode {
         for first in &doubtful {
             match first_living(&*snapshot, first, &filter)? {
                 Living::Found(key) => {
-                    // The part is over at any rate: whether there is room for more is no matter.
+                    // The part is over in any case, with or without room for more.
                     let _flow = visitor(&key);
                 }
                 Living::None => {}
@@ -101,7 +101,7 @@ impl Vnode {
     }
 }
 
-/// Fails where damage may have taken keys of what was visited.
+/// Fails where damage may have taken keys of the range visited.
 fn check_unharmed(snapshot: &dyn Snapshot) -> Result<(), ReplicaFailure> {
     match snapshot.has_met_damage() {
         true => Err(ReplicaFailure::Damaged(

@@ -9,12 +9,11 @@
 //!   read, and every write that the page may have seen has been shown, a recorded key counts as recorded and
 //!   all others as the page has them. So it does not matter on which side of the snapshot a write fell.
 //!
-//! Leaves are put right in the same way: what a fold of the leaves shows, corrected by what was recorded
-//! meanwhile.
+//! Leaves are corrected in the same way: by a fold of the leaves and the changes recorded meanwhile.
 //!
-//! Trees are in memory alone, and are built after each start. What their vnode cannot show (an entry that
-//! expired, a write that failed and took effect all the same) makes a leaf wrong; exchanges find such leaves
-//! and have them put right.
+//! Trees are in memory alone, and are built after each start. A change that their vnode cannot show (an
+//! entry that expired, a write that failed and took effect all the same) makes a leaf wrong; exchanges
+//! find such leaves and have them corrected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,14 +36,14 @@ pub(crate) struct TreeEntry {
     pub(crate) hash: LeafHash,
 }
 
-/// How far the trees of a vnode are.
+/// The state of a vnode's trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreesStatus {
     /// They have every entry.
     pub is_built: bool,
-    /// How often they have been built since the vnode was opened.
+    /// Number of times that they have been built since the vnode was opened.
     pub builds: u64,
-    /// How many there are.
+    /// Number of trees.
     pub trees: usize,
     /// Entries in them; an estimate.
     pub keys: u64,
@@ -65,7 +64,7 @@ struct Trees {
     trees: BTreeMap<TreeName, Tree>,
     progress: Progress,
     recording: Option<Recording>,
-    /// The keys that each tree had when they were built last, and those of a tree that is not among them.
+    /// Numbers of keys at the last building, by tree; `keys_expected` is for other trees.
     keys_before: BTreeMap<TreeName, u64>,
     keys_expected: u64,
     builds: u64,
@@ -82,7 +81,7 @@ enum Progress {
     Built,
 }
 
-/// What is stored now under keys that were changed while a fold went on.
+/// Present entries of keys that were changed while a fold went on.
 #[derive(Default)]
 struct Recording {
     present: BTreeMap<StorageKey, Option<(TreeName, TreeEntry)>>,
@@ -144,8 +143,9 @@ impl HashTrees {
         self.state.lock().progress != Progress::Unbuilt
     }
 
-    /// Where the next page of the fold begins; `None` when none is needed. Changes are recorded from here on.
-    /// `keys_expected` is the number of keys of a tree of which nothing is known; it counts at the first page.
+    /// The beginning of the next page of the fold; `None` when none is needed. Changes are recorded
+    /// from here on. `keys_expected` is the number of keys of a tree without a record; it counts at the
+    /// first page.
     pub(crate) fn begin_page(&self, keys_expected: u64) -> Option<StorageKey> {
         let mut state = self.state.lock();
         let from = match &state.progress {
@@ -205,7 +205,7 @@ impl HashTrees {
         true
     }
 
-    /// Records no more: what was to be read could not be.
+    /// Records no more: the page could not be read.
     pub(crate) fn give_up(&self) {
         self.state.lock().recording = None;
     }
@@ -243,7 +243,7 @@ impl HashTrees {
         state.leaves_corrected += corrected;
     }
 
-    /// Shows one tree, and whether it lacks entries; an empty one if there is none.
+    /// Shows one tree, and true if it lacks entries; an empty one if there is none.
     pub(crate) fn look<T>(&self, name: TreeName, show: impl FnOnce(&Tree, bool) -> T) -> T {
         let state = self.state.lock();
         let is_building = state.progress != Progress::Built;

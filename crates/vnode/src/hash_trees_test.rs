@@ -1,4 +1,4 @@
-//! Trees against a model: whatever falls between the steps of a fold, each entry is in its tree once.
+//! Trees against a model: each entry is in its tree once, with any changes between the steps of a fold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ type Stored = BTreeMap<StorageKey, u64>;
 enum Step {
     /// The store accepts a write or a removal, which is not shown yet.
     Accept(u8, bool),
-    /// The store changes in a way that nobody shows.
+    /// The store changes in a way that is not shown.
     Silent(u8),
     /// One accepted write is shown.
     Show(u8),
@@ -80,7 +80,7 @@ enum Fold {
     Recount,
 }
 
-/// A store with its trees, and what goes on.
+/// A store with its trees, and the folds under way.
 struct World {
     trees: HashTrees,
     stored: Stored,
@@ -192,7 +192,7 @@ impl World {
         self.show_all();
     }
 
-    /// The first tree that is not what is stored.
+    /// The first tree that differs from the stored entries.
     fn wrong_tree(&self) -> Option<TreeName> {
         [name(0), name(1)].into_iter().find(|name| {
             let of_tree = |it: &(&StorageKey, &u64)| ByRemainder.tree_of(it.0) == Some(*name);
@@ -271,7 +271,7 @@ proptest! {
     }
 }
 
-/// The property above finds a change that is taken from the page and from what was recorded.
+/// The property above finds a change that is taken both from the page and from the record.
 #[test]
 fn a_change_that_is_taken_twice_is_found() {
     let _planted = plant(PlantedDefect::ChangeDuringPageTakenTwice);

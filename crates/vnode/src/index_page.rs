@@ -1,8 +1,8 @@
-//! One part of an index query, as it is asked of one vnode, wherever it runs.
+//! One part of an index query to one vnode, on any node.
 //!
-//! A part is bounded in what it returns and in what it looks at, so that a query holds a thread and
-//! memory for a short while only, whatever its range; it goes on behind the position that the part
-//! ended at, on another snapshot.
+//! A part is bounded in its results and in the entries that it reads: so a query over any range holds a
+//! thread and memory for a short while only. It goes on behind the position that the part ended at, on
+//! another snapshot.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use crate::page::PageFailure;
 use crate::replica_request::ReplicaFailure;
 use crate::vnode::Vnode;
 
-/// Entries that a part looks at, whether they are wanted or not.
+/// Entries that a part looks at, wanted or not.
 const LOOKED_AT_MAX: usize = 50_000;
 /// Terms and keys of a part, in bytes; one entry may exceed it.
 const PART_BYTES_MAX: usize = 1 << 20;
@@ -114,7 +114,7 @@ impl IndexPageRequest {
     }
 }
 
-/// What has been read of a part.
+/// The entries read for a part.
 struct Part<'a> {
     request: &'a IndexPageRequest,
     entries_max: usize,

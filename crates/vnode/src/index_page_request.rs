@@ -1,4 +1,4 @@
-//! What is asked for a part of an index query, and what is answered.
+//! A request for a part of an index query, and its answer.
 
 use std::ops::Bound;
 
@@ -8,7 +8,7 @@ use kvorum_ring::{Epoch, KeyHash, Partition, RingSize};
 
 use crate::term_pattern::TermPattern;
 
-/// What is looked through.
+/// The keys or terms to look through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexScan {
     /// The bucket's keys themselves.
@@ -45,7 +45,7 @@ pub struct IndexPageRequest {
     pub partition: Partition,
     /// The partition's epoch in the asker's ring.
     pub epoch: Epoch,
-    /// How the bucket's keys are placed.
+    /// The placement of the bucket's keys.
     pub hash: KeyHash,
     /// The ring's size.
     pub size: RingSize,
@@ -55,9 +55,9 @@ pub struct IndexPageRequest {
     pub bucket_type: BucketType,
     /// The bucket.
     pub bucket: Bucket,
-    /// What is looked through.
+    /// The keys or terms to look through.
     pub scan: IndexScan,
-    /// What terms have to match; of a scan of keys, what keys have to.
+    /// Pattern for terms; for keys in a scan of keys.
     pub pattern: Option<TermPattern>,
     /// Continue behind this.
     pub after: Option<IndexPosition>,
@@ -68,7 +68,7 @@ pub struct IndexPageRequest {
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexPage {
-    /// What was found, in order.
+    /// The entries found, in order.
     pub entries: Vec<IndexPosition>,
     /// Continue behind this; `None` when nothing is left.
     pub next: Option<IndexPosition>,

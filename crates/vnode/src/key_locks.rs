@@ -1,8 +1,8 @@
 //! Per-key serialisation of read-modify-write, by striped locks.
 //!
-//! A put reads what is stored, decides, and writes; two puts of one key must not interleave. A stripe
-//! serves many keys: wrongly shared waiting costs less than a map of locks. No lock is held across a
-//! sync.
+//! A put reads the stored object, decides, and writes; two puts of one key must not interleave. A
+//! stripe serves many keys: needlessly shared waiting costs less than a map of locks. No lock is held
+//! across a sync.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -14,8 +14,8 @@ const STRIPES: usize = 64;
 /// The locks of one vnode.
 pub(crate) struct KeyLocks {
     stripes: Vec<Mutex<()>>,
-    // Keyed at random: a client must not be able to choose keys that share a stripe. Which stripe a
-    // key falls on changes no answer, so simulation stays deterministic.
+    // Keyed at random: a client must not be able to choose keys that share a stripe. The choice of a
+    // stripe changes no answer, so simulation stays deterministic.
     hasher: RandomState,
 }
 
@@ -37,7 +37,7 @@ impl KeyLocks {
         self.stripe(key).try_lock()
     }
 
-    /// Waits until everybody who has a turn now has let it go.
+    /// Waits until all present holders have released their locks.
     pub(crate) fn await_holders(&self) {
         for stripe in &self.stripes {
             drop(stripe.lock());

@@ -23,17 +23,17 @@ pub(crate) struct Lease {
 /// The table was there and could not be used.
 #[derive(Debug)]
 pub struct Unreadable {
-    /// Where it was set aside.
+    /// The copy that was set aside.
     pub kept_as: PathBuf,
-    /// What was wrong with it.
+    /// The error in it.
     pub reason: String,
 }
 
 pub(crate) const MAGIC: &[u8; 8] = b"kvorlea1";
-/// A bound on what a damaged length can make us allocate; the largest ring needs a tenth.
+/// A bound on the memory that a damaged length can make us allocate; the largest ring needs a tenth.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Why bytes are no lease table.
+/// The reason why bytes are no lease table.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DecodeError {
     #[error("{len} bytes are too few for a table")]

@@ -1,4 +1,4 @@
-//! Leases: which vnodes may go on under the actor of their last run.
+//! Leases: the vnodes that may go on under the actor of their last run.
 //!
 //! A dot is (actor, counter), the counter being one number for the whole vnode. Two things must never
 //! happen, for each loses writes without a trace (the family of failures known as kv679):
@@ -15,13 +15,13 @@
 //! writes anything ([`LeaseTable::renew`]), so a run that ends in a crash leaves none. A lease names
 //! the store's identity and its sequence: a store that was wiped, erased, put back to an older copy or
 //! that lost its end does not fit its lease and gets a fresh actor. So does every vnode when the table
-//! is missing or cannot be read, and so does one that finds an entry damaged, or meets a clock that
-//! knows more of its actor than it does itself.
+//! is missing or cannot be read, and so does one that finds an entry damaged, or meets a clock with
+//! dots of its actor that it has not issued.
 //!
 //! Riak starts a fresh actor for each key that is not found; a fresh actor for every run was the other
-//! choice, and makes the clocks of long-lived keys grow with every restart. What is left open: a node
-//! put back as a whole to a copy that was made after a clean stop fits its leases. Whoever restores
-//! one removes the table first; without it all actors are fresh.
+//! choice, and makes the clocks of long-lived keys grow with every restart. One case is left open: a
+//! node put back as a whole to a copy that was made after a clean stop fits its leases. An operator
+//! that restores one removes the table first; without it all actors are fresh.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,14 +45,13 @@ pub struct LeaseTable {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     randomness: Arc<dyn Randomness>,
-    /// Held over a write of the table and its sync; taken before `table`, and never by who issues
-    /// dots.
+    /// Held over a write of the table and its sync; taken before `table`, and never while issuing dots.
     writing: Mutex<()>,
     table: Mutex<Table>,
 }
 
 struct Table {
-    /// Of the partitions that were not opened in this run, and of those that are sealed again.
+    /// Leases of partitions not opened in this run, and of those sealed again.
     leases: Leases,
     /// Vnodes of partitions whose lease is not void yet in the file, in the order of their making.
     unready: Vec<(Partition, Arc<DotSource>)>,
@@ -107,8 +106,9 @@ impl LeaseTable {
         source
     }
 
-    /// The sequence at which the store of a partition was closed, if nothing was written to it since then;
-    /// `None` where that is not known, or for another store. To be called before [`LeaseTable::source`].
+    /// The sequence at which the store of a partition was closed, if nothing was written to it since
+    /// then; `None` if that is not known, or for another store. To be called before
+    /// [`LeaseTable::source`].
     pub fn closed_at(&self, partition: Partition, store: StoreId) -> Option<Sequence> {
         let table = self.table.lock();
         let lease = table.leases.get(&partition.number())?;
@@ -133,14 +133,14 @@ impl LeaseTable {
             return Ok(());
         }
         kvorum_disk::replace_file(&*self.disk, &self.path, &bytes)?;
-        // Those that have come since are not in the file that was written.
+        // Later ones are not in the written file.
         for (_, source) in self.table.lock().unready.drain(..count) {
             source.make_ready();
         }
         Ok(())
     }
 
-    /// Lets these sources of dots go on in the next run, each from what its store has made durable.
+    /// Lets these sources of dots go on in the next run, each from its store's durable sequence.
     pub(crate) fn seal_sources<'a>(
         &self,
         sources: impl Iterator<Item = (Partition, Sequence, &'a DotSource)>,
@@ -163,7 +163,7 @@ impl LeaseTable {
         kvorum_disk::replace_file(&*self.disk, &self.path, &bytes)
     }
 
-    /// An actor that nobody ever was.
+    /// An actor that was never used.
     pub(crate) fn fresh_actor(&self) -> ActorId {
         // The reserved actor has number 0; one more than 0 is as random as any other.
         ActorId(self.randomness.next_u64().max(ActorId::CONTENT.0 + 1))

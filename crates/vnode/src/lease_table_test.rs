@@ -1,4 +1,4 @@
-//! No dot is ever issued twice, and no actor outlives what its vnode knows, whatever happens to the
+//! No dot is ever issued twice, and no actor outlives its vnode's record of it, with any faults of the
 //! table, the stores and the power.
 
 use std::collections::BTreeMap;
@@ -193,7 +193,7 @@ fn a_renewal_that_fails_makes_nobody_ready() {
 fn nobody_who_issues_dots_waits_for_the_table() {
     let table = open(&empty_disk(), &randomness());
     let source = table.source(partition(0), STORE, Sequence(0));
-    // What a renewal holds over its sync.
+    // A renewal holds this lock over its sync.
     let _writing = table.writing.lock();
     next(&source);
     assert!(!table.is_renewal_due());
@@ -242,8 +242,8 @@ fn r30_a_table_that_cannot_be_read_is_kept_aside() {
     assert_eq!(after.info(&path).unwrap(), None);
 }
 
-/// Somebody removes the table and puts a store back, which then grows to the same sequence; the power
-/// fails before the removal is on the device.
+/// An operator removes the table and puts a store back, which then grows to the same sequence; the
+/// power fails before the removal is on the device.
 #[test]
 fn a_table_that_was_missing_does_not_come_back() {
     let mut world = World::new();
@@ -321,7 +321,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A store: the dots of its entries in the order of their writing, and who it is.
+/// A store: the dots of its entries in the order of their writing, and its identity.
 #[derive(Clone, Default)]
 struct Store {
     identity: u64,

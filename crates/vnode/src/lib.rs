@@ -1,14 +1,13 @@
 //! One partition: causality, per-key serialisation, and its backend.
 //!
-//! A vnode turns replica requests into reads and batches of its store. What is decided (which
-//! siblings survive, whether a condition holds) is decided by pure functions of `kvorum-object`; what
-//! is done is one read and one batch under the key's lock. A request comes in on the thread that
-//! received it and is answered there when memory suffices; otherwise the vnode says
-//! [`Handled::WouldBlock`] and is asked again on the blocking pool. No lock is held across a sync: the
-//! reply to a put carries the ticket.
+//! A vnode turns replica requests into reads and batches of its store. Decisions (which siblings
+//! survive, whether a condition holds) are made by pure functions of `kvorum-object`; they are carried
+//! out by one read and one batch under the key's lock. A request comes in on the thread that received
+//! it and is answered there when memory suffices; otherwise the vnode returns [`Handled::WouldBlock`]
+//! and is asked again on the blocking pool. No lock is held across a sync: the reply to a put carries
+//! the ticket.
 //!
-//! What this crate must not know: which engine it is, which peer asks, and how many replicas there
-//! are.
+//! Outside this crate: the engine, the peer that asks, and the number of replicas.
 
 pub mod anatomy;
 mod change_observer;

@@ -1,5 +1,5 @@
-//! Operations on data types, at the replica that coordinates them: what is stored is read, changed and
-//! written back under the key's lock, and takes one dot.
+//! Operations on data types, at the replica that coordinates them: the stored value is read, changed
+//! and written back under the key's lock, and takes one dot.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Vnode {
         );
         let stored = match &old.head {
             None => None,
-            // Of a damaged value not even the clock counts, as with other writes.
+            // Not even the clock of a damaged value counts, as with other writes.
             Some(_) => self.unless_damaged(key, self.read_object(key, at))?,
         };
         let stored = stored.map(Arc::unwrap_or_clone);

@@ -12,7 +12,7 @@ use crate::vnode::Vnode;
 /// Keys of a part, in bytes; one key may exceed it.
 const PART_BYTES_MAX: usize = 1 << 20;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageFailure {
     /// The lease on the snapshot ran out first.
@@ -80,7 +80,7 @@ impl Vnode {
 }
 
 impl PageRequest {
-    /// True for what the vnode is to answer for. A bucket is reported by whoever has it.
+    /// True for names that the vnode answers for. A bucket is reported by every vnode that has it.
     fn admits(&self, address: &Address) -> bool {
         let Some(owners) = &self.owners else {
             return true;

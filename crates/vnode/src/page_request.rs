@@ -1,10 +1,10 @@
-//! What is asked for a part of a listing, and what is answered.
+//! A request for a part of a listing, and its answer.
 
 use kvorum_backend::FoldRange;
 use kvorum_encoding::StorageKey;
 use kvorum_ring::{Epoch, KeyHash, Partition, RingSize};
 
-/// What a listing names.
+/// The kind of names in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
     /// Keys.
@@ -20,9 +20,9 @@ pub struct PageRequest {
     pub partition: Partition,
     /// The partition's epoch in the asker's ring.
     pub epoch: Epoch,
-    /// What is named.
+    /// The kind of names.
     pub kind: PageKind,
-    /// How the bucket's keys are placed.
+    /// The placement of the bucket's keys.
     pub hash: KeyHash,
     /// The ring's size.
     pub size: RingSize,
@@ -39,6 +39,6 @@ pub struct PageRequest {
 pub struct Page {
     /// Keys in ascending order; of buckets, those that were looked for last come last.
     pub keys: Vec<StorageKey>,
-    /// Where the next part begins; `None` when this was the last.
+    /// The beginning of the next part; `None` when this was the last.
     pub next: Option<StorageKey>,
 }

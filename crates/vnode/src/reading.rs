@@ -1,4 +1,4 @@
-//! What a vnode reads: objects and heads.
+//! Reads of a vnode: objects and heads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

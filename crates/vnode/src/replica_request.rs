@@ -1,8 +1,8 @@
-//! What a coordinator asks of one replica, and what the replica answers.
+//! A coordinator's request to one replica, and the replica's answer.
 //!
-//! The same values are executed inline for a vnode of this node and, once there are peers, sent to
-//! others. Each request carries the epoch of its partition in the ring that its coordinator used; a
-//! vnode that knows a higher one refuses, so that nobody writes to an owner of yesterday.
+//! The same values are executed inline for a vnode of this node and sent to other nodes for theirs.
+//! Each request carries the epoch of its partition in the ring that its coordinator used. A vnode with
+//! a higher epoch refuses, so that no former owner is written to.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ pub struct ReplicaRequest {
     pub partition: Partition,
     /// The partition's epoch in the coordinator's ring.
     pub epoch: Epoch,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// What a replica is asked to do.
+/// An operation on a replica.
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// Read an object.
     Get {
         /// Its key.
         key: StorageKey,
-        /// How much of it.
+        /// The part of it.
         detail: Detail,
     },
     /// Apply a client's write and give it its dot.
@@ -43,7 +43,7 @@ pub enum Operation {
         key: StorageKey,
         /// The write.
         update: Arc<ClientUpdate>,
-        /// What counts as stored.
+        /// The durability that counts as stored.
         durability: Durability,
     },
     /// Carry out a client's operation on a data type and give it its dot.
@@ -52,7 +52,7 @@ pub enum Operation {
         key: StorageKey,
         /// The operation.
         update: Arc<DataTypeUpdate>,
-        /// What counts as stored.
+        /// The durability that counts as stored.
         durability: Durability,
     },
     /// Merge an object that another replica made.
@@ -61,21 +61,21 @@ pub enum Operation {
         key: StorageKey,
         /// The object.
         object: Arc<Object>,
-        /// What becomes of concurrent versions in this bucket.
+        /// The resolution of concurrent versions in this bucket.
         resolution: Resolution,
         /// The kind of objects in this bucket.
         tag: ObjectTag,
-        /// What counts as stored.
+        /// The durability that counts as stored.
         durability: Durability,
     },
-    /// Merge an object that other replicas have into what was found damaged here; what cannot be
-    /// read is replaced.
+    /// Merge an object that other replicas have into one that was found damaged here; unreadable parts
+    /// are replaced.
     Mend {
         /// The key.
         key: StorageKey,
         /// The object.
         object: Arc<Object>,
-        /// What becomes of concurrent versions in this bucket.
+        /// The resolution of concurrent versions in this bucket.
         resolution: Resolution,
         /// The kind of objects in this bucket.
         tag: ObjectTag,
@@ -90,7 +90,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// True when the answer says what is there, or depends on it.
+    /// True when the answer has the present object, or depends on it.
     pub(crate) fn tells_what_is_there(&self) -> bool {
         match self {
             Self::Get { .. } => true,
@@ -102,7 +102,7 @@ impl Operation {
     }
 }
 
-/// How much of an object a get reads.
+/// The part of an object that a get reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
     /// Clock and metadata; values are empty.
@@ -115,23 +115,23 @@ pub enum Detail {
 /// A client's write, ready for the replica that coordinates it.
 #[derive(Clone, Debug)]
 pub struct ClientUpdate {
-    /// What the client had seen.
+    /// The client's context.
     pub context: Clock,
-    /// What must hold of the stored object. Checked under the key's lock, so on a bucket with one
+    /// The condition on the stored object. Checked under the key's lock, so on a bucket with one
     /// replica it is exact.
     pub condition: Condition,
-    /// What to store.
+    /// The content to store.
     pub content: Content,
-    /// What becomes of concurrent versions in this bucket.
+    /// The resolution of concurrent versions in this bucket.
     pub resolution: Resolution,
     /// The kind of objects in this bucket.
     pub tag: ObjectTag,
 }
 
-/// A condition on what is stored. Tombstones count as absent.
+/// A condition on the stored object. Tombstones count as absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Whatever is there.
+    /// Any stored object, or none.
     Always,
     /// Nothing may be there.
     Absent,
@@ -142,7 +142,7 @@ pub enum Condition {
     NothingBeyond(Clock),
 }
 
-/// What became of a request.
+/// The handling of a request.
 #[derive(Debug)]
 pub enum Handled {
     /// It was carried out or refused.
@@ -158,16 +158,16 @@ pub enum ReplicaReply {
     Found(Arc<Object>),
     /// The key has nothing.
     NotFound,
-    /// The client's write is applied, and stored when `durable` says so.
+    /// The client's write is applied, and stored as `durable` has it.
     Stored {
-        /// What is stored now.
+        /// The object that is stored now.
         object: Arc<Object>,
-        /// When it counts as stored.
+        /// The moment at which it counts as stored.
         durable: Durable,
     },
-    /// Another replica's object is merged, and what is there now is stored when `durable` says so.
+    /// Another replica's object is merged, and the result is stored as `durable` has it.
     Received {
-        /// When it counts as stored.
+        /// The moment at which it counts as stored.
         durable: Durable,
     },
     /// The tombstone is gone, or stays because it was superseded or all are kept for the time being.
@@ -176,21 +176,21 @@ pub enum ReplicaReply {
     Listed(Page),
     /// A part of an index query. Asked for by [`crate::IndexPageRequest`], not by an operation.
     IndexListed(IndexPage),
-    /// What a tree has. Asked for by [`crate::TreeRequest`], not by an operation.
+    /// An answer about a tree. Asked for by [`crate::TreeRequest`], not by an operation.
     Trees(TreeAnswer),
     /// It was not done.
     Failed(ReplicaFailure),
 }
 
-/// Why a replica did not do what it was asked.
+/// The reason why a replica did not carry out a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplicaFailure {
     /// The partition has moved on: look at the present ring and ask again.
     #[error("request of epoch {got} where the vnode is at {expected}")]
     StaleEpoch {
-        /// What the request carried.
+        /// The epoch of the request.
         got: Epoch,
-        /// What the vnode knows.
+        /// The epoch of the vnode.
         expected: Epoch,
     },
     /// The condition was "absent" and there is an object.
@@ -213,7 +213,7 @@ pub enum ReplicaFailure {
     /// The object would have more siblings than allowed.
     #[error("{siblings} siblings where at most {siblings_max} are allowed")]
     TooManySiblings {
-        /// How many.
+        /// Their number.
         siblings: usize,
         /// The limit.
         siblings_max: usize,
@@ -221,7 +221,7 @@ pub enum ReplicaFailure {
     /// The disk is full.
     #[error("{0}")]
     Full(String),
-    /// What is stored is damaged; another replica may have it whole.
+    /// The stored object is damaged; another replica may have it whole.
     #[error("{0}")]
     Damaged(String),
     /// The store failed.
@@ -234,8 +234,8 @@ pub enum ReplicaFailure {
     /// has learned that it has it no more.
     #[error("the partition is not served here now")]
     NotServing,
-    /// The store lacks what this replica has promised to hold, and is being repaired: another replica
-    /// has to be asked.
+    /// The store lacks data that this replica has promised to hold, and is being repaired: another
+    /// replica has to be asked.
     #[error("the partition is being repaired here")]
     Incomplete,
     /// The store failed before, and takes no writes until it is opened again; nothing was done.
@@ -250,7 +250,7 @@ pub enum ReplicaFailure {
     /// The store has no indexes; its name.
     #[error("the backend {0} has no secondary indexes")]
     IndexesNotSupported(String),
-    /// A remove without a context named what is not there; Riak's term for it.
+    /// A remove without a context named a missing target; Riak's term for it.
     #[error("{0}")]
     NotPresent(String),
     /// An operation on a data type cannot be carried out; why.
@@ -260,8 +260,8 @@ pub enum ReplicaFailure {
 
 impl ReplicaFailure {
     /// True when a write that failed with this may be there all the same, and may outlive the failure:
-    /// a store that has applied a batch is told afterwards that the log in front of it was not synced.
-    /// Whoever makes such a write again makes a second one.
+    /// a store may have applied a batch before the sync of the log in front of it fails. Making such a
+    /// write again makes a second one.
     pub fn may_have_written(&self) -> bool {
         match self {
             Self::Full(_) | Self::Damaged(_) | Self::Storage(_) | Self::Internal(_) => true,

@@ -1,12 +1,12 @@
-//! All that a vnode has, page by page: keys, heads or whole objects, tombstones among them.
+//! All entries of a vnode, page by page: keys, heads or whole objects, tombstones among them.
 //!
-//! For what goes through a vnode rather than through a bucket: transfers, hints, exports, comparisons of
-//! replicas. A page is read on a snapshot of its own, ends at its limits or with its lease, and says where
-//! the next one begins. Listings are another matter: they leave tombstones out and go by the ring
+//! For work on a vnode rather than on a bucket: transfers, hints, exports, comparisons of replicas. A
+//! page is read on a snapshot of its own, ends at its limits or with its lease, and names the beginning
+//! of the next one. Listings are different: they leave tombstones out and go by the ring
 //! ([`Vnode::page`]).
 //!
-//! A scan shows what is there, whether the vnode is complete or not and whatever its epoch: the caller
-//! knows what that is good for.
+//! A scan shows the present entries of a vnode of any epoch, complete or not: the caller decides if
+//! they are of use.
 
 use std::sync::Arc;
 
@@ -31,13 +31,13 @@ pub struct ScanRequest {
     pub range: FoldRange,
     /// Expiry is judged by its time at the beginning, and the lease all the while.
     pub clock: FoldClock,
-    /// How long the page may take.
+    /// Time for the page.
     pub lease: Lease,
-    /// What ends it before that.
+    /// Limits that end it before that.
     pub limits: ScanLimits,
 }
 
-/// What a page has at most. An entry's bytes are those of its key and of what is read of it.
+/// Limits of a page. An entry's bytes are those of its key and of the parts that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanLimits {
     /// Entries.
@@ -63,26 +63,26 @@ impl ScanLimits {
 /// A page that was read.
 #[derive(Clone, Debug)]
 pub struct ScanPage<T> {
-    /// What was wanted, in the order of keys.
+    /// The wanted entries, in the order of keys.
     pub entries: Vec<T>,
     /// Bytes of `entries`.
     pub bytes: u64,
-    /// Bytes of what was not wanted.
+    /// Bytes of entries that were not wanted.
     pub passed_over_bytes: u64,
     /// Wanted entries that are left out: their heads cannot be decoded.
     pub undecodable: u64,
     /// The last key of the page, wanted or not; `None` when it came to none.
     pub through: Option<StorageKey>,
-    /// Where the next page begins; `None` when this was the last.
+    /// The beginning of the next page; `None` when this was the last.
     pub next: Option<StorageKey>,
 }
 
-/// What a scan shows of each entry: a key alone, a key with its head, or a [`StoredObject`].
+/// The form in which a scan shows each entry: a key alone, a key with its head, or a [`StoredObject`].
 pub trait Scanned: Sized {
-    /// How much of each entry is read.
+    /// The part of each entry that is read.
     const DETAIL: FoldDetail;
 
-    /// What is shown of an entry.
+    /// The form of an entry.
     fn of(visited: &Visited<'_>) -> Result<Self, DecodeError>;
 }
 
@@ -103,7 +103,7 @@ impl Scanned for (StorageKey, Head) {
     }
 }
 
-/// An object as it is stored, whatever its kind: replicas exchange this form.
+/// An object of any kind as it is stored: replicas exchange this form.
 #[derive(Clone, Debug)]
 pub struct StoredObject {
     /// Its key.
@@ -126,7 +126,7 @@ impl StoredObject {
         })
     }
 
-    /// The object, once its body is what its head says.
+    /// The object, once its body fits its head.
     pub fn decode(&self) -> Result<Arc<Object>, DecodeError> {
         Object::from_engine(&self.head_bytes, self.body_bytes.clone())
     }
@@ -155,7 +155,7 @@ impl Vnode {
         self.scan_admitted(request, |_| {}, is_wanted)
     }
 
-    /// As [`Vnode::scan`], of those entries that the narrowed filter admits as well.
+    /// Like [`Vnode::scan`], of those entries that the narrowed filter admits as well.
     pub(crate) fn scan_admitted<T: Scanned>(
         &self,
         request: &ScanRequest,
@@ -187,7 +187,7 @@ impl Vnode {
         reading.end(end.map_err(ReplicaFailure::from)?)
     }
 
-    /// What is stored under one key, as a scan shows it; `None` also where it cannot be read any more.
+    /// The entry under one key, as a scan shows it; `None` also where it cannot be read any more.
     /// Blocks.
     pub fn stored_object(
         &self,
@@ -199,7 +199,7 @@ impl Vnode {
             Ok(Lookup::Found(entry)) if self.hides(entry.sequence) => return Ok(None),
             Ok(Lookup::Found(entry)) => entry,
             Ok(Lookup::Absent | Lookup::WouldBlock) => return Ok(None),
-            // What is damaged stays where it is: the node's scrub names it.
+            // A damaged entry stays where it is: the node's scrub names it.
             Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
             Err(error) => return Err(error.into()),
         };

@@ -18,13 +18,13 @@ pub(crate) struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
-    /// True when what is stored with this head has to be read for the merge.
+    /// True when the object with this head has to be read for the merge.
     pub(crate) fn needs_body_of(&self, stored: &Head) -> bool {
         kvorum_object::merge_needs_body(stored, self.object, self.resolution)
     }
 }
 
-/// What folds filter by.
+/// The fields that folds filter by.
 pub(crate) fn fields_of(key: &StorageKey, object: &Object, tag: ObjectTag) -> Fields {
     let store_time = |it: kvorum_object::Timestamp| Timestamp(it.as_micros());
     Fields {
@@ -68,7 +68,8 @@ pub(crate) fn parts_of(tag: Tag, head: &Bytes, body: Bytes) -> Result<Encoded, D
     Ok(OpenedHead::of(tag.0, head)?.with_body(body))
 }
 
-/// The index entries of what is stored, as its put made them; none for a tombstone, and for what cannot be read.
+/// The index entries of a stored object, as its put made them; none for a tombstone, and for one that
+/// cannot be read.
 pub fn index_entries(tag: Tag, head: &Bytes, body: &Bytes) -> Vec<IndexEntry> {
     let Some(kind) = ObjectTag::numbered(tag.0) else {
         return Vec::new();

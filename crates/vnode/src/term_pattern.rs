@@ -1,7 +1,7 @@
 //! Patterns that terms of an index query have to match.
 //!
-//! Riak takes PCRE. Here it is the `regex` crate, whose time is linear in what it looks at whatever the
-//! pattern: one request cannot hold a thread. Back references and looking around are refused for it.
+//! Riak takes PCRE. Here it is the `regex` crate, whose time is linear in its input for any pattern:
+//! one request cannot hold a thread. Back references and looking around are refused for it.
 
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -16,7 +16,7 @@ pub struct TermPattern(Regex);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct InvalidPattern {
-    /// Why, in one line.
+    /// The reason, in one line.
     pub reason: String,
 }
 
@@ -24,14 +24,15 @@ impl TermPattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// The error in the pattern.
     pub fn new(text: &str) -> Result<Self, InvalidPattern> {
         let built = RegexBuilder::new(text)
             .unicode(false)
             .size_limit(COMPILED_BYTES_MAX)
             .build();
         built.map(Self).map_err(|error| {
-            // The text of a syntax error draws the pattern and points into it; its last line says why.
+            // The text of a syntax error draws the pattern and points into it; its last line has the
+            // reason.
             let text = error.to_string();
             let reason = text.lines().last().unwrap_or_default();
             InvalidPattern {

@@ -1,4 +1,4 @@
-//! Builds a vnode's trees and puts their leaves right, from what is stored.
+//! Builds a vnode's trees and corrects their leaves, from the stored entries.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::stored_form::head_of;
 use crate::tree_name::{TreeName, TreePlacing};
 use crate::vnode::Vnode;
 
-/// Of the keys of a vnode, one in so many is taken to be in each tree of which nothing else is known.
+/// Divisor of a vnode's number of keys, for the expected keys of a tree without a record.
 const TREES_EXPECTED: u64 = 3;
 
-/// How far a step has brought the trees of a vnode.
+/// The result of a step in building the trees of a vnode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildStep {
     /// There was nothing to do.
@@ -51,7 +51,7 @@ impl Scanned for (StorageKey, TreeEntry) {
 }
 
 impl Vnode {
-    /// Keeps trees of hashes over what is stored, for anti-entropy. They have to be built:
+    /// Keeps trees of hashes over the stored entries, for anti-entropy. They have to be built:
     /// [`Vnode::build_trees`].
     #[must_use]
     pub fn with_trees(mut self, placing: Arc<dyn TreePlacing>) -> Self {
@@ -59,20 +59,20 @@ impl Vnode {
         self
     }
 
-    /// How far its trees are; `None` if it keeps none.
+    /// The state of its trees; `None` if it keeps none.
     pub fn trees_status(&self) -> Option<TreesStatus> {
         self.trees.as_ref().map(|trees| trees.status())
     }
 
-    /// Drops the trees, which are to be built anew: their keys may be in other trees now, or the store may
-    /// lack what they have.
+    /// Drops the trees, which are to be built anew: their keys may be in other trees now, or the store
+    /// may lack some of their entries.
     pub fn drop_trees(&self) {
         if let Some(trees) = &self.trees {
             trees.drop_all();
         }
     }
 
-    /// True when the trees have more keys than they were made for: they still tell replicas apart, at a
+    /// True when the trees have more keys than they were made for: they still find differences, at a
     /// higher price.
     pub fn are_trees_outgrown(&self) -> bool {
         self.trees.as_ref().is_some_and(|it| it.are_outgrown())
@@ -81,7 +81,7 @@ impl Vnode {
     /// Takes so many more entries into trees that are being built. Blocks.
     ///
     /// # Errors
-    /// When the store cannot be read. What was taken in stays.
+    /// When the store cannot be read. Entries taken in before stay.
     pub fn build_trees(
         &self,
         clock: &FoldClock,
@@ -112,7 +112,7 @@ impl Vnode {
         };
         let page = self.scan::<(StorageKey, TreeEntry)>(&request, &mut |_| true);
         let page = page.inspect_err(|_| trees.give_up())?;
-        // What the snapshot may have seen is shown by now.
+        // Every write that the snapshot may have seen is shown by now.
         self.await_earlier_writes();
         let is_last = page.next.is_none();
         let is_taken = trees.take_page(page.entries, page.next);
@@ -122,8 +122,8 @@ impl Vnode {
         })
     }
 
-    /// Puts leaves of a tree right by what is stored; nothing happens while the trees are being built or
-    /// other leaves are put right. Blocks.
+    /// Corrects leaves of a tree from the stored entries; nothing happens while the trees are being
+    /// built or other leaves are corrected. Blocks.
     pub(crate) fn recount(
         &self,
         trees: &HashTrees,

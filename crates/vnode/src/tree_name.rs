@@ -1,4 +1,4 @@
-//! The names of a vnode's trees, and what says in which of them a key is.
+//! The names of a vnode's trees, and the placing of keys in them.
 
 use kvorum_encoding::StorageKey;
 use kvorum_ring::Partition;
@@ -16,9 +16,9 @@ pub struct TreeName {
     pub n_val: u8,
 }
 
-/// Says in which tree a key is. Vnodes know neither ring nor buckets.
+/// The tree of each key. Ring and buckets are outside a vnode.
 pub trait TreePlacing: Send + Sync {
-    /// The tree of a key; `None` for keys that are compared with nobody, since their bucket type is unknown.
+    /// The tree of a key; `None` for keys that are not compared, since their bucket type is unknown.
     ///
     /// Asked for each write, with the key's lock held: quick, and it asks nothing of the vnode.
     fn tree_of(&self, key: &StorageKey) -> Option<TreeName>;

@@ -1,4 +1,4 @@
-//! Questions about the trees of a vnode, and their answers: what an exchange between replicas asks for.
+//! Questions about the trees of a vnode, and their answers: those of an exchange between replicas.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct TreeRequest {
     pub question: TreeQuestion,
 }
 
-/// What is asked.
+/// The question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeQuestion {
     /// The root.
@@ -34,9 +34,9 @@ pub enum TreeQuestion {
         /// The branches, ascending.
         branches: Arc<[u32]>,
     },
-    /// What is stored in leaves.
+    /// The entries in leaves.
     Keys(LeafKeys),
-    /// Leaves are to be put right by what is stored.
+    /// Leaves are to be corrected from the stored entries.
     Recount {
         /// The size of the tree whose leaves are meant.
         size: TreeSize,
@@ -58,7 +58,7 @@ pub struct LeafKeys {
     pub modified: Option<(u64, u64)>,
     /// Only keys behind this one.
     pub after: Option<StorageKey>,
-    /// So many entries at most.
+    /// The largest number of entries.
     pub keys_max: u32,
 }
 
@@ -92,7 +92,7 @@ pub enum TreeAnswer {
     },
     /// The leaves are right, unless the tree is being built or another recount goes on.
     Recounted,
-    /// The vnode keeps no trees, or its tree has become smaller than what was asked for.
+    /// The vnode keeps no trees, or its tree has become smaller than the requested size.
     Unknown,
 }
 
@@ -105,8 +105,8 @@ pub struct SeenEntry {
     pub segment: u32,
     /// Equal where clock, body and kind of entry are.
     pub version: u64,
-    /// When the entry last changed, in microseconds since the Unix epoch.
+    /// The time of the last change of the entry, in microseconds since the Unix epoch.
     pub modified: u64,
-    /// When it ceases to be, in microseconds since the Unix epoch.
+    /// The time of its expiry, in microseconds since the Unix epoch.
     pub expiry: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! The vnode: one partition's identity, and the dispatch of what is asked of it.
+//! The vnode: one partition's identity, and the dispatch of requests to it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,7 @@ use crate::metering::{SAMPLED_EVERY, Stopwatch, VnodeMeter, VnodeWork, work_of};
 use crate::replica_request::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest};
 use crate::stored_form::Incoming;
 
-/// How a vnode treats objects.
+/// Settings of a vnode.
 #[derive(Clone, Copy, Debug)]
 pub struct VnodeSettings {
     /// Sizes and sibling counts that are warned about or refused.
@@ -32,12 +32,12 @@ pub struct VnodeSettings {
 pub struct Vnode {
     pub(crate) partition: Partition,
     epoch: AtomicU64,
-    /// It lacks what it has promised to hold: see [`Vnode::mark_incomplete`].
+    /// It lacks data that it has promised to hold: see [`Vnode::mark_incomplete`].
     is_incomplete: AtomicBool,
     pub(crate) backend: Arc<dyn Backend>,
     /// The store keeps indexes.
     pub(crate) has_indexes: bool,
-    /// What its store had counted when it began.
+    /// The store's counts when it began.
     index_counts_before: IndexCounts,
     /// What counts as absent.
     pub(crate) hidden: Hidden,
@@ -45,16 +45,16 @@ pub struct Vnode {
     pub(crate) leases: Arc<LeaseTable>,
     pub(crate) dots: Arc<DotSource>,
     pub(crate) settings: VnodeSettings,
-    /// How many first bytes of a key say which replica's place the entry is kept for.
+    /// Length of a key's prefix that names the replica's place of the entry.
     pub(crate) place_bytes: usize,
     pub(crate) counts: Counts,
     pub(crate) observers: Vec<Arc<dyn ChangeObserver>>,
-    /// What anti-entropy compares; `None` where it is off.
+    /// The trees that anti-entropy compares; `None` where it is off.
     pub(crate) trees: Option<Arc<HashTrees>>,
     pub(crate) stopwatch: Option<Stopwatch>,
-    /// Why the store takes no more writes, once it has said so: what failed it says again.
+    /// The reason why the store takes no more writes, kept from its first failure.
     pub(crate) unwritable: OnceLock<String>,
-    /// Shared with whoever has tombstones kept.
+    /// Shared with the tasks that have tombstones kept.
     tombstones_kept: Arc<()>,
 }
 
@@ -112,7 +112,7 @@ fn counts_of(backend: &dyn Backend) -> IndexCounts {
         .unwrap_or_default()
 }
 
-/// What `vnode-status` shows of a vnode besides its store.
+/// The part of `vnode-status` besides the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VnodeStatus {
     /// The vnode's partition.
@@ -131,7 +131,7 @@ pub struct VnodeStatus {
     pub puts: u64,
     /// Index queries begun since the start.
     pub index_reads: u64,
-    /// What was done to the store's indexes since the start; nothing where it has none.
+    /// Operations on the store's indexes since the start; zero where it has none.
     pub index_counts: IndexCounts,
     /// Reads that met damaged bytes since the start.
     pub damaged_reads: u64,
@@ -141,11 +141,11 @@ pub struct VnodeStatus {
     pub size_warnings: u64,
     /// Writes above the warning threshold for the number of siblings, since the start.
     pub sibling_warnings: u64,
-    /// Writes that met an object of which neither had seen the other, since the start.
+    /// Writes that met a concurrent object, since the start.
     pub merges: u64,
 }
 
-/// Why an attempt under the key's lock ended without an answer.
+/// The reason why an attempt under the key's lock ended without an answer.
 pub(crate) enum Interrupted {
     WouldBlock,
     Failed(ReplicaFailure),
@@ -170,7 +170,7 @@ impl From<ReplicaFailure> for Interrupted {
 }
 
 impl Vnode {
-    /// A vnode over an open store that nothing has been written to since. `leases` say under which
+    /// A vnode over an open store that nothing has been written to since. `leases` decide under which
     /// actor it writes; they must be renewed before the first write (all vnodes of a node share that
     /// one sync, and a write that comes earlier does it).
     pub fn new(
@@ -203,8 +203,8 @@ impl Vnode {
         }
     }
 
-    /// As a vnode that keeps entries for others: the first `place_bytes` bytes of each key say for whom,
-    /// so that one key may have several entries, which know nothing of each other.
+    /// Turns this into a vnode that keeps entries for others: the first `place_bytes` bytes of each key
+    /// name the replica's place, so that one key may have several independent entries.
     #[must_use]
     pub fn keeping_for_others(mut self, place_bytes: usize) -> Self {
         self.place_bytes = place_bytes;
@@ -244,13 +244,13 @@ impl Vnode {
         self.partition
     }
 
-    /// The store, for its upkeep: steps of maintenance, backups, and its end. What is stored is read and
+    /// The store, for its upkeep: steps of maintenance, backups, and its end. Entries are read and
     /// written by way of the vnode.
     pub fn store_for_upkeep(&self) -> &Arc<dyn Backend> {
         &self.backend
     }
 
-    /// The identity of what is stored.
+    /// The identity of the store.
     pub fn store_id(&self) -> StoreId {
         self.backend.identity()
     }
@@ -271,13 +271,12 @@ impl Vnode {
         Ok(())
     }
 
-    /// Why the store takes no more writes, once a write has met that.
+    /// The reason why the store takes no more writes, once a write has met that.
     pub fn unwritable(&self) -> Option<&str> {
         self.unwritable.get().map(String::as_str)
     }
 
-    /// Notes that a full disk refused a write, where that became known only when the write was to be made
-    /// durable.
+    /// Notes that a full disk refused a write, if that was found only when the write was made durable.
     pub fn note_disk_full(&self) {
         self.counts
             .disk_full_refusals
@@ -289,7 +288,7 @@ impl Vnode {
         self.counts.disk_full_refusals.load(Ordering::Relaxed)
     }
 
-    /// Writes that took room, which tombstones and their removal do not need, since the vnode was opened.
+    /// Writes that took room, since the vnode was opened: not tombstones and their removal.
     pub fn objects_stored(&self) -> u64 {
         self.counts.objects_stored.load(Ordering::Relaxed)
     }
@@ -330,10 +329,10 @@ impl Vnode {
         self.epoch.fetch_max(epoch.get(), Ordering::AcqRel);
     }
 
-    /// Notes that the store lacks what this replica has acknowledged: another store stands in its place,
-    /// or its partition has come here without a transfer. Until [`Vnode::mark_complete`] it takes writes
-    /// and answers no reads: that it has nothing says nothing, and what it has may be older than what it
-    /// had.
+    /// Notes that the store lacks acknowledged writes of this replica: another store stands in its
+    /// place, or its partition has come here without a transfer. Until [`Vnode::mark_complete`] it
+    /// takes writes and answers no reads: a missing key has no meaning there, and a present object may
+    /// be older than the lost one.
     pub fn mark_incomplete(&self) {
         self.is_incomplete.store(true, Ordering::Release);
     }
@@ -343,7 +342,7 @@ impl Vnode {
         self.is_incomplete.store(false, Ordering::Release);
     }
 
-    /// True unless it lacks what it has promised to hold.
+    /// True unless it lacks data that it has promised to hold.
     pub fn is_complete(&self) -> bool {
         !self.is_incomplete.load(Ordering::Acquire)
     }
@@ -356,7 +355,7 @@ impl Vnode {
         }
     }
 
-    /// Carries out a request, or says that it would have to wait for a device.
+    /// Carries out a request, or returns that it would have to wait for a device.
     pub fn handle(&self, request: &ReplicaRequest, now: Timestamp, reading: Reading) -> Handled {
         if !self.is_complete() && request.operation.tells_what_is_there() {
             return Handled::Done(ReplicaReply::Failed(ReplicaFailure::Incomplete));
@@ -364,7 +363,8 @@ impl Vnode {
         self.handle_filling(request, now, reading)
     }
 
-    /// As [`Vnode::handle`], for whoever fills the store: what is there is told, complete or not.
+    /// Like [`Vnode::handle`], for callers that fill the store: present entries are shown, complete or
+    /// not.
     pub fn handle_filling(
         &self,
         request: &ReplicaRequest,

@@ -1,4 +1,4 @@
-//! The wire form: what is sent arrives, and what is damaged is refused.
+//! The wire form: sent messages arrive, and damaged ones are refused.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -415,7 +415,7 @@ proptest! {
         let requests = requests();
         let message = flipped(encode_request(&requests[which.index(requests.len())]));
         if let Ok(request) = decode_request(&message) {
-            // What is taken is something that could have been sent.
+            // A message that is accepted is one that could have been sent.
             prop_assert_eq!(encode_request(&request).body, message.body);
         }
         let replies = replies();

@@ -1,4 +1,4 @@
-//! What a vnode writes: one read, one decision and one batch, under the key's lock.
+//! Writes of a vnode: one read, one decision and one batch, under the key's lock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,10 +25,10 @@ use crate::stored_form::{Incoming, body_hash_of, fields_of, head_of};
 use crate::tree_building::{hash_of, hash_of_head};
 use crate::vnode::{Interrupted, Vnode};
 
-/// For what goes by no ring.
+/// For writes outside any ring.
 const ANY_EPOCH: Epoch = Epoch::new(u64::MAX);
 
-/// What a write replaces, as it was found under the key's lock.
+/// The entry that a write replaces, as found under the key's lock.
 pub(crate) struct Old {
     pub(crate) head: Option<Head>,
     /// For the store, which need not look for it again.
@@ -108,7 +108,7 @@ impl Vnode {
         self.take_in(key, &old, stored, incoming, durability)
     }
 
-    /// As [`Vnode::store`], over what may be damaged: what cannot be read is replaced.
+    /// Like [`Vnode::store`], over an object that may be damaged: unreadable parts are replaced.
     pub(crate) fn mend(
         &self,
         key: &StorageKey,
@@ -187,11 +187,11 @@ impl Vnode {
         Ok(())
     }
 
-    /// Removes what is stored under a key if it is still of this version; true when nothing is left.
-    /// For what has found another home. Blocks.
+    /// Removes the entry under a key if it is still of this version; true when nothing is left. For
+    /// entries that have found another home. Blocks.
     ///
-    /// What this vnode wrote of it is not here any more, and a later write that knows nothing of it would
-    /// claim to have seen it: such a write comes under a fresh actor.
+    /// This vnode's writes to it are not here any more, and a later write that has not seen them would
+    /// claim to have: such a write comes under a fresh actor.
     pub fn forget(
         &self,
         key: &StorageKey,
@@ -226,9 +226,9 @@ impl Vnode {
         Ok(true)
     }
 
-    /// What a client's write replaces. A write without a condition goes over what is damaged: to refuse it
-    /// would leave the key beyond help where there is one replica. A condition needs an object that can be
-    /// read.
+    /// The entry that a client's write replaces. A write without a condition goes over a damaged one:
+    /// to refuse it would leave the key beyond help where there is one replica. A condition needs an
+    /// object that can be read.
     fn old_to_update(
         &self,
         key: &StorageKey,
@@ -243,9 +243,9 @@ impl Vnode {
         Ok(Old::of(found, at.reading))
     }
 
-    /// As much of what is stored as the write needs to be given.
+    /// The part of the stored object that the write needs.
     ///
-    /// Of a damaged body not even the clock counts: a clock that covers siblings which are not there
+    /// Not even the clock of a damaged body counts: a clock that covers siblings which are not there
     /// would make other replicas drop them as well.
     fn stored_to_update<'a>(
         &self,
@@ -280,7 +280,7 @@ impl Vnode {
                     key = ?key,
                     detail,
                 );
-                // The present actor may have written what is lost, and a clock that counts from its
+                // The present actor may have written the lost entry, and a clock that counts from its
                 // first dot would claim to have seen that: other replicas would drop their copies.
                 self.change_actor("lost an entry");
                 Ok(None)
@@ -289,7 +289,7 @@ impl Vnode {
         }
     }
 
-    /// What is about to be replaced, damaged or not: its head is for observers alone.
+    /// The entry that is about to be replaced, damaged or not: its head is for observers alone.
     fn old_to_mend(&self, key: &StorageKey, at: ReadAt) -> Old {
         let found = match self.backend.head(key, at) {
             Ok(Lookup::Found(found)) => Some(found),
@@ -340,7 +340,7 @@ impl Vnode {
         let durable = match merged.map_err(update_failure)? {
             Merged::Changed(object) => self.write(key, old, &object, tag, durability)?,
             Merged::Unchanged if durability == Durability::Buffered => Durable::Already,
-            // What is stored may not be durable yet; an empty batch takes a place behind it.
+            // The stored object may not be durable yet; an empty batch takes a place behind it.
             Merged::Unchanged => self.put(&Batch::default(), durability)?,
         };
         Ok(ReplicaReply::Received { durable })
@@ -360,8 +360,8 @@ impl Vnode {
         merged
     }
 
-    /// The key's lock, once the vnode may write at all. The epoch is looked at under it, so that
-    /// [`Vnode::await_earlier_writes`] knows whom to wait for.
+    /// The key's lock, once the vnode may write at all. The epoch is checked under it, so that
+    /// [`Vnode::await_earlier_writes`] waits for all writes of an older one.
     pub(crate) fn take_turn(
         &self,
         key: &StorageKey,
@@ -414,7 +414,7 @@ impl Vnode {
         }
     }
 
-    /// Goes on under a fresh actor: what this vnode knows of the dots of the present one is not all.
+    /// Goes on under a fresh actor: this vnode's record of the present one's dots is incomplete.
     pub(crate) fn change_actor(&self, reason: &'static str) {
         let (former, actor) = self.take_fresh_actor();
         tracing::warn!(
@@ -568,7 +568,7 @@ impl Vnode {
 }
 
 fn whole(object: Option<Arc<Object>>) -> Stored<'static> {
-    // Nobody else has it yet: it is moved, not copied.
+    // There is no other reference yet: it is moved, not copied.
     object.map_or(Stored::Absent, |object| {
         Stored::Object(Arc::unwrap_or_clone(object))
     })

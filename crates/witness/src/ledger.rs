@@ -1,11 +1,11 @@
-//! What the writer of a key knows of it, and whether what replicas answer can be true.
+//! The writer's record of a key, and the check of replicas' answers against it.
 //!
-//! A key has one writer, which reads before it writes and says with the context what it replaces.
-//! Values are unique, so that a value read tells the attempt that made it. From that follows what a
-//! key may hold, whatever was partitioned, killed or answered too late: siblings are allowed, an
-//! acknowledged write that nothing replaced may not be missing, and nothing that was replaced may
-//! come back. Clocks play no part in this: a replica's own account of what replaced what is the
-//! thing to be examined.
+//! A key has one writer, which reads before it writes and names the replaced values by the context.
+//! Values are unique, so that a read value identifies the attempt that made it. That decides the
+//! possible contents of a key, after any partition, kill or late answer: siblings are allowed, an
+//! acknowledged write that was not replaced may not be missing, and no replaced one may come back.
+//! Clocks play no part in this: a replica's own account of replacements is the thing to be
+//! examined.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,23 +13,23 @@ use std::fmt;
 /// The siblings of a key, each by the number of the attempt that wrote it.
 pub type Siblings = BTreeSet<u64>;
 
-/// A write or a delete, whatever became of it.
+/// A write or a delete, with any outcome.
 #[derive(Clone, Debug)]
 struct Attempt {
     is_delete: bool,
-    /// What its writer had read.
+    /// The siblings that its writer had read.
     replaces: Siblings,
     is_acknowledged: bool,
 }
 
-/// What cannot be, by the number of the write.
+/// Impossible contents, by the number of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wrong {
-    /// It was acknowledged, nothing replaced it, and it is not there.
+    /// It was acknowledged and not replaced, and it is missing.
     Lost(u64),
-    /// It is there, and it was replaced.
+    /// Key present although it was replaced.
     Back(u64),
-    /// It is there, and nobody made it.
+    /// Key present without ever being written.
     NeverMade(u64),
 }
 
@@ -50,7 +50,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Notes that a write is about to be sent that replaces what was read; its number.
+    /// Notes that a write is about to be sent that replaces the read values; returns its number.
     pub fn attempt(&mut self, is_delete: bool, replaces: Siblings) -> u64 {
         self.attempts.push(Attempt {
             is_delete,
@@ -60,7 +60,7 @@ impl Ledger {
         self.attempts.len() as u64
     }
 
-    /// How many attempts there were.
+    /// The number of attempts.
     #[must_use]
     pub fn attempts(&self) -> u64 {
         self.attempts.len() as u64
@@ -73,8 +73,8 @@ impl Ledger {
         }
     }
 
-    /// What is wrong with a key that holds these siblings when everything has converged, or that
-    /// answers with them to a strict quorum.
+    /// The errors of a key with these siblings when everything has converged, or with this answer
+    /// to a strict quorum.
     #[must_use]
     pub fn judge(&self, siblings: &Siblings) -> Vec<Wrong> {
         let mut wrong = Vec::new();

@@ -1,11 +1,11 @@
-//! What a client knows of what it wrote, and whether what is read later can be true.
+//! A client's record of its writes, and the check of later reads against it.
 //!
-//! Values tell which write made them ([`value`]); a key's [`Ledger`] knows which writes there were,
-//! which each replaced, and which were acknowledged. The tests of killed and partitioned servers and
-//! `kvorum demo` judge by this. The simulation has a judge of its own: it also knows what clients
-//! learned from one another, in virtual time.
+//! Values identify the write that made them ([`value`]); a key's [`Ledger`] records the writes, the
+//! values that each replaced, and the acknowledgements. The tests of killed and partitioned servers
+//! and `kvorum demo` use this. The simulation has a check of its own: it also records the flow of
+//! knowledge between clients, in virtual time.
 //!
-//! What this crate must not know: how anything is written or read.
+//! This crate does not depend on the way of writing or reading.
 
 mod ledger;
 mod value;

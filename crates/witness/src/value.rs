@@ -1,11 +1,10 @@
-//! Values that tell which attempt wrote them, every byte of which can be checked.
+//! Values that identify the attempt that wrote them, with checkable bytes.
 //!
-//! Such a value needs no record of what was written: who knows the key and the attempt can make its
-//! bytes again.
+//! Such a value needs no record: its bytes follow from the key and the attempt.
 
 use std::fmt::Write;
 
-/// How long values are.
+/// Lengths of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
     /// Up to 2 KiB, and one in 64 longer than a usual buffer.
@@ -33,7 +32,7 @@ pub fn value(writer: u32, key: u32, attempt: u64, lengths: Lengths) -> Vec<u8> {
     bytes
 }
 
-/// Which attempt wrote a value.
+/// The attempt that wrote a value.
 ///
 /// # Errors
 /// If no attempt on this key did, or not these bytes.

@@ -3,7 +3,7 @@
 
 const Riak = require('basho-riak-client');
 
-require('winston').level = 'error'; // what the client logs through
+require('winston').level = 'error'; // the client's logger
 
 const CONNECTIONS = 64;
 const REQUEST_TIMEOUT_MS = 30000;
@@ -16,7 +16,7 @@ function fresh(word) {
   return `${word}-${process.pid}-${Date.now()}-${names}`;
 }
 
-// At most so many calls at a time; the others wait. The client refuses what finds no connection.
+// At most so many calls at a time; the others wait. The client refuses a call that finds no connection.
 function limited(most) {
   const waiting = [];
   let running = 0;

@@ -1,4 +1,4 @@
-// Scenarios: requests that depend on what is stored.
+// Scenarios: requests that depend on the stored object.
 'use strict';
 
 const assert = require('assert');

@@ -1,4 +1,4 @@
-// Scenarios: what is stored beside a value comes back with it.
+// Scenarios: metadata that is stored beside a value comes back with it.
 'use strict';
 
 const assert = require('assert');

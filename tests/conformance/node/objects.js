@@ -1,4 +1,4 @@
-// Scenarios: what is stored can be fetched, overwritten and deleted.
+// Scenarios: stored objects can be fetched, overwritten and deleted.
 'use strict';
 
 const assert = require('assert');

@@ -1,4 +1,4 @@
-// Scenarios: properties of buckets and bucket types, and where replicas live.
+// Scenarios: properties of buckets and bucket types, and the places of replicas.
 'use strict';
 
 const assert = require('assert');

@@ -1,4 +1,4 @@
-// Scenarios: writes that know nothing of each other are kept side by side until resolved.
+// Scenarios: concurrent writes are kept side by side until resolved.
 'use strict';
 
 const assert = require('assert');

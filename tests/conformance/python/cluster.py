@@ -2,10 +2,10 @@
 
 Usage: cluster.py --protocol pbc|http --stop PID HOST:PB_PORT:HTTP_PORT ...
 
-One client knows all nodes, as an application's does. It writes, reads, lists and asks indexes; then
-the last of the nodes is killed (PID), with connections to it open in the client's pools. From then on
-every request has to succeed as before: the client tries another node by itself. What was written by
-way of one node is read by way of every other one.
+One client has the addresses of all nodes, as an application's does. It writes, reads, lists and queries
+indexes; then the last of the nodes is killed (PID), with connections to it open in the client's pools.
+From then on every request has to succeed as before: the client tries another node by itself. An object
+that was written through one node is read through every other one.
 """
 import argparse
 import concurrent.futures
@@ -38,7 +38,7 @@ class Cluster:
         return self.client._http_pool if self.protocol == "http" else self.client._tcp_pool
 
     def connect(self):
-        """Has the client open connections until it has one to every node: it draws the nodes."""
+        """Opens connections until the client has one to every node: it draws the nodes at random."""
         held = []
         while {id(it.object._node) for it in held} < {id(it) for it in self.client.nodes}:
             held.append(self.pool().acquire())
@@ -46,7 +46,7 @@ class Cluster:
             self.pool().release(it)
 
     def with_connection_to(self, node, action):
-        """Does it while the client's other connections are in use, so that it begins with that node."""
+        """Runs `action` while the client's other connections are in use, so that it begins with that node."""
         held = []
         while not held or held[-1].object._node is not self.client.nodes[node]:
             held.append(self.pool().acquire())
@@ -64,7 +64,7 @@ def value(number):
 
 
 def each(numbers, action):
-    """Does it for all numbers, several at a time; raises what one of them raised."""
+    """Runs `action` for all numbers, several at a time; raises an exception that one of them raised."""
     with concurrent.futures.ThreadPoolExecutor(THREADS) as threads:
         list(threads.map(action, numbers))
 
@@ -88,7 +88,7 @@ def read(cluster, clients, numbers):
 
 
 def change(cluster, numbers):
-    """Reads and writes again with the context that was read: no siblings come of it."""
+    """Reads and writes again with the context that was read: this makes no siblings."""
     def change_one(number):
         account = cluster.bucket(cluster.client).get("account-%d" % number)
         account.store()

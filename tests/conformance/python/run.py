@@ -4,14 +4,14 @@ Usage: run.py --pb-port N --http-port N [--protocol pbc|http ...] [--lacks X ...
               [--verbose]
 
 Each protocol is a pass over the whole suite, in a process of its own, since the suite reads its
-settings when it is imported. What a test has to do is decided by the lists in `waiting/`, one file
-for each feature that the server does not have yet:
+settings when it is imported. The lists in `waiting/`, one file for each feature that the server does not
+have yet, decide the expected outcome of a test:
 
 - a test that is on no list has to pass: a failure fails the run, and so does a skip;
 - a test on a list is run too and has to fail or skip: when it passes, it has to come off the list;
 - the tests in `waiting/harness.txt` fail or hang with every server and are not run;
-- the tests in `lacking/X.txt` count as waiting on a server that is said to lack X for good, as
-  bitcask lacks indexes.
+- the tests in `lacking/X.txt` count as waiting on a server that lacks X for good (`--lacks X`),
+  as bitcask lacks indexes.
 
 So the lists can only shrink. A line is `module.Class.test`, or `pbc:` or `http:` before it where
 only one protocol is concerned. Nothing of the installed package is changed but for one file that
@@ -50,7 +50,7 @@ SWITCHES = [
 ]
 
 SECONDS_PER_TEST = 60
-# Many of these hang, since the client waits for what does not come.
+# Many of these hang, since the client waits for an answer that does not come.
 SECONDS_PER_WAITING_TEST = 3
 
 HARNESS = "harness"
@@ -132,7 +132,7 @@ def short_name(test):
 
 
 def with_limit(seconds, action):
-    """Runs the action; what it raises, a passed limit included, or nothing."""
+    """Runs the action; returns its exception, also that of a passed limit, or None."""
     def on_alarm(*_):
         raise TestTimeout("no end within %d seconds" % seconds)
 
@@ -158,7 +158,7 @@ def run_test(test, seconds):
 
 
 def judge(outcome, feature):
-    """passed, failed or waiting, and what to say of it."""
+    """The status (passed, failed or waiting) and a remark."""
     status, reason = outcome
     if feature is None:
         if status == "pass":
@@ -172,7 +172,7 @@ def judge(outcome, feature):
 
 
 def prepare(arguments, protocol):
-    """Sets what the suite reads when it is imported, and imports it."""
+    """Sets the environment that the suite reads when it is imported, and imports it."""
     os.environ.update(
         RIAK_TEST_PROTOCOL=protocol,
         RIAK_TEST_HOST=arguments.host,

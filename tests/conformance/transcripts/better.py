@@ -1,10 +1,9 @@
 """The list of steps that are answered otherwise than Riak answered them, each with the reason.
 
-A line is `STEP STEP ...: reason`, and what is indented below it are the places that differ in our answer,
-each with what is there: `PLACE = JSON`. Another answer than this one fails. A step that sets a property
-which Riak keeps and this server does not is written `STEP/PROPERTY`: what is shown of that bucket
-afterwards is compared without the property, until a step that is answered alike sets it again or takes
-everything back.
+A line is `STEP STEP ...: reason`; the lines indented below it are the places that differ in our answer,
+each with its content: `PLACE = JSON`. Any other answer fails. `STEP/PROPERTY` is a step that sets a
+property which Riak keeps and this server does not: later answers about that bucket are compared without
+the property, until a step that is answered alike sets it again or resets the properties.
 """
 import json
 import re
@@ -47,7 +46,7 @@ class Better:
                     self.not_kept.setdefault(step, set()).add(name)
 
     def surprises(self, step, found):
-        """Of a step that is listed, the places where our answer is not the listed one: (place, listed, got)."""
+        """The places where our answer to a listed step is not the listed one: (place, listed, got)."""
         listed = self.answers[step]
         got = {place: answer for place, _, answer in found}
         for place in {**listed, **got}:
@@ -58,7 +57,7 @@ class Better:
 
 
 def is_as_listed(listed, got):
-    """Whether a part of an answer is the listed one; lists of characters are texts, as Erlang has them."""
+    """True if a part of an answer is the listed one; lists of characters are texts, as Erlang has them."""
     if listed == comparing.PRESENT:
         return got not in (AS_RIAK, comparing.ABSENT)
     if isinstance(listed, str) and isinstance(got, list):
@@ -71,7 +70,7 @@ def is_as_listed(listed, got):
 
 
 class NotKept:
-    """In one transcript: the properties of each bucket that only Riak kept, each with its step."""
+    """The properties of each bucket that only Riak kept, each with its step; of one transcript."""
 
     def __init__(self, better):
         self.better = better
@@ -91,7 +90,7 @@ class NotKept:
         return rest
 
     def take(self, step, is_same):
-        """What a step sets, or takes back, counts from the next one on."""
+        """Takes in the properties that a step sets or resets; they count from the next step on."""
         missing = self.steps.setdefault(bucket_of(step), {})
         names = properties_set_by(step)
         if names is None and is_same:
@@ -104,7 +103,7 @@ class NotKept:
 
 
 def bucket_of(step):
-    """The bucket with whose properties a step deals; `None` if it deals with something else."""
+    """The bucket whose properties a step reads or changes; `None` for any other step."""
     if 'http' in step:
         found = PROPERTIES_OF_BUCKET.fullmatch(step['http']['path'])
         return found and (found[1] or 'default', found[2])
@@ -115,7 +114,7 @@ def bucket_of(step):
 
 
 def properties_set_by(step):
-    """The names that a step sets, which may be none; `None` if it takes all of a bucket's back."""
+    """The names that a step sets, which may be none; `None` if it resets all of a bucket."""
     if bucket_of(step) is None:
         return []
     if 'pb' in step:

@@ -1,6 +1,6 @@
 """The list of better answers, against answers that it does not name.
 
-A step that stood in the list was once right whatever the server answered to it.
+A listed step was once right with any answer of the server.
 """
 import unittest
 

@@ -1,9 +1,9 @@
 """Answers in the form in which they are compared, and the places where two of them differ.
 
-What differs between any two runs is compared by its presence: clocks, entity tags, times. Beside that
-some things are not compared, since clients do not go by them: `Vary`, the type of a body that is empty,
-the wording of HTML pages, the text of a continuation. Where Riak's own process failed over a request, any
-refusal will do.
+Clocks, entity tags and times differ between any two runs, and are compared by their presence. Some parts
+are not compared, since clients do not go by them: `Vary`, the type of a body that is empty, the wording of
+HTML pages, the text of a continuation. Where Riak's own process failed over a request, any refusal will
+do.
 """
 import base64
 import copy
@@ -20,7 +20,7 @@ ABSENT = '(absent)'
 
 
 class Placeholders:
-    """What stands for the texts that are new in every run."""
+    """Placeholders for the texts that are new in every run."""
 
     def __init__(self, run, place):
         self.pairs = [(run, '${run}'), (place, '${http}')]
@@ -139,7 +139,7 @@ def by_presence(value):
 
 
 def differences(step, got):
-    """Where an answer differs from the step's: a list of (place, expected, got)."""
+    """The differences between an answer and the step's: a list of (place, expected, got)."""
     wanted = step['expect']
     if is_failure_of_riak(wanted) and is_refusal(got):
         return []
@@ -152,7 +152,7 @@ def differences(step, got):
 
 
 def is_refusal(answer):
-    """Whether an answer says that the request was a mistake; a failure of the server is none."""
+    """True if an answer reports a mistake in the request; a failure of the server is none."""
     if 'status' in answer:
         return 400 <= answer['status'] < 500
     return answer['code'] == 0 and bool(answer['msg'].get('errmsg'))
@@ -214,7 +214,7 @@ def look_up(value, pointer):
 
 
 def change(value, pointer, by):
-    """Changes what is at a JSON pointer, in which `*` stands for each of a list."""
+    """Changes the value at a JSON pointer, in which `*` stands for each of a list."""
     *above, last = pieces_of(pointer)
     holders = [value]
     for piece in above:

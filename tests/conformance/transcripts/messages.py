@@ -1,8 +1,8 @@
 """Messages of the protocol-buffer interface as dictionaries: fields by name, in both directions.
 
-Only the messages that the transcripts use are known. A field's kind is `bytes`, `int`, `signed` (an
-integer in zigzag) or `bool`, or the name of a message; a list of one kind is a field that repeats. Bytes are shown as text where they are
-printable UTF-8, and as {"hex": ...} otherwise.
+Only the messages that the transcripts use are here. A field's kind is `bytes`, `int`, `signed` (an
+integer in zigzag) or `bool`, or the name of a message; a list of one kind is a field that repeats. Bytes
+are shown as text where they are printable UTF-8, and as {"hex": ...} otherwise.
 """
 
 PAIR = {1: ('key', 'bytes'), 2: ('value', 'bytes')}

@@ -4,9 +4,9 @@ usage: play.py --http PORT --pb PORT [--verbose] [NAME...]
        play.py --types
 
 Each file beside this one with the ending `.jsonl` is a transcript: a head line, and a line for each step,
-in order. A step that is answered otherwise than Riak answered it has to stand in `better.txt`, with the
-answer and the reason why it is better for a client; one that stands there for nothing has to be taken off.
-`--types` prints the bucket types that have to be there, a line for each with its properties.
+in order. A step with another answer than Riak's has to stand in `better.txt`, with the answer and the
+reason why it is better for a client; a step that is listed without need has to be taken off.
+`--types` prints the bucket types that have to exist, a line for each with its properties.
 """
 import argparse
 import base64
@@ -45,7 +45,7 @@ class Player:
         self.placeholders = comparing.Placeholders(run, self.place)
 
     def play(self, step):
-        """Carries a step out; where its answer differs."""
+        """Carries a step out; returns the differences of its answer."""
         time.sleep(step.get('sleep_ms', 0) / 1000)
         if 'http' in step:
             answer = self.send_http(step['http'])
@@ -145,7 +145,7 @@ class Player:
             elif kind == 'json':
                 documents = comparing.documents_in(body.decode())
                 found = comparing.look_up(comparing.joined(documents), place)
-                # What was not there was not there for the recorded client either.
+                # Parts that are missing were missing for the recorded client too.
                 if found is not None:
                     self.saved[name] = found
 
@@ -166,7 +166,7 @@ def read_transcript(path):
 
 
 def judge(step, found, better):
-    """Whether a step is as it should be, and what there is to say about it."""
+    """True if a step is as it should be, and the line to report about it."""
     name = f"{step['id']} ({step['why']})"
     if not found:
         return True, name
@@ -186,7 +186,7 @@ def described(title, source, places):
 
 
 def play_all(steps, player, better):
-    """Plays a transcript; for each step what `judge` says."""
+    """Plays a transcript; yields the result of `judge` for each step."""
     not_kept = NotKept(better)
     for step in steps:
         found = not_kept.unexplained(step, player.play(step))

@@ -1,5 +1,5 @@
-//! Clients of nodes to which nothing happens, while a planned change happens to another one: they write,
-//! read and list, and no request of theirs may be refused, broken or answered wrongly.
+//! Clients of undisturbed nodes during a planned change of another one: they write, read and list,
+//! and none of their requests may be refused, broken or answered wrongly.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub(super) struct Bystanders {
     listing: Listing,
 }
 
-/// What they did, over several changes.
+/// Their results, over several changes.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     acknowledged: u64,
@@ -40,7 +40,7 @@ impl Seen {
 }
 
 impl Bystanders {
-    /// Sends them to work at these nodes. They go on with the keys that `known` has of them.
+    /// Starts them at these nodes. They continue with their keys in `known`.
     pub(super) fn start(
         runtime: &Handle,
         nodes: &[SocketAddr],
@@ -60,7 +60,7 @@ impl Bystanders {
     /// Ends their work.
     ///
     /// # Errors
-    /// If anything happened to one of them.
+    /// If a request of one of them failed.
     pub(super) fn finish(
         self,
         runtime: &Handle,

@@ -1,4 +1,4 @@
-//! A bucket that nobody changes, listed again and again: every list has every key once.
+//! A bucket without writers, listed again and again: every list has every key once.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,15 +13,15 @@ use tokio::task::JoinHandle;
 
 use crate::cluster::{survey, writers};
 
-/// Keys that nobody changes, to be listed.
+/// The number of keys in the listed bucket, which do not change.
 const KEYS: usize = 300;
 const BUCKET: &[u8] = b"census";
 
-/// What listers saw.
+/// Results of the lists.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     pub(super) exact: u32,
-    /// Those that were answered with an error, and the last of them.
+    /// Lists that were answered with an error, and the last of these errors.
     refused: u32,
     refusal: Option<String>,
     wrong: Vec<String>,
@@ -50,14 +50,14 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Ends the listing; what it saw.
+    /// Ends the listing; returns its results.
     pub(super) fn finish(self, runtime: &Handle) -> anyhow::Result<Lists> {
         self.stop.store(true, Ordering::SeqCst);
         runtime.block_on(self.lister).context("a lister died")
     }
 }
 
-/// Lists at one node after the other until it is told to end.
+/// Lists at one node after the other until it is stopped.
 pub(super) fn start_listing(runtime: &Handle, nodes: &[SocketAddr]) -> Listing {
     let stop = Arc::new(AtomicBool::new(false));
     let lister = runtime.spawn(list_again_and_again(nodes.to_vec(), Arc::clone(&stop)));
@@ -86,7 +86,7 @@ async fn list_again_and_again(nodes: Vec<SocketAddr>, stop: Arc<AtomicBool>) -> 
     lists
 }
 
-/// Writes what is to be listed.
+/// Writes the keys to be listed.
 pub(super) async fn take(node: SocketAddr) -> anyhow::Result<()> {
     let mut client = writers::connect(node).await.context("connecting")?;
     for key in (0..KEYS).map(key) {

@@ -1,8 +1,10 @@
-//! Namespaces of their own for the tests of clusters: what is made there goes with its last process.
+//! Namespaces of their own for the tests of clusters, which the kernel removes with their last
+//! process.
 //!
 //! The stage runs itself again below `unshare`, with its own network, mounts and process numbers.
-//! However that ends, also when it is killed, the kernel kills every server in it and takes bridges,
-//! rules, mounts and loop devices away. It ends when its standard input does: with whoever began it.
+//! Whenever that ends, also when it is killed, the kernel kills every server in it and removes
+//! bridges, rules, mounts and loop devices. It ends with its standard input, and so with its parent
+//! process.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read};
@@ -15,7 +17,7 @@ use crate::console;
 use crate::run::Run;
 use crate::tally::Tally;
 
-/// Runs this program's verb `enclosed` in the enclosure, with its lines shown; its counts.
+/// Runs this program's verb `enclosed` in the enclosure, prints its lines, and returns its counts.
 pub(super) fn run(run: &Run<'_>) -> anyhow::Result<Tally> {
     let program = env::current_exe().context("finding this program")?;
     let mut command = Command::new("unshare");

@@ -1,4 +1,4 @@
-//! What goes wrong, and when: a plan that the seed alone decides.
+//! Faults and their times: a plan that the seed alone decides.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::cluster::fleet::Fleet;
 use crate::cluster::machine::Machine;
 use crate::cluster::network::Weather;
 
-/// What happens to a machine, or to all of them.
+/// An event for a machine, or for all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mishap {
     /// The server is killed, and started again.
     Kill(usize),
-    /// The server stands still.
+    /// The server is stopped for a while.
     Pause(usize),
     /// The power fails, and comes back.
     PowerCut(usize),
@@ -27,7 +27,7 @@ pub(super) enum Mishap {
     ClockStep(usize, i64),
     /// There is no room on the disk.
     FullDisk(usize),
-    /// Syncs fail; then the power does, so that what they did not sync is gone.
+    /// Syncs fail; then the power does, so that unsynced data are gone.
     FailingSyncs(usize),
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Mishap {
 pub(super) struct Step {
     weather: Weather,
     mishap: Mishap,
-    /// From the beginning of the weather to that of the mishap.
+    /// The time between the start of the weather and that of the mishap.
     before: Duration,
     /// From there to the end of both.
     during: Duration,
@@ -45,8 +45,8 @@ pub(super) struct Step {
 /// Kinds of mishaps, and of weather.
 const KINDS: usize = 7;
 
-/// Steps for a cluster: each kind of mishap and of weather comes once, in an order and in pairs of its own
-/// for each number of nodes.
+/// Steps for a cluster: each kind of mishap and of weather comes once, in an order and in pairs of
+/// its own for each number of nodes.
 pub(super) fn plan(seed: u64, nodes: usize) -> Vec<Step> {
     let mut random = StdRng::seed_from_u64(seed.wrapping_add((nodes as u64) << 32));
     let [mut mishaps, mut weathers]: [[usize; KINDS]; 2] = [std::array::from_fn(|kind| kind); 2];

@@ -1,4 +1,4 @@
-//! The machines of one cluster: joined, watched until they agree, all asked the same.
+//! The machines of one cluster: joined, watched until they agree, all with the same calls.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -12,16 +12,16 @@ use crate::cluster::machine::{self, Machine, Workshop};
 use crate::cluster::network::{self, Weather};
 use crate::process::backend::Setting;
 
-/// Far more than it takes; the machine may be busy.
+/// Far more than necessary; the machine may be busy.
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// How long a cluster has to be settled to count as such.
+/// The time for which a cluster has to be settled to count as such.
 const SETTLED_FOR: Duration = Duration::from_secs(1);
 
 /// The replicas that every key has in the end.
 pub(super) const REPLICAS: usize = 3;
 
-/// What makes a cluster one whose nodes prove themselves to each other.
+/// The setting for a cluster whose nodes authenticate each other.
 pub(super) const ENCRYPTED: Setting = ("cluster.tls", "on");
 
 /// The machines of one cluster.
@@ -30,7 +30,7 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// So many machines, running, each a cluster of its own.
+    /// Starts so many machines, each a cluster of its own.
     pub(super) fn start(
         workshop: &Workshop,
         count: usize,
@@ -47,7 +47,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Has the first machine make an authority, and give each a certificate.
+    /// Makes the first machine create an authority, and gives each a certificate.
     fn issue_certificates(&self) -> anyhow::Result<()> {
         let first = self.machines.first().context("a fleet without machines")?;
         first.admin(&["tls", "init"])?;
@@ -76,9 +76,9 @@ impl Fleet {
         first.admin(&["cluster", "commit"]).map(drop)
     }
 
-    /// Waits until every node sees every other, nothing moves, keys have all their replicas, and nobody
-    /// keeps anything for another, and that has been so for a while: rumours of a node that was down
-    /// outlive it.
+    /// Waits until every node sees every other, nothing moves, keys have all their replicas, no
+    /// node keeps anything for another, and that has been so for a while: rumours of a node that
+    /// was down outlive it.
     pub(super) fn await_settled(&mut self) -> anyhow::Result<Duration> {
         let start = Instant::now();
         let mut since = None;
@@ -99,8 +99,8 @@ impl Fleet {
         }
     }
 
-    /// Waits until the machines are the members of the cluster, all of them and nobody else, by the word of
-    /// each, and are settled.
+    /// Waits until the members of the cluster are exactly these machines, in the view of each, and
+    /// all are settled.
     pub(super) fn await_members(&mut self) -> anyhow::Result<Duration> {
         let start = Instant::now();
         let expected = self.machines.iter().map(|it| machine::name(it.number));
@@ -123,7 +123,7 @@ impl Fleet {
         Ok(changed + self.await_settled()?)
     }
 
-    /// What the last of the nodes that are not settled says.
+    /// The report of the last node that is not settled.
     fn unsettled(&mut self) -> anyhow::Result<Option<anyhow::Error>> {
         let mut unsettled = None;
         let replicas = REPLICAS.min(self.machines.len());
@@ -156,7 +156,7 @@ impl Fleet {
         self.machines.get_mut(number).context("no such machine")
     }
 
-    /// Where clients find the nodes.
+    /// The nodes' addresses for clients.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         self.machines.iter().map(Machine::protobuf).collect()
     }
@@ -167,13 +167,13 @@ impl Fleet {
     }
 }
 
-/// What an admin verb says of a machine.
+/// The output of an admin verb for a machine.
 pub(super) fn status(machine: &Machine, verb: &str) -> anyhow::Result<Value> {
     let text = machine.admin(&[verb, "--json"])?;
     serde_json::from_str(&text).with_context(|| format!("reading what {verb} says"))
 }
 
-/// The members that `member-status` names, if all of them are full ones.
+/// The members in the output of `member-status`, if all of them are full ones.
 fn valid_members(said: &Value) -> Option<BTreeSet<String>> {
     let named = said.as_array()?.iter().map(|member| {
         let is_valid = member["status"] == "valid";
@@ -182,7 +182,7 @@ fn valid_members(said: &Value) -> Option<BTreeSet<String>> {
     named.map(|name| name.map(str::to_owned)).collect()
 }
 
-/// How many nodes it does not reach.
+/// The number of nodes that it does not reach.
 fn unreachable(machine: &Machine) -> anyhow::Result<usize> {
     let ring = status(machine, "ring-status")?;
     Ok(ring["unreachable"].as_array().map_or(0, Vec::len))
@@ -198,7 +198,7 @@ fn is_settled(machine: &Machine, replicas: usize) -> anyhow::Result<()> {
     let transfers = status(machine, "transfers")?;
     let hinted = transfers["hinted"]
         .as_array()
-        .context("no hints are told of")?;
+        .context("no hints are reported")?;
     if hinted.iter().any(|kept| kept["objects"] != 0) {
         bail!("hints are kept: {transfers}");
     }

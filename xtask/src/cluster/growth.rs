@@ -1,5 +1,5 @@
-//! One node becomes three while clients write, read and list: nothing that was acknowledged is
-//! ever not found, no request is refused, and every list is complete.
+//! One node becomes three while clients write, read and list: acknowledged objects are always
+//! found, no request is refused, and every list is complete.
 
 use std::thread;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::cluster::census;
 use crate::cluster::fleet::Fleet;
 use crate::cluster::writers::{self, Expectation, Knowledge};
 
-/// Grows a fleet of machines that each stand alone.
+/// Grows a cluster from machines that are clusters of their own.
 pub(super) fn growth(
     fleet: &mut Fleet,
     runtime: &Handle,
@@ -28,7 +28,7 @@ pub(super) fn growth(
     let joined = fleet.join();
     let all = writers::start(runtime, 106..112, &nodes, Expectation::Current, seed);
     let settled = joined.and_then(|()| fleet.await_settled());
-    // Also afterwards: what moved last is closed last.
+    // Also afterwards: the partition that moved last is closed last.
     thread::sleep(Duration::from_secs(1));
     let lists = listing.finish(runtime)?;
     let mut found = alone.finish(runtime)?;

@@ -1,8 +1,8 @@
-//! A node leaves a cluster that goes on, and comes back empty, while clients of the others notice nothing
+//! A node leaves a cluster and comes back empty, while clients of the other nodes notice nothing
 //!
 //!
-//! What it had is with the others when it is gone: all that clients know is judged then, and once more at
-//! the end of the run, when every replica is asked alone.
+//! The others have its data when it is gone: all that clients have written is checked then, and
+//! once more at the end of the run, when every replica is read alone.
 
 use std::thread;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::cluster::machine::{self, Machine};
 use crate::cluster::survey;
 use crate::cluster::writers::Knowledge;
 
-/// How long clients are at work before anything changes.
+/// The time for which clients work before the change.
 const BEFORE: Duration = Duration::from_millis(300);
 
-/// Has the last machine leave, and join again on an empty disk.
+/// Makes the last machine leave, and join again on an empty disk.
 pub(super) fn leave_and_return(
     fleet: &mut Fleet,
     runtime: &Handle,

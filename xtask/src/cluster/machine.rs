@@ -1,4 +1,4 @@
-//! One node as a machine: its namespace, its disk, its clock, and the server that runs on it.
+//! One node as a machine: its namespace, its disk, its clock, and its server.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,11 +11,11 @@ use crate::process::backend::Setting;
 use crate::process::mount::Mount;
 use crate::server::{Binary, Server, Site, Surroundings};
 
-/// What all machines of a run share.
+/// The shared parts of all machines of a run.
 #[derive(Debug)]
 pub(super) struct Workshop {
     pub(super) binary: Binary,
-    /// Where machines have their directories.
+    /// The parent of the machines' directories.
     pub(super) directory: PathBuf,
     /// The program that cuts the power of a file system.
     pub(super) cutter: PathBuf,
@@ -23,10 +23,10 @@ pub(super) struct Workshop {
     pub(super) shim: PathBuf,
 }
 
-/// A machine with a server on it, which may be off.
+/// A machine with a server, which may be off.
 pub(super) struct Machine {
     pub(super) number: usize,
-    /// Before the mount, so that it ends before that goes.
+    /// Before the mount, so that it ends first.
     server: Option<Server>,
     mount: Mount,
     control: File,
@@ -35,7 +35,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// A machine with an empty disk, switched off; its namespace is there.
+    /// A machine with an empty disk, switched off; its namespace exists.
     pub(super) fn new(
         workshop: &Workshop,
         number: usize,
@@ -117,7 +117,7 @@ impl Machine {
         answers.with_context(|| format!("starting node {}", self.number + 1))
     }
 
-    /// What an admin verb prints.
+    /// The output of an admin verb.
     pub(super) fn admin(&self, words: &[&str]) -> anyhow::Result<String> {
         self.site.run(&[&["admin"], words].concat())
     }
@@ -132,29 +132,29 @@ impl Machine {
         alive.with_context(|| format!("node {number}"))
     }
 
-    /// Where clients find it.
+    /// Its address for clients.
     pub(super) fn protobuf(&self) -> std::net::SocketAddr {
         self.site.protobuf
     }
 
-    /// Where its certificate is, by the settings' defaults.
+    /// The directory of its certificate, by the settings' defaults.
     pub(super) fn tls_directory(&self) -> PathBuf {
         self.site.directory().join("tls")
     }
 
-    /// What its server has printed.
+    /// Its server's output.
     pub(super) fn log(&self) -> PathBuf {
         self.site.log()
     }
 
-    /// Waits until its server has ended by itself, as it was told to.
+    /// Waits until its server has ended by itself, after an order to do so.
     pub(super) fn await_end(&mut self) -> anyhow::Result<()> {
         let server = self.server.take().context("the machine is off")?;
         let ended = server.await_end();
         ended.with_context(|| format!("node {}", self.number + 1))
     }
 
-    /// Asks its server to stop, as `kvorum stop` does, and waits until it has ended well.
+    /// Stops its server, as `kvorum stop` does, and waits until it has ended successfully.
     pub(super) fn stop(&mut self) -> anyhow::Result<()> {
         let server = self.server.take().context("the machine is off")?;
         let stopped = server.stop().map(drop);
@@ -188,8 +188,8 @@ impl Machine {
             .map_or(Ok(()), |server| server.pause(is_paused))
     }
 
-    /// Cuts its power: what was not synced is gone. The server is stopped first, for a machine
-    /// without power answers nobody. It is mounted again, and stays off.
+    /// Cuts its power: unsynced data are gone. The server is stopped first, since a machine without
+    /// power answers no request. The disk is mounted again, and the machine stays off.
     pub(super) fn cut_power(&mut self) -> anyhow::Result<()> {
         let cutter = self.mount.cutter()?;
         self.pause(true)?;
@@ -198,7 +198,7 @@ impl Machine {
         self.mount.power_up()
     }
 
-    /// Sets how many seconds its wall clock is ahead.
+    /// Sets the number of seconds that its wall clock is ahead.
     pub(super) fn set_clock(&self, ahead_s: i64) -> anyhow::Result<()> {
         let ahead_ns = ahead_s.saturating_mul(1_000_000_000);
         let done = self.control.write_all_at(&ahead_ns.to_ne_bytes(), 0);

@@ -1,7 +1,8 @@
 //! The published migration from bitcask to leveldb, node by node, while clients write, read and list.
 //!
-//! The lines are those of `docs/cluster.md`: stop, change `storage_backend`, check, start, wait until the
-//! stores are whole and nothing is on its way, go on. Clients of the other nodes notice nothing.
+//! The lines are those of `docs/cluster.md`: stop, change `storage_backend`, check, start, wait
+//! until the stores are complete and no transfer is in progress, go on. Clients of the other nodes
+//! notice nothing.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,16 +21,16 @@ use crate::process::backend::Setting;
 const BEFORE: Setting = ("storage_backend", "bitcask");
 const AFTER: Setting = ("storage_backend", "leveldb");
 
-/// What a node says that has something left for another, and so keeps its old backend.
+/// The message of a node with data for another one, which therefore keeps its old backend.
 const REFUSAL: &str = "objects wait there for other nodes";
 
-/// How often a node may be found to have something left.
+/// The number of attempts for a node with such data.
 const ATTEMPTS: u32 = 3;
 
-/// Far more than it takes; the machine may be busy.
+/// Far more than necessary; the machine may be busy.
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// Migrates every node, and judges what is left.
+/// Migrates every node, and checks the data afterwards.
 pub(super) fn migration(
     fleet: &mut Fleet,
     runtime: &Handle,
@@ -50,8 +51,9 @@ pub(super) fn migration(
     Ok(outline)
 }
 
-/// Has a node go on with the other backend. It refuses where something waits in it for another node, which
-/// a rumour that one was down may have brought there: then it goes on as before until that is handed over.
+/// Makes a node continue with the other backend. It refuses while its store has data for another
+/// node, which a rumour that this one was down may have brought there. It then runs as before until
+/// they are handed over.
 fn migrate(fleet: &mut Fleet, number: usize) -> anyhow::Result<()> {
     let mut attempts = 0;
     loop {
@@ -71,7 +73,7 @@ fn migrate(fleet: &mut Fleet, number: usize) -> anyhow::Result<()> {
     }
 }
 
-/// Waits until every store of a node is of the new backend and has all that it is to have.
+/// Waits until every store of a node is of the new backend and complete.
 fn await_whole(machine: &Machine) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {

@@ -1,7 +1,7 @@
 //! The network between the nodes: a namespace for each, one bridge, and rules that drop packets.
 //!
-//! All of it lies in the network namespace of the enclosure and goes with it. Clients sit on the
-//! bridge and are not met by the rules, which stand where the bridge forwards.
+//! All of it is in the network namespace of the enclosure and disappears with it. Clients are on
+//! the bridge, and the rules, which apply to forwarded packets, do not affect them.
 
 use std::fs;
 use std::io::Write;
@@ -17,13 +17,13 @@ const NO_RULES: &str = "add table bridge kvorum\n\
     add chain bridge kvorum faults { type filter hook forward priority 0; }\n\
     flush chain bridge kvorum faults\n";
 
-/// Where a node is.
+/// The address of a node.
 pub(super) fn address(node: usize) -> IpAddr {
     let last = u8::try_from(node + 1).unwrap_or(u8::MAX);
     IpAddr::V4(Ipv4Addr::new(10, 77, 0, last))
 }
 
-/// The program that becomes one in the namespace of a node.
+/// A program that starts another one in the namespace of a node.
 pub(super) fn launcher(node: usize) -> Vec<String> {
     vec!["nsenter".into(), format!("--net=/run/netns/node{node}")]
 }
@@ -33,9 +33,9 @@ pub(super) fn launcher(node: usize) -> Vec<String> {
 pub(super) enum Weather {
     /// None.
     Fair,
-    /// Of those between all nodes, so many in a hundred.
+    /// The percentage of packets between all nodes.
     Loss(u32),
-    /// All between the nodes of the list and the others, both ways.
+    /// All packets between the nodes of the list and the others, both ways.
     Apart(Vec<usize>),
     /// All from the node to the others.
     Mute(usize),
@@ -45,7 +45,7 @@ pub(super) enum Weather {
     Alone,
 }
 
-/// Lays the bridge. Namespaces of nodes come with [`lay_node`].
+/// Creates the bridge. Namespaces of nodes come with [`lay_node`].
 pub(super) fn lay_bridge() -> anyhow::Result<()> {
     fs::create_dir_all("/run/netns").context("creating /run/netns")?;
     run("mount -t tmpfs none /run/netns")?;
@@ -71,7 +71,7 @@ pub(super) fn lay_node(node: usize) -> anyhow::Result<()> {
     run(&format!("ip -n {space} link set lo up"))
 }
 
-/// Lets packets between `nodes` nodes get lost as the weather has it, in place of before.
+/// Drops packets between `nodes` nodes by this weather, in place of the one before.
 pub(super) fn set(weather: &Weather, nodes: usize) -> anyhow::Result<()> {
     let mut rules = NO_RULES.to_owned();
     for condition in conditions(weather, nodes) {

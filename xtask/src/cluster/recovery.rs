@@ -1,8 +1,8 @@
-//! Most nodes are gone for good, and the cluster goes on with those that are left.
+//! Most nodes are lost for good, and the cluster goes on with the remaining ones.
 //!
-//! Clients are served meanwhile. Whoever is left takes the cluster over, and removes the lost nodes, while
-//! these come back on their data, all at once: they are a majority of the cluster of before, and must not
-//! get anything into the one of today.
+//! Clients are served meanwhile. The remaining nodes take the cluster over, and remove the lost
+//! ones, while these come back on their data, all at once: they are a majority of the former
+//! cluster, and must not get anything into the present one.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -18,13 +18,13 @@ use crate::cluster::machine::{self, Machine};
 use crate::cluster::survey;
 use crate::cluster::writers::{self, Expectation, KeyId, Knowledge};
 
-/// Of five; they go on.
+/// The remaining nodes, of five.
 const LEFT: usize = 2;
 
-/// How long clients write where nothing may fail.
+/// The time for which clients write without any failure.
 const UNDISTURBED: Duration = Duration::from_secs(1);
 
-/// What the lost nodes make when they are back, which is not to get anywhere.
+/// The bucket type that the lost nodes create when they are back, which must not reach the others.
 const GHOSTS: &str = "ghosts";
 
 /// Loses three of five machines, and recovers with the others.
@@ -75,7 +75,7 @@ pub(super) fn recovery(
     ))
 }
 
-/// The first machine goes on alone, the second follows it.
+/// The first machine goes on alone, the second follows.
 fn recover(fleet: &mut Fleet) -> anyhow::Result<()> {
     let first = machine::name(0);
     let verbs: [&[&str]; LEFT] = [
@@ -90,7 +90,7 @@ fn recover(fleet: &mut Fleet) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes the lost ones, and waits until every key has a replica on each of those that are left.
+/// Removes the lost nodes, and waits until every key has a replica on each of the remaining ones.
 fn remove(fleet: &mut Fleet, ghosts: &[Machine]) -> anyhow::Result<()> {
     let first = fleet.machines.first().context("no machines")?;
     for ghost in ghosts {
@@ -101,7 +101,7 @@ fn remove(fleet: &mut Fleet, ghosts: &[Machine]) -> anyhow::Result<()> {
     fleet.await_settled().map(drop)
 }
 
-/// The lost ones agree with each other, and take what clients bring them.
+/// The lost nodes agree with each other, and take writes of clients.
 fn haunt(runtime: &Handle, ghosts: &[Machine]) -> anyhow::Result<()> {
     let ghost = ghosts.first().context("no machines")?;
     ghost.admin(&["bucket-type", "create", GHOSTS])?;
@@ -113,7 +113,7 @@ fn haunt(runtime: &Handle, ghosts: &[Machine]) -> anyhow::Result<()> {
     runtime.block_on(put).context("writing to a lost node")
 }
 
-/// Clients of those who recovered, to whom nothing may happen.
+/// Clients of the recovered nodes, which must have no errors.
 fn undisturbed(runtime: &Handle, nodes: &[SocketAddr], seed: u64) -> anyhow::Result<Knowledge> {
     let writing = writers::start(runtime, 36..42, nodes, Expectation::Current, seed);
     thread::sleep(UNDISTURBED);
@@ -128,10 +128,10 @@ fn undisturbed(runtime: &Handle, nodes: &[SocketAddr], seed: u64) -> anyhow::Res
     Ok(found)
 }
 
-/// Reads what is known; how many keys are as they were left.
+/// Reads the known keys; returns the number of unchanged ones.
 ///
 /// # Errors
-/// If one is otherwise, but for so many whose replicas may all have been on lost nodes.
+/// If others have changed than as many as may have had all replicas on lost nodes.
 fn require_kept(
     runtime: &Handle,
     node: SocketAddr,

@@ -1,8 +1,9 @@
 //! A restart of all nodes, one after the other, under load.
 //!
-//! Clients of the others notice nothing: no request of theirs fails because a replica, or the node that was
-//! to coordinate a write, goes in the middle of it. A client of the node that stops has its connection
-//! ended, and nothing that it had been told is lost; it goes on at another node.
+//! Clients of the other nodes notice nothing: none of their requests fails because a replica, or
+//! the node that was to coordinate a write, stops in the middle of it. A client of the stopping
+//! node has its connection ended, and nothing that was acknowledged to it is lost; it continues at
+//! another node.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -19,7 +20,7 @@ use crate::cluster::writers::{self, Expectation, Knowledge, Writing};
 /// Clients of the node that stops.
 const MOVED: Range<u32> = 208..212;
 
-/// How long clients are at work before a node stops.
+/// The time for which clients work before a node stops.
 const BEFORE: Duration = Duration::from_millis(300);
 
 /// Restarts every node.
@@ -38,8 +39,8 @@ pub(super) fn restart(
     })
 }
 
-/// Does something to every node for which it has to stop, one after the other. `change` returns when the
-/// node is back and the next one may go.
+/// Makes a change for which a node has to stop, node by node. `change` returns when the node is
+/// back and the next one may stop.
 pub(super) fn one_by_one(
     fleet: &mut Fleet,
     runtime: &Handle,
@@ -55,7 +56,7 @@ pub(super) fn one_by_one(
         thread::sleep(BEFORE);
         let changed = change(fleet, number);
         let unnoticed = load.finish(runtime, known, &mut seen);
-        // Where both failed, the change is the cause.
+        // If both failed, the change is the cause.
         changed
             .and(unnoticed)
             .with_context(|| format!("at node {}", number + 1))?;
@@ -63,7 +64,7 @@ pub(super) fn one_by_one(
     Ok(seen.outline())
 }
 
-/// Clients of all nodes, while the first of them goes and comes back.
+/// Clients of all nodes, while the first of them stops and comes back.
 struct Load {
     bystanders: Bystanders,
     moved: Vec<Writing>,
@@ -78,7 +79,7 @@ impl Load {
     ) -> anyhow::Result<Load> {
         let (_, others) = nodes.split_first().context("no machines")?;
         let bystanders = Bystanders::start(runtime, others, known, seed);
-        // One by one, for the first node of the list is whose client the first of a range is.
+        // One by one, since the first client of a range belongs to the first node of the list.
         let moved = MOVED.map(|it| {
             let usual = Expectation::Whatever;
             writers::go_on(runtime, it..it + 1, nodes, usual, seed, known)

@@ -1,4 +1,4 @@
-//! What nodes answer when all is over: each asked alone, and all of them for lists of keys.
+//! Answers of nodes at the end of a run: each alone, and all of them for lists of keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use crate::cluster::writers::{self, Expectation, KeyId, Knowledge};
 /// Connections that one node is read over.
 const READERS: usize = 8;
 
-/// What nodes said that hold no replica and reach none.
+/// Errors of nodes that hold no replica and reach none.
 const NO_REPLICA: [&str; 2] = ["all_nodes_down", "insufficient_vnodes"];
 
-/// What one node has of each key; a key is missing of which it holds no replica.
+/// The replicas of one node; a key without one is missing.
 pub(super) type Holding = BTreeMap<KeyId, Siblings>;
 
-/// Reads keys from one node. With the options of [`alone`], and the node cut off, that is what its
-/// own replicas have.
+/// Reads keys from one node. With the options of [`alone`], and the node cut off, the answers are
+/// its own replicas.
 pub(super) async fn read_all(
     node: SocketAddr,
     keys: Vec<KeyId>,
@@ -78,10 +78,10 @@ fn has_no_replica(error: &kvorum_client::Error) -> bool {
     NO_REPLICA.iter().any(|it| text.contains(it))
 }
 
-/// Reads all that is known from a quorum of primaries, through one node.
+/// Reads all known keys from a quorum of primaries, through one node.
 ///
 /// # Errors
-/// If something cannot be.
+/// If an answer is impossible.
 pub(super) async fn require_known(node: SocketAddr, known: &Knowledge) -> anyhow::Result<()> {
     let keys = known.ledgers.keys().copied().collect();
     let holding = read_all(node, keys, Expectation::Strict.get()).await?;
@@ -91,7 +91,7 @@ pub(super) async fn require_known(node: SocketAddr, known: &Knowledge) -> anyhow
     writers::require_none("values", &wrong).with_context(|| format!("read from {node}"))
 }
 
-/// Keys of which some replicas differ, each with what the nodes have of it.
+/// Keys with different replicas, each with those of the nodes.
 pub(super) fn differences(holdings: &[Holding], replicas: usize) -> Vec<String> {
     let keys: BTreeSet<&KeyId> = holdings.iter().flat_map(BTreeMap::keys).collect();
     let mut differing = Vec::new();
@@ -109,7 +109,7 @@ pub(super) fn differences(holdings: &[Holding], replicas: usize) -> Vec<String> 
     differing
 }
 
-/// What cannot be true of what a node holds.
+/// The impossible contents of a node.
 pub(super) fn judge(ledgers: &BTreeMap<KeyId, Ledger>, holding: &Holding) -> Vec<String> {
     let wrong = |(id, siblings): (&KeyId, &Siblings)| {
         let ledger = ledgers.get(id);
@@ -146,7 +146,7 @@ pub(super) async fn list(
 }
 
 /// # Errors
-/// If the list is not the one of the keys that hold something.
+/// If the list is not the one of the existing keys.
 pub(super) fn require_exact(
     listed: &BTreeSet<Bytes>,
     expected: &BTreeSet<Bytes>,
@@ -162,7 +162,7 @@ pub(super) fn require_exact(
     Ok(())
 }
 
-/// Replaces what every key holds, with what was just read; afterwards it holds that one value.
+/// Replaces the siblings of every key by one value, with the context of a fresh read.
 pub(super) async fn resolve(node: SocketAddr, known: &mut Knowledge) -> anyhow::Result<()> {
     let mut client = writers::connect(node).await.context("connecting")?;
     for (id, ledger) in &mut known.ledgers {

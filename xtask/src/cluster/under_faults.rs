@@ -1,4 +1,4 @@
-//! A cluster under load while machines and the network fail, and what is left when they do not.
+//! A cluster under load while machines and the network fail, and its data afterwards.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -21,14 +21,14 @@ use crate::console;
 /// Writers at a time.
 const WRITERS: u32 = 12;
 
-/// What a write is answered with whose coordinating replica went away over it.
+/// The error of a write whose coordinating replica failed.
 const IN_DOUBT: &str = "the server answers: timeout";
 
-/// How often all keys may be read until replicas are the same: a read that meets a replica that is
-/// behind repairs it, and not before it has answered.
+/// The number of reads of all keys until replicas are equal: a read that meets an outdated replica
+/// repairs it, but only after its answer.
 const REPAIR_ROUNDS: u32 = 3;
 
-/// How often one of these rounds may be begun anew.
+/// The number of times that such a round may be repeated.
 const REPAIR_ATTEMPTS: u32 = 3;
 
 /// A node is killed, and clients of the others see no error.
@@ -50,8 +50,8 @@ pub(super) fn one_node_down(
     let found = writing.finish(runtime)?;
     started?;
     let outline = found.outline();
-    // A write that the killed node was about to coordinate may have been made or not, and the client
-    // is told so: at most one of each writer.
+    // A write that the killed node was about to coordinate may have been made or not, and the error
+    // says so: at most one of each writer.
     let in_doubt = found.refused.get(IN_DOUBT).copied().unwrap_or(0);
     let others = found.refused.values().sum::<u64>() - in_doubt;
     let is_undisturbed = in_doubt <= u64::from(WRITERS) && others == 0 && found.broken == 0;
@@ -62,7 +62,7 @@ pub(super) fn one_node_down(
     Ok(outline)
 }
 
-/// Runs the plan's steps under load, then asks each node alone what it has.
+/// Runs the plan's steps under load, then reads from each node alone.
 pub(super) fn steps(
     fleet: &mut Fleet,
     runtime: &Handle,
@@ -71,7 +71,8 @@ pub(super) fn steps(
     seed: u64,
 ) -> anyhow::Result<String> {
     let nodes = fleet.addresses();
-    // Other keys than before: a ledger has one writer. The reads of half of them are judged meanwhile.
+    // Other keys than before: a ledger has one writer. The reads of half of them are checked
+    // meanwhile.
     let start = |writers, expectation| writers::start(runtime, writers, &nodes, expectation, seed);
     let (usual, strict) = (WRITERS..WRITERS * 3 / 2, WRITERS * 3 / 2..2 * WRITERS);
     let usual = start(usual, Expectation::Whatever);
@@ -105,7 +106,7 @@ pub(super) fn steps(
     Ok(format!("{outline}; strict: {by_strict} acknowledgements"))
 }
 
-/// Waits until nothing fails any more, and sees that all replicas become the same, and right.
+/// Waits until nothing fails any more, and checks that all replicas become equal, and right.
 pub(super) fn convergence(
     fleet: &mut Fleet,
     runtime: &Handle,
@@ -149,7 +150,8 @@ pub(super) fn convergence(
     Ok(String::new())
 }
 
-/// Reads all replicas of all keys by way of a node, again where a rumour that another is down comes between.
+/// Reads all replicas of all keys by way of a node, again if a rumour that another is down
+/// intervenes.
 fn repair(
     fleet: &mut Fleet,
     runtime: &Handle,
@@ -158,7 +160,8 @@ fn repair(
 ) -> anyhow::Result<()> {
     let mut patience = REPAIR_ATTEMPTS;
     loop {
-        // What strict writers wrote while a node was down is not kept for it: reading brings it there.
+        // Writes of strict writers while a node was down are not kept for it: reading brings them
+        // there.
         let all = GetOptions {
             r: Some(quorum::ALL),
             ..GetOptions::default()

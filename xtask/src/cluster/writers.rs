@@ -1,4 +1,5 @@
-//! Writers that know what they read and wrote, on any node of a cluster, and go on whatever breaks.
+//! Writers that record their reads and writes, on any node of a cluster, and go on after any
+//! failure.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,22 +29,23 @@ pub(super) const BUCKET: &[u8] = b"survivors";
 /// The servers' patience with a request.
 const TIMEOUT_MS: u32 = 3000;
 
-/// Between two attempts of a writer: the cluster is to be busy, and the machine not exhausted.
+/// The pause between two attempts of a writer: the cluster is to be busy, and the machine not
+/// exhausted.
 const PAUSE: Duration = Duration::from_millis(4);
 
 /// A key: its writer and its number there.
 pub(super) type KeyId = (u32, u32);
 
-/// What writers know, over all that they did.
+/// The records of all writers.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge {
     pub(super) ledgers: BTreeMap<KeyId, Ledger>,
     pub(super) acknowledged: u64,
-    /// Requests that were answered with an error, by what it said.
+    /// Requests that were answered with an error, by its text.
     pub(super) refused: BTreeMap<String, u64>,
-    /// Connections that were refused or broke, and requests that nobody answered.
+    /// Connections that were refused or broke, and requests without an answer.
     pub(super) broken: u64,
-    /// What cannot be true, one sentence each.
+    /// Impossible results, one sentence each.
     pub(super) findings: Vec<String>,
 }
 
@@ -53,20 +55,20 @@ pub(super) struct Writing {
     writers: Vec<JoinHandle<Knowledge>>,
 }
 
-/// How much a read must know, and whom reads and writes ask for that.
+/// The guarantees of a read, and the options for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expectation {
-    /// Nothing fails: every read answers with what was acknowledged last.
+    /// Nothing fails: every read returns the last acknowledged value.
     Current,
-    /// A quorum may be made of those who stand in: a read may miss what others have.
+    /// A quorum may consist of fallbacks: a read may miss others' values.
     Whatever,
-    /// Nobody stands in, so that every read meets every write: it answers with what was acknowledged
-    /// last, whatever fails, or not at all.
+    /// No fallbacks, so that every read meets every write: at any failure it returns the last
+    /// acknowledged value or an error.
     Strict,
 }
 
 impl Expectation {
-    /// Why what was read cannot be, where it is judged.
+    /// The reason why a read value is impossible, if it is checked.
     fn grounds(self) -> Option<&'static str> {
         match self {
             Expectation::Current => Some("read while nothing failed"),
@@ -79,7 +81,7 @@ impl Expectation {
         (self == Expectation::Strict).then_some(quorum::QUORUM)
     }
 
-    /// How a read asks.
+    /// The options of a read.
     pub(super) fn get(self) -> GetOptions {
         GetOptions {
             pr: self.quorum(),
@@ -117,7 +119,7 @@ impl Knowledge {
         }
     }
 
-    /// Of all requests, how they ended.
+    /// The outcomes of all requests.
     pub(super) fn outline(&self) -> String {
         let (refused, broken) = (self.refused.values().sum::<u64>(), self.broken);
         let mut text = format!(
@@ -130,7 +132,7 @@ impl Knowledge {
         text
     }
 
-    /// Takes out what these writers know of their keys.
+    /// Takes out these writers' records of their keys.
     fn take_ledgers(&mut self, writers: &Range<u32>) -> BTreeMap<KeyId, Ledger> {
         let keys = (writers.start, 0)..(writers.end, 0);
         self.ledgers.extract_if(keys, |_, _| true).collect()
@@ -149,7 +151,7 @@ impl Knowledge {
 }
 
 /// # Errors
-/// The first few of what was found wrong.
+/// The first few problems.
 pub(super) fn require_none(what: &str, wrong: &[String]) -> anyhow::Result<()> {
     let first: Vec<&str> = wrong.iter().take(5).map(String::as_str).collect();
     anyhow::ensure!(
@@ -161,8 +163,8 @@ pub(super) fn require_none(what: &str, wrong: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends writers to work. They share the nodes out, the first has the first; a writer leaves its node for
-/// the next one when that does not answer.
+/// Starts writers. They share the nodes, the first one has the first node; a writer moves to the
+/// next node when its own does not answer.
 pub(super) fn start(
     runtime: &Handle,
     writers: Range<u32>,
@@ -174,7 +176,7 @@ pub(super) fn start(
     go_on(runtime, writers, nodes, expectation, seed, nobody)
 }
 
-/// The same; writers that have been at work before go on with the keys that `known` has of them.
+/// As before; writers that have been at work continue with their keys in `known`.
 pub(super) fn go_on(
     runtime: &Handle,
     writers: Range<u32>,
@@ -207,7 +209,7 @@ pub(super) fn go_on(
 }
 
 impl Writing {
-    /// Ends the writing; what they knew.
+    /// Ends the writing; returns the records.
     pub(super) fn finish(self, runtime: &Handle) -> anyhow::Result<Knowledge> {
         self.stop.store(true, Ordering::SeqCst);
         let mut knowledge = Knowledge::default();
@@ -240,7 +242,7 @@ impl Writer {
         self.known
     }
 
-    /// Reads a key and replaces what it read.
+    /// Reads a key and replaces its value.
     async fn replace(&mut self, key: u32) -> Result<(), Error> {
         let id = (self.number, key);
         let Some(client) = &mut self.client else {
@@ -272,7 +274,7 @@ impl Writer {
         Ok(())
     }
 
-    /// After a refusal the connection is as good as before; else another node is asked.
+    /// After a refusal the connection stays usable; else another node is used.
     fn note(&mut self, error: &Error) {
         if error.kind() == ErrorKind::Server {
             *self.known.refused.entry(error.to_string()).or_default() += 1;
@@ -299,7 +301,7 @@ pub(super) async fn connect(node: SocketAddr) -> Result<Client<tokio::net::TcpSt
     Client::connect(node, &settings).await
 }
 
-/// Siblings and context of a key, or what cannot be in a value.
+/// Siblings and context of a key, or the problem with a value.
 pub(super) async fn read(
     client: &mut Client<tokio::net::TcpStream>,
     id: KeyId,

@@ -1,7 +1,7 @@
-//! What is inside a crate: its modules, found from the roots of its targets by their declarations.
+//! The modules of a crate, found from the roots of its targets by their declarations.
 //!
-//! A module is a file. An inline module counts as part of its file, and what only tests compile is
-//! left out: items below `#[cfg(test)]`, and the files that are declared there.
+//! A module is a file. An inline module counts as part of its file, and the parts for tests alone
+//! are left out: items below `#[cfg(test)]`, and the files that are declared there.
 
 use std::collections::BTreeSet;
 
@@ -128,7 +128,7 @@ impl Target {
         target
     }
 
-    /// Adds a module and those that it declares; its position.
+    /// Adds a module and those that it declares; returns its position.
     fn add(&mut self, tree: &Tree, file: &TreeFile, name: &str, parent: Option<usize>) -> usize {
         let position = self.modules.len();
         let code = without_tests(&lexer::code(&file.text()));

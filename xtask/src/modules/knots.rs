@@ -57,7 +57,7 @@ pub(crate) fn ties(knot: &Knot, edges: &Edges) -> Vec<(usize, usize)> {
     leading_back(&order, &weigh)
 }
 
-/// Those first of which more paths leave than lead to them.
+/// An order by the excess of outgoing paths over incoming ones.
 fn first_order(knot: &Knot, weigh: &impl Fn(usize, usize) -> usize) -> Vec<usize> {
     let mut left = knot.clone();
     let mut order = Vec::new();
@@ -78,7 +78,7 @@ fn first_order(knot: &Knot, weigh: &impl Fn(usize, usize) -> usize) -> Vec<usize
     order
 }
 
-/// The order with the one module at the one place that saves most; `None` if none does.
+/// The order with one module moved to the place that saves most; `None` if none does.
 fn with_one_moved(order: &[usize], weigh: &impl Fn(usize, usize) -> usize) -> Option<Vec<usize>> {
     let mut best = None;
     let mut best_saving = 0;

@@ -1,4 +1,4 @@
-//! The paths that a file names: what it imports, and what it reaches by more than one name.
+//! The paths in a file: its imports, and its paths of more than one name.
 
 use crate::tidy::lexer::Placed;
 
@@ -7,7 +7,7 @@ use crate::tidy::lexer::Placed;
 pub(crate) struct Import {
     /// The segments, without a `*` at the end.
     pub(crate) path: Vec<String>,
-    /// How the file names it from there; `*` for all that is in it, `_` for nothing.
+    /// The file's name for it; `*` for a glob, `_` for none.
     pub(crate) name: String,
     pub(crate) line: usize,
 }
@@ -19,7 +19,7 @@ pub(crate) struct NamedPath {
     pub(crate) line: usize,
 }
 
-/// What a file imports and names, in the order of its lines.
+/// The imports and paths of a file, in the order of its lines.
 pub(crate) fn read(code: &[Placed]) -> (Vec<Import>, Vec<NamedPath>) {
     let mut reader = Reader {
         code,
@@ -77,7 +77,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether the word at the position continues a path, as in `<T as Trait>::Item`.
+    /// True if the word at the position continues a path, as in `<T as Trait>::Item`.
     fn follows_separator(&self) -> bool {
         let mark = |back: usize| {
             let position = self.position.checked_sub(back)?;
@@ -86,7 +86,7 @@ impl Reader<'_> {
         mark(1) == Some(':') && mark(2) == Some(':')
     }
 
-    /// A path outside of imports, up to generic arguments or what is no name.
+    /// A path outside of imports, up to generic arguments or any token that is no name.
     fn path(&mut self) {
         let line = self.line();
         let mut path = Vec::new();

@@ -1,7 +1,7 @@
-//! Where a path of a module leads: to a module of its target, or out of it.
+//! Resolution of a module's paths: to a module of its target, or out of it.
 //!
-//! Imports are followed to where a name is defined, so that a re-export stands for what it
-//! re-exports. Names of values and of types are not told apart.
+//! Imports are followed to the definition of a name, so that a re-export stands for the original.
+//! Names of values and of types are not distinguished.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use crate::modules::inside::Target;
 use crate::modules::paths::{self, Import, NamedPath};
 use crate::tidy::lexer::Placed;
 
-/// Imports that lead to each other, and globs of globs, end here.
+/// The limit for imports that lead to each other, and for globs of globs.
 const DEPTH_MAX: usize = 16;
 
-/// Keywords behind which stands the name of an item.
+/// Keywords in front of an item's name.
 const DEFINES: [&str; 9] = [
     "const",
     "enum",
@@ -25,7 +25,7 @@ const DEFINES: [&str; 9] = [
     "union",
 ];
 
-/// The target's modules with what each imports, names and defines, in the target's order.
+/// The target's modules with the imports, paths and items of each, in the target's order.
 #[derive(Debug)]
 pub(crate) struct Scopes<'a> {
     target: &'a Target,
@@ -44,7 +44,7 @@ struct Scope {
 pub(crate) enum End {
     /// The module itself.
     Module(usize),
-    /// What the module defines.
+    /// An item of the module.
     ItemOf(usize),
 }
 
@@ -73,7 +73,7 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// What a module imports.
+    /// The imports of a module.
     pub(crate) fn imports(&self, module: usize) -> &[Import] {
         &self.scopes[module].imports
     }
@@ -91,7 +91,7 @@ impl<'a> Scopes<'a> {
             .find(|import| import.name == *first)
     }
 
-    /// Where `path` leads from `module`; `None` for other crates and unknown names.
+    /// The end of `path` from `module`; `None` for other crates and unknown names.
     pub(crate) fn resolve(&self, module: usize, path: &[String]) -> Option<End> {
         self.resolve_within(module, path, DEPTH_MAX)
     }
@@ -114,7 +114,7 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// Where `rest` leads from what is at hand in `module`.
+    /// The end of `rest` from the names in `module`.
     fn walk(&self, module: usize, rest: &[String], depth: usize) -> Option<End> {
         let Some((first, behind)) = rest.split_first() else {
             return Some(End::Module(module));
@@ -125,7 +125,7 @@ impl<'a> Scopes<'a> {
             .or(Some(End::ItemOf(module)))
     }
 
-    /// Where `rest` leads from what `module` calls `name`.
+    /// The end of `rest` from the name `name` in `module`.
     fn named(&self, module: usize, name: &str, rest: &[String], depth: usize) -> Option<End> {
         let children = &self.target.modules[module].children;
         if let Some((_, child)) = children.iter().find(|(child, _)| child == name) {

@@ -86,7 +86,7 @@ const PROGRAMS: &[&str] = &[
     "zstd",
 ];
 
-/// Where programs are that were built here.
+/// The directory of programs that were built here.
 const BUILT: &str = "target/";
 
 /// Blocks of these languages hold nothing but command lines and comments.
@@ -128,7 +128,7 @@ pub(crate) enum Mark {
 }
 
 impl Printed {
-    /// The line as it is run.
+    /// The line with its replacements.
     pub(crate) fn replaced(&self, replacements: &[(String, String)]) -> String {
         let mut text = self.text.clone();
         for (printed, run) in replacements {
@@ -169,7 +169,7 @@ fn comment(line: &str) -> Option<&str> {
     comment.strip_suffix("-->").map(str::trim)
 }
 
-/// What a line may go on with.
+/// Possible continuations of a line.
 enum Next<'a> {
     /// Another command.
     Command,
@@ -227,7 +227,7 @@ fn is_command(line: &str, is_script: bool) -> bool {
     is_script || is_assignment || word.starts_with(BUILT) || PROGRAMS.contains(&word)
 }
 
-/// What comes after the line with which a command begins.
+/// The continuation of a command's first line.
 fn follows(line: &str) -> Next<'_> {
     if line.ends_with('\\') {
         return Next::Rest;

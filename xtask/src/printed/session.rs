@@ -1,4 +1,4 @@
-//! The directory of one document and the server that its lines talk to.
+//! The directory of one document and the server for its lines.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -101,7 +101,7 @@ impl Session {
         Ok(())
     }
 
-    /// Its output goes to a file, so that nothing waits for a reader.
+    /// Its output goes to a file, so that no process waits for a reader.
     fn shell(&self, script: &str) -> anyhow::Result<Child> {
         let said = std::fs::File::create(self.directory.join("said"))?;
         Command::new("sh")
@@ -117,7 +117,7 @@ impl Session {
 
     fn end_server(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // One that has ended already is as good.
+            // It may have ended already.
             let _ = server.kill();
             let _ = server.wait();
         }

@@ -1,4 +1,4 @@
-//! The backends that servers are killed and cut with, and what makes their files small.
+//! The backends for tests with kills and power cuts, and settings for small files.
 
 /// A setting of a server.
 pub(crate) type Setting = (&'static str, &'static str);
@@ -12,11 +12,11 @@ pub(super) const SMALL_LOGS: &[Setting] = &[
 /// A backend under test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backend {
-    /// As `storage_backend` has it.
+    /// The value of `storage_backend`.
     pub(crate) name: &'static str,
     /// Settings by which files are finished, merged and removed in every round.
     small_files: &'static [Setting],
-    /// Rounds of being killed, and of losing the power, where no more are asked for.
+    /// Rounds with kills and power cuts, if no more are requested.
     pub(crate) kills: u32,
     pub(crate) cuts: u32,
 }
@@ -80,7 +80,7 @@ impl Backend {
         settings
     }
 
-    /// The same with logs of these sizes and files as small.
+    /// As before, with logs of these sizes and equally small files.
     pub(crate) fn with_small_files(&self, logs: &[Setting]) -> Vec<Setting> {
         let mut settings = self.with(logs);
         settings.extend_from_slice(self.small_files);

@@ -1,5 +1,5 @@
-//! Backups of a running server, carried elsewhere with rsync: what a second one moves, against what
-//! has changed since the first, and what a server has that is started on the copy.
+//! Backups of a running server, copied elsewhere with rsync: the bytes of a second one against the
+//! changes since the first, and the contents of a server that is started on the copy.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,10 +17,11 @@ const KEYS: u32 = 3_000;
 const VALUE_BYTES: usize = 4_000;
 /// One key in so many is changed between two backups.
 const CHANGED_EVERY: u32 = 100;
-/// What is moved beside the changed values: the files that are not shared, and what merges rewrote.
+/// The limit of bytes moved beside the changed values: unshared files, and those that merges
+/// rewrote.
 const BESIDE_BYTES_MAX: u64 = 1 << 20;
 
-/// Shows it for every backend that keeps something.
+/// Tests every backend with files.
 pub(crate) fn second_one_moves_what_is_new(
     run: &Run<'_>,
     directory: &Path,

@@ -1,7 +1,7 @@
-//! The power cut under load: nothing that was acknowledged is lost.
+//! The power cut under load: no acknowledged write is lost.
 //!
-//! The data lies on a file system of its own, whose power is cut by its shutdown request without
-//! flushing the journal: what was not synced is gone, as on a machine whose plug is pulled. A round
+//! The data is on a file system of its own, whose power is cut by its shutdown request without
+//! flushing the journal: unsynced data are gone, as on a machine whose plug is pulled. A round
 //! without syncs comes last and has to lose something, or the others would prove nothing.
 
 use std::path::Path;
@@ -97,7 +97,7 @@ fn acknowledged_survives(
     Ok(tally)
 }
 
-/// The control: if nothing is lost here, then the cut is none, and the rounds above say nothing.
+/// The control: if nothing is lost here, the cut has no effect, and the rounds above prove nothing.
 fn without_syncs_something_is_lost(
     run: &Run<'_>,
     backend: &Backend,
@@ -131,7 +131,7 @@ fn one_round(
     writing.tell(Power::Failing);
     cutter.cut()?;
     writing.tell(Power::Off);
-    // The server lives on for a moment with a disk that fails, and has to tell its clients so.
+    // The server runs on for a moment with a failing disk, and has to report that to its clients.
     thread::sleep(Duration::from_millis(random.random_range(0..100)));
     server.kill();
     load.finish(writing)?;

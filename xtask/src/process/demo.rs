@@ -1,4 +1,4 @@
-//! `kvorum demo` as a new user runs it, with a script in place of keys.
+//! `kvorum demo` as a new user runs it, with a script in place of key presses.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,10 +13,10 @@ use anyhow::{Context, bail, ensure};
 
 use crate::run::Run;
 
-/// Everything that keys do; `add` and `remove` wait until it is time to.
+/// All actions of keys; `add` and `remove` wait for their time.
 const SCRIPT: &str = "2s kill, 5s heal, 8s cut, 16s heal, 18s add, 19s remove 2";
 
-/// What has to have happened.
+/// The required events.
 const EVENTS: [&str; 8] = [
     "node 1 is killed",
     "node 1 is back",
@@ -28,11 +28,11 @@ const EVENTS: [&str; 8] = [
     "every key is read back",
 ];
 
-/// How long a demo may take that was killed until its nodes are gone, and one until it has nodes.
+/// The time limit for the nodes of a killed demo to end, and for a demo to have nodes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A demo that is killed takes its nodes with it; the next one removes what it left, shows everything,
-/// loses nothing, and leaves nothing.
+/// A demo that is killed takes its nodes with it; the next one removes the leftovers, shows
+/// everything, loses nothing, and leaves nothing.
 pub(crate) fn shows_everything_and_leaves_nothing(
     run: &Run<'_>,
     directory: &Path,
@@ -100,7 +100,7 @@ fn nodes_below(directory: &Path) -> anyhow::Result<usize> {
     };
     let lines = processes
         .flatten()
-        // Without arguments when it ends at this moment.
+        // Without arguments if it ends at this moment.
         .filter_map(|process| fs::read(process.path().join("cmdline")).ok());
     Ok(lines.filter(is_wanted).count())
 }

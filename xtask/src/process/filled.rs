@@ -1,7 +1,7 @@
-//! A small disk that the load itself fills: overwrites at full speed, until the server refuses
-//! them for want of space or much was written. When the clients rest, the disk heals by itself, deletes are
-//! taken meanwhile, and what the node then holds is bounded by what lives, in blocks of the file system:
-//! files that were removed and are still open count.
+//! A small disk that the load itself fills: overwrites at full speed, until the server
+//! refuses them for want of space or much was written. When the clients stop, the disk recovers by
+//! itself, deletes are taken meanwhile, and the live data bound the node's blocks on the file
+//! system: removed files that are still open count.
 //!
 //! A node whose disk was filled by overwrites refused puts and deletes for good, restarts included.
 
@@ -37,13 +37,13 @@ const LIVE_BYTES: u64 = KEYS * VALUE_BYTES as u64;
 const PUT_BYTES_MAX: u64 = 4 * DISK_BYTES;
 const CLIENTS: u64 = 4;
 const BUCKET: &[u8] = b"overwritten";
-/// Time limit for a full disk to heal. Far above what it takes, for busy machines.
+/// Time limit for a full disk to recover. Far more than necessary, for busy machines.
 const WITHIN: Duration = Duration::from_secs(90);
 /// Four segments of the log, and the files of a node beside its data: the agreed log, stores' small files.
 const BESIDE_BYTES: u64 = 4 * SEGMENT_BYTES + 12 * MEGABYTE;
 const SEGMENT_BYTES: u64 = 4 << 20;
 
-/// Logs of a size that goes with the disk, and those that a server has by itself, which do not.
+/// Logs of a size that fits the disk, and the defaults, which do not.
 pub(super) const LOGS: [&[Setting]; 2] = [
     &[
         ("commit_log.segment_bytes", "4MB"),
@@ -99,7 +99,8 @@ struct Counts {
     is_over: AtomicBool,
 }
 
-/// Overwrites at full speed. The first refusals do not end it: some of the refused writes have room soon.
+/// Overwrites at full speed. The first refusals do not end it: some of the refused writes soon have
+/// room.
 fn overwrite(runtime: &Runtime, server: SocketAddr, seed: u64) -> anyhow::Result<Overwritten> {
     const REFUSED_MAX: u64 = 40;
     let counts = Arc::new(Counts::default());
@@ -149,7 +150,7 @@ async fn delete_some(server: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until more can be put than any file that was made in advance has left.
+/// Waits until puts have more room than a file made ahead of need can have left.
 fn wait_for_puts(
     server: &mut Server,
     runtime: &Runtime,
@@ -217,7 +218,7 @@ fn blocks_below(directory: &Path) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// Bytes of a process's open files that have no name any more.
+/// Bytes of a process's open files without a name.
 fn removed_and_open(process: u32) -> anyhow::Result<u64> {
     let handles = fs::read_dir(format!("/proc/{process}/fd")).context("listing open files")?;
     let removed = handles.filter_map(|handle| {

@@ -1,7 +1,7 @@
-//! A full disk under load: writes are refused, reads go on, the server can be killed and started
-//! meanwhile, nothing that was acknowledged is lost, and writes resume when there is room.
+//! A full disk under load: writes are refused, reads go on, the server can be killed and
+//! started meanwhile, no acknowledged write is lost, and writes resume when there is room.
 //!
-//! The data lies on a file system of its own, so that the disk is really full, for every file and for
+//! The data is on a file system of its own, so that the disk is really full, for every file and for
 //! every directory in it.
 
 use std::path::Path;
@@ -17,11 +17,11 @@ use crate::process::mounted_site::site_on;
 use crate::run::Run;
 use crate::server::Server;
 
-/// How long writers may go on in space that was reserved, and how long room may go unnoticed. Far above
-/// what it takes, for busy machines.
+/// Time limit for writers in reserved space, and for the detection of new room. Far more than
+/// necessary, for busy machines.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Fills the disk under load, looks, kills and starts the server, and makes room again.
+/// Fills the disk under load, checks, kills and starts the server, and makes room again.
 pub(super) fn a_full_disk_refuses_and_resumes(
     run: &Run<'_>,
     backend: &Backend,

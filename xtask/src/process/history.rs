@@ -1,19 +1,19 @@
-//! What writers know of each key, and whether a server's answer can be true.
+//! Writers' records of each key, and the check of a server's answer.
 //!
-//! A key has one writer, which makes one attempt at a time. After a crash the key must hold what
-//! was acknowledged last, or an attempt after it whose answer never came, or came too late to
-//! count. What is then read becomes the new truth: an attempt that did not survive one restart must
-//! not appear at a later one.
+//! A key has one writer, which makes one attempt at a time. After a crash the key must hold the
+//! last acknowledged value, or that of a later attempt without an answer, or with one too late to
+//! count. The value read then becomes the new truth: an attempt that did not survive one restart
+//! must not appear at a later one.
 
 use std::collections::BTreeMap;
 
-/// What a key holds: the number of the attempt that wrote it, or nothing.
+/// The contents of a key: the number of the attempt that wrote it, or nothing.
 pub(crate) type Content = Option<u64>;
 
 /// The past of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct KeyHistory {
-    /// What was acknowledged, or read, last.
+    /// The contents that were acknowledged, or read, last.
     settled: Content,
     /// The attempts since, which may have taken effect or not.
     open: Vec<Content>,
@@ -56,10 +56,10 @@ impl History {
         }
     }
 
-    /// Compares what a server holds with what it may hold.
+    /// Compares a key's contents on a server with the possible ones.
     ///
     /// # Errors
-    /// What was lost, or what appeared.
+    /// The lost value, or the one that appeared.
     pub(crate) fn compare(&mut self, key: u32, observed: Content) -> Result<(), String> {
         let history = self.keys.entry(key).or_default();
         let is_possible = observed == history.settled || history.open.contains(&observed);
@@ -74,7 +74,7 @@ impl History {
         }
     }
 
-    /// The same, and takes what it holds for the truth from here.
+    /// As before, and takes the contents for the truth from here.
     ///
     /// # Errors
     /// As [`History::compare`].
@@ -93,7 +93,7 @@ impl History {
         self.keys.keys().copied().collect()
     }
 
-    /// How many attempts were acknowledged so far.
+    /// The number of acknowledged attempts.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.acknowledged
     }

@@ -1,4 +1,4 @@
-//! What a server needs that has nothing to do.
+//! The resources of an idle server.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +10,13 @@ use anyhow::{Context, ensure};
 use crate::run::Run;
 use crate::server::Site;
 
-/// What an idle server with 64 empty partitions may keep in memory.
+/// The memory limit of an idle server with 64 empty partitions.
 const RESIDENT_MB_MAX: u64 = 60;
 
 const OBSERVED: Duration = Duration::from_secs(5);
 
-/// Little memory, as a rule; the processor time is told and not judged, since a busy machine
-/// could fail it.
+/// Limits its memory; the processor time is printed and not judged, since a busy machine could
+/// exceed a limit.
 pub(crate) fn needs_little(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
     let site = Site::new(&run.binary, directory, &[("ring_size", "64")])?;
     let server = site.start()?;

@@ -1,8 +1,8 @@
 //! The server killed under load, again and again, on one data directory.
 //!
-//! `kill -9` never loses what the system has in its page cache, so this says nothing about syncs
-//! (the power cut does). It says that recovery finds everything, from whatever moment: also from
-//! the middle of a recovery, and with logs so small that they are rotated all the time.
+//! `kill -9` never loses the system's page cache, so this does not test syncs (the power cut does).
+//! It shows that recovery finds everything, after a kill at any moment: also in the middle of a
+//! recovery, and with logs so small that they are rotated all the time.
 
 use std::thread;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const SMALL_LOGS: &[Setting] = &[
     ("commit_log.bytes_max", "512KB"),
 ];
 
-/// Also without syncs a crash of the server alone loses nothing.
+/// Even without syncs a crash of the server alone loses nothing.
 const NO_SYNC: &[Setting] = &[("durability", "none")];
 
 /// Runs the rounds of every backend.

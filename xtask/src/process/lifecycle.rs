@@ -1,5 +1,5 @@
-//! What an operator sees: refusals that say why, a graceful stop, an idle server that needs little,
-//! syncs as configured.
+//! The server for an operator: refusals with reasons, a graceful stop, an idle server that needs
+//! little, syncs as configured.
 
 use std::fs;
 use std::net::TcpListener;
@@ -171,7 +171,7 @@ fn file_as_data_directory_is_refused(run: &Run<'_>, directory: &Path) -> anyhow:
     Ok(String::new())
 }
 
-/// The file `format` of a data directory with a layout that no version knows yet.
+/// The file `format` of a data directory with a layout of a future version.
 const FORMAT_OF_THE_FUTURE: &str = "kvorum format of a data directory, format 1, sequence 1, 15 bytes, \
                                     crc32c 9b310372\nlayout 4000000\n";
 
@@ -183,7 +183,7 @@ fn newer_format_is_refused(run: &Run<'_>, directory: &Path) -> anyhow::Result<St
     let data = site.data();
     site.refusal()?
         .require(&[&data.to_string_lossy(), "newer"])?;
-    // No version that writes such a number writes it without a checksum.
+    // A version with such a number also writes a checksum.
     fs::write(&format, "4000000\n").context("writing a damaged format")?;
     site.refusal()?
         .require(&[&format.to_string_lossy(), "damaged"])?;
@@ -197,8 +197,8 @@ fn unknown_key_is_refused(run: &Run<'_>, directory: &Path) -> anyhow::Result<Str
     Ok(String::new())
 }
 
-/// Who answers can be told to stop: whatever starts it waits for an answer, not for a log line, nor
-/// for all vnodes to be open.
+/// A server that answers can be stopped: its parent process waits for an answer, not for a log
+/// line, nor for all vnodes to be open.
 fn stop_at_once_is_graceful(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
     let site = Site::new(&run.binary, directory, &[])?;
     for attempt in 1..=STOPS_AT_ONCE {

@@ -1,4 +1,4 @@
-//! Writers that remember what was acknowledged, and readers that hold the server to it.
+//! Writers that record acknowledgements, and readers that compare the server with them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const KEYS_OF_A_WRITER: u32 = 40;
 /// The bucket all of them write to.
 const BUCKET: &[u8] = b"survivors";
 
-/// All writers, with what they remember over all rounds.
+/// All writers, with their records of all rounds.
 pub(crate) struct Load {
     runtime: Runtime,
     histories: Vec<History>,
@@ -37,20 +37,20 @@ pub(crate) struct Writing {
     writers: Vec<JoinHandle<Written>>,
 }
 
-/// Whether the server's disk has power.
+/// The state of the disk's power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Power {
-    /// What is acknowledged counts.
+    /// Acknowledgements count.
     On,
-    /// It is being cut. A machine without power acknowledges nothing, so an acknowledgement that
-    /// arrives from here does not count.
+    /// The power is being cut. A machine without power acknowledges nothing, so an acknowledgement
+    /// that arrives from here on does not count.
     Failing,
-    /// It is off. An attempt that starts from here must not be acknowledged at all.
+    /// The power is off. An attempt that starts from here on must not be acknowledged at all.
     Off,
 }
 
-/// What the writers are told while they work.
+/// Signals to the writers while they work.
 #[derive(Debug, Default)]
 struct Signals {
     stop: AtomicBool,
@@ -63,7 +63,7 @@ impl Signals {
     }
 }
 
-/// What a writer brings home.
+/// A writer's results.
 #[derive(Debug, Default)]
 struct Written {
     history: History,
@@ -71,11 +71,11 @@ struct Written {
     impossible: u32,
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) keys: usize,
-    /// What cannot be true, one sentence each.
+    /// Impossible contents, one sentence each.
     pub(crate) losses: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl Load {
         Ok(Load { runtime, histories })
     }
 
-    /// Sends every writer to work. Each goes on until its connection breaks.
+    /// Starts every writer. Each goes on until its connection breaks.
     pub(crate) fn start(&mut self, server: SocketAddr, seed: u64) -> Writing {
         let signals = Arc::new(Signals::default());
         let writers = (0..WRITERS)
@@ -106,7 +106,7 @@ impl Load {
         Writing { signals, writers }
     }
 
-    /// Ends the writing and takes the writers' memories back.
+    /// Ends the writing and takes the writers' records back.
     ///
     /// # Errors
     /// If a server without power acknowledged something.
@@ -125,12 +125,12 @@ impl Load {
         Ok(())
     }
 
-    /// How many writes and deletes were acknowledged so far.
+    /// The number of acknowledged writes and deletes.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.histories.iter().map(History::acknowledged).sum()
     }
 
-    /// Writes one key of nobody's.
+    /// Writes one key outside of the writers' ranges.
     ///
     /// # Errors
     /// The server refuses it, or does not answer.
@@ -143,13 +143,13 @@ impl Load {
         })
     }
 
-    /// Reads every key that was ever written, compares, and takes what is read for the truth.
+    /// Reads every key that was ever written, compares, and takes its contents for the truth.
     pub(crate) fn verify(&mut self, server: SocketAddr) -> anyhow::Result<Survey> {
         self.survey(server, History::judge)
     }
 
-    /// Reads every key that was ever written and compares. What was refused may be read, and may be gone
-    /// after a crash.
+    /// Reads every key that was ever written and compares. A refused write may be visible, and may
+    /// be gone after a crash.
     pub(crate) fn look(&mut self, server: SocketAddr) -> anyhow::Result<Survey> {
         self.survey(server, History::compare)
     }
@@ -170,7 +170,7 @@ impl Writing {
         self.writers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Tells the writers about the power.
+    /// Signals the state of the power to the writers.
     pub(crate) fn tell(&self, power: Power) {
         self.signals.power.store(power as u8, Ordering::SeqCst);
     }
@@ -193,8 +193,8 @@ impl Survey {
     }
 }
 
-/// Writes and deletes until the connection breaks or somebody says stop. An attempt that is
-/// refused ends the writer too: what became of it is as unknown as with a broken connection.
+/// Writes and deletes until the connection breaks or the signal to stop. A refused attempt ends the
+/// writer too: its effect is as unknown as after a broken connection.
 async fn write(
     server: SocketAddr,
     writer: u32,
@@ -217,7 +217,7 @@ async fn write(
         let key = random.random_range(0..KEYS_OF_A_WRITER);
         let name = name(writer, key);
         let is_delete = random.random_ratio(1, 10);
-        // To say that there is nothing to delete takes no disk.
+        // The answer that there is nothing to delete needs no disk.
         let lacks_power = !is_delete && signals.power_is(Power::Off);
         let result = if is_delete {
             written.history.attempt_delete(key);
@@ -238,7 +238,7 @@ async fn write(
     written
 }
 
-/// What is made of what a key holds.
+/// A check of a key's contents.
 type Judge = fn(&mut History, u32, Content) -> Result<(), String>;
 
 async fn verify(

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::command;
 
-/// Sparse: it takes the space that is written to it.
+/// Sparse: it takes only the written space.
 const IMAGE_BYTES: u64 = 1 << 30;
 
 /// An ext4 file system, mounted; unmounted when dropped.
@@ -48,7 +48,7 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub(crate) fn point(&self) -> &Path {
         &self.point
     }
@@ -74,7 +74,7 @@ impl Mount {
         Ok(cutter)
     }
 
-    /// Mounts what the disk held when the power was cut.
+    /// Mounts the disk as it was when the power was cut.
     pub(crate) fn power_up(&self) -> anyhow::Result<()> {
         self.unmount()?;
         self.enter("loop")
@@ -86,7 +86,7 @@ impl Mount {
         self.enter("loop,ro")
     }
 
-    /// Fills what room is left, until [`Mount::make_room`].
+    /// Fills the remaining room, until [`Mount::make_room`].
     pub(crate) fn fill(&self) -> anyhow::Result<()> {
         let filler = fs::File::create(self.filler()).context("creating the filler")?;
         let (mut at, mut piece) = (0, IMAGE_BYTES / 2);
@@ -100,7 +100,7 @@ impl Mount {
         Ok(())
     }
 
-    /// Gives the room back that [`Mount::fill`] took, for good: a power cut after it takes nothing away.
+    /// Frees the room that [`Mount::fill`] took, for good: a later power cut does not undo it.
     pub(crate) fn make_room(&self) -> anyhow::Result<()> {
         fs::remove_file(self.filler()).context("removing the filler")?;
         let directory = fs::File::open(&self.point).context("opening the mount point")?;
@@ -136,7 +136,7 @@ impl Mount {
         }
     }
 
-    /// Unmounts what an interrupted run left, if it did.
+    /// Unmounts the file system that an interrupted run left, if there is one.
     fn leave(&self) {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let point = self.point.to_string_lossy();
@@ -156,8 +156,8 @@ pub(crate) struct Cutter {
 }
 
 impl Cutter {
-    /// Cuts the power: from here nothing reaches the disk, what is not synced is gone, and every
-    /// further write fails. [`Mount::power_up`] shows what is left.
+    /// Cuts the power: from here on nothing reaches the disk, unsynced data are gone, and every
+    /// further write fails. [`Mount::power_up`] mounts the rest.
     pub(crate) fn cut(mut self) -> anyhow::Result<()> {
         drop(self.program.stdin.take());
         let status = self.program.wait().context("waiting for the power cut")?;

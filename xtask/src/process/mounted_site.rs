@@ -1,4 +1,4 @@
-//! A server whose data lies on a file system of its own.
+//! A server with its data on a file system of its own.
 
 use crate::process::mount::Mount;
 use crate::run::Run;

@@ -1,5 +1,5 @@
-//! What `bitcask.sync.strategy` promises, counted where it counts: in the system calls of a server
-//! that `strace` watches. A test that only asks the server would believe what the server believes.
+//! The promises of `bitcask.sync.strategy`, counted in the system calls of a server under
+//! `strace`. A test that relied on the server's own counts would share its errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,11 +23,10 @@ const WRITES: usize = 60;
 const CLIENTS: usize = 32;
 const WRITES_OF_EACH: usize = 20;
 
-/// What the server is asked to tell of itself: all that makes, writes or syncs a file, and all that
-/// answers.
+/// The traced system calls: all that create, write or sync a file, and all that answer.
 const CALLS: &str = "fsync,fdatasync,openat,sendto,sendmsg,write,writev,pwrite64,pwritev,pwritev2";
 
-/// How long a sync that is only due some time may take. Far above the interval, for busy machines.
+/// Time limit for a sync that is due some time later. Far above the interval, for busy machines.
 const SYNC_WITHIN: Duration = Duration::from_secs(60);
 
 /// A system call that matters here.
@@ -35,7 +34,7 @@ const SYNC_WITHIN: Duration = Duration::from_secs(60);
 enum Call {
     /// A file was created.
     Created(String),
-    /// Something is in a file, as far as the system knows.
+    /// Data was written to a file, as far as the system's calls show.
     Wrote(String),
     /// A file, or a directory, is on the disk.
     Synced(String),
@@ -43,7 +42,7 @@ enum Call {
     Answered,
 }
 
-/// A call, and when it began and ended: as lines of the trace.
+/// A call, with its beginning and its end as lines of the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Event {
     begun: usize,
@@ -51,7 +50,7 @@ struct Event {
     call: Call,
 }
 
-/// `o_sync`: what is acknowledged was written to the value log and then synced, each time, and the
+/// `o_sync`: acknowledged writes were written to the value log and then synced, each time, and the
 /// directories of new files are too.
 pub(crate) fn o_sync_is_before_each_answer(
     run: &Run<'_>,
@@ -73,7 +72,7 @@ pub(crate) fn o_sync_is_before_each_answer(
     Ok(format!("{WRITES} writes, {syncs} syncs of the value log"))
 }
 
-/// Writes that come at the same time share a sync.
+/// Writes that arrive at the same time share a sync.
 pub(crate) fn o_sync_is_shared(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
     let calls = watch(run, directory, "o_sync", many_clients, |_| Ok(()))?;
     let (writes, syncs) = (CLIENTS * WRITES_OF_EACH, syncs_of_value_log(&calls));
@@ -81,7 +80,7 @@ pub(crate) fn o_sync_is_shared(run: &Run<'_>, directory: &Path) -> anyhow::Resul
         2 * syncs <= writes,
         "{syncs} syncs of the value log for {writes} writes of {CLIENTS} clients"
     );
-    // Nobody has more than one write under way.
+    // Each client has at most one write in progress.
     ensure!(
         CLIENTS * syncs >= writes,
         "{syncs} syncs of the value log cannot be all that {writes} writes waited for"
@@ -102,7 +101,7 @@ pub(crate) fn none_syncs_for_nobody(run: &Run<'_>, directory: &Path) -> anyhow::
     Ok(format!("{unsynced} of {WRITES} writes without a sync"))
 }
 
-/// `interval`: no acknowledgement waits, and what was written is synced nevertheless.
+/// `interval`: no acknowledgement waits, and writes are synced nevertheless.
 pub(crate) fn interval_syncs_afterwards(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
     let calls = watch(run, directory, "interval", one_client, |trace| {
         let begun = Instant::now();
@@ -130,7 +129,7 @@ pub(crate) fn interval_syncs_afterwards(run: &Run<'_>, directory: &Path) -> anyh
     ))
 }
 
-/// Runs a server under `strace` for as long as clients write and `then` takes; what it called.
+/// Runs a server under `strace` for as long as clients write and `then` takes; returns its calls.
 fn watch(
     run: &Run<'_>,
     directory: &Path,
@@ -220,8 +219,8 @@ fn finished(trace: &Path) -> anyhow::Result<String> {
     bail!("the trace does not end")
 }
 
-/// The calls in the order in which they ended. A line is a process number and a call; one that another
-/// thread's call interrupts comes in two.
+/// The calls in the order of their ends. A line is a process number and a call; one that another
+/// thread's call interrupts takes two lines.
 fn parse(trace: &str) -> Vec<Event> {
     let mut unfinished: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     let mut calls = Vec::new();
@@ -246,7 +245,7 @@ fn parse(trace: &str) -> Vec<Event> {
     calls
 }
 
-/// A call from how it begins, with its arguments, and how it ends, with its result.
+/// A call from its beginning, with its arguments, and its end, with its result.
 fn call_of(head: &str, end: &str) -> Option<Call> {
     let (name, arguments) = head.split_once('(')?;
     let (_, result) = end.rsplit_once(" = ")?;
@@ -273,7 +272,7 @@ fn call_of(head: &str, end: &str) -> Option<Call> {
     }
 }
 
-/// What went before the writes' answers, and what from the first of them on. The answers before are
+/// The calls before the writes' answers, and those from the first answer on. The answers before are
 /// those to the ping that found the server ready.
 fn writes(calls: &[Event]) -> (&[Event], &[Event]) {
     let mut answers = calls.iter().enumerate();
@@ -281,8 +280,8 @@ fn writes(calls: &[Event]) -> (&[Event], &[Event]) {
     calls.split_at(first.map_or(calls.len(), |(at, _)| at + 1))
 }
 
-/// Answers before which, since the answer before, no segment was written to that counts, or none of
-/// those by a sync that began when the write had ended.
+/// Answers without a sync: since the answer before, no counted segment was written to, or none of
+/// those was synced by a call that began after the write's end.
 fn answers_without_sync(calls: &[Event], counts: impl Fn(&str) -> bool) -> usize {
     let mut unsynced = 0;
     let mut is_synced = false;
@@ -290,7 +289,7 @@ fn answers_without_sync(calls: &[Event], counts: impl Fn(&str) -> bool) -> usize
     for event in writes(calls).1 {
         match &event.call {
             Call::Wrote(path) if path.ends_with(".segment") && counts(path) => {
-                // The first counts: what else is in the file came in others' name.
+                // The first write counts: later data in the file belongs to others.
                 written.entry(path).or_insert(event.ended);
             }
             Call::Synced(path) => {
@@ -313,15 +312,15 @@ fn is_in_value_log(path: &str) -> bool {
     path.ends_with(".segment") && directory.is_some_and(|it| it == "value_log")
 }
 
-/// How often the value log was synced from the first answer to a write on.
+/// The number of syncs of the value log from the first answer to a write on.
 fn syncs_of_value_log(calls: &[Event]) -> usize {
     let is_sync = |it: &&Event| matches!(&it.call, Call::Synced(path) if is_in_value_log(path));
     writes(calls).1.iter().filter(is_sync).count()
 }
 
-/// Files that were created, synced as they were made and again with what was put into them, with an
-/// answer after that and no sync of their directory before it. One sync says nothing: a file that is
-/// made ready for later is synced and entered in its directory while others are answered from.
+/// Created files that were synced at their creation and again with their contents, with an answer
+/// after that and no sync of their directory before it. One sync alone does not count: a file made
+/// ahead of need is synced and entered in its directory while others serve answers.
 fn synced_in_unsynced_directories(calls: &[Event]) -> BTreeSet<String> {
     let mut fresh: BTreeSet<&str> = BTreeSet::new();
     let mut syncs: BTreeMap<&str, u32> = BTreeMap::new();
@@ -378,7 +377,7 @@ mod tests {
         assert_eq!(parse(TRACE), expected);
     }
 
-    /// A trace of a ping's answer and what comes behind it.
+    /// A trace of a ping's answer and the later calls.
     fn answered(lines: &[&str]) -> Vec<Event> {
         let mut trace = "1  sendto(9<TCP:[1->2]>, \"\"..., 5) = 5\n".to_owned();
         for line in lines {
@@ -413,7 +412,7 @@ mod tests {
         let wrong: &[&[&str]] = &[
             &["answer"],
             &["write", "answer", "sync"],
-            // A sync of before says nothing, nor does one of another file.
+            // Neither an earlier sync counts, nor one of another file.
             &["sync", "write", "answer"],
             &["write", "other sync", "answer"],
             &["write", "sync", "answer", "sync", "answer"],

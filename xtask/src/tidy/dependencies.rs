@@ -1,7 +1,7 @@
-//! What we depend on: under licences that `deny.toml` allows, and no crate that it bans.
+//! Dependencies: under licences that `deny.toml` allows, and no crate that it bans.
 //!
-//! The file has cargo-deny's form, and cargo-deny reads it too. These two rules are checked here
-//! as well, so that they hold where that tool is not installed.
+//! The file has cargo-deny's form, and cargo-deny reads it too. These two rules are checked here as
+//! well, so that they hold without that tool.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::Context;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 
-/// Reads `deny.toml` and asks cargo for the whole graph, as the lock file has it.
+/// Reads `deny.toml` and cargo's whole graph, by the lock file.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let path = root.join("deny.toml");
     let text =
@@ -41,7 +41,7 @@ struct Rules<'a> {
     licences: Vec<&'a str>,
     /// A crate, and the licences that it alone may have.
     exceptions: Vec<(&'a str, Vec<&'a str>)>,
-    /// A crate, and who may depend on it all the same.
+    /// A crate, and the crates that may depend on it nevertheless.
     banned: Vec<(&'a str, Vec<&'a str>)>,
 }
 
@@ -76,7 +76,7 @@ fn by_crate<'a>(entries: &'a [toml::Value], field: &str) -> Vec<(&'a str, Vec<&'
     entries.iter().filter_map(of).collect()
 }
 
-/// Who is built with each package, by name: not who could be, or is only tested with it.
+/// The crates that are built with each package, by name, without possible ones and those of tests.
 fn parents(metadata: &Metadata) -> BTreeMap<String, Vec<String>> {
     let name = |id: &PackageId| metadata[id].name.to_string();
     let mut parents = BTreeMap::<String, Vec<String>>::new();
@@ -117,8 +117,8 @@ fn judge(package: &Package, parents: &[String], rules: &Rules<'_>) -> Option<Str
     }
 }
 
-/// Whether a licence expression can be met by allowed licences alone. `OR` leaves the choice,
-/// `AND` binds closer and leaves none, `/` is an old way to write `OR`.
+/// True if a licence expression can be met by allowed licences alone. `OR` leaves the choice, `AND`
+/// binds closer and leaves none, `/` is an old way to write `OR`.
 fn permits(expression: &str, allowed: &[&str]) -> bool {
     let spaced = expression
         .replace('/', " OR ")

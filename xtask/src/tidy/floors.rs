@@ -1,7 +1,7 @@
-//! Who may import whom: each crate declares its floor, and imports lower floors only.
+//! Imports between crates: each crate declares its floor, and imports lower floors only.
 //!
 //! The crate graph is the architecture, so a wrong edge is a wrong architecture. Development
-//! dependencies are free, since they ship nothing. A crate that says `dev-only = true` ships nothing
+//! dependencies are free, since they ship nothing. A crate with `dev-only = true` ships nothing
 //! either: no other may import it, and no other may have planted defects compiled.
 
 use cargo_metadata::{Dependency, DependencyKind, Package};
@@ -15,11 +15,11 @@ const SAME_FLOOR: &[(&str, &str, &str)] = &[];
 /// The feature that compiles planted defects.
 const PLANTING: &str = "kvorum-planted-defects/enabled";
 
-/// What the rule needs to know of a crate.
+/// The facts of a crate for the rule.
 #[derive(Debug, Default)]
 pub(crate) struct CrateOnFloor {
     name: String,
-    /// `None` for tools, which live outside `crates/` and which nobody may import.
+    /// `None` for tools, which are outside `crates/` and must not be imported.
     floor: Option<u64>,
     is_tool: bool,
     is_dev_only: bool,

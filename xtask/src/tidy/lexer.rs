@@ -1,7 +1,7 @@
-//! Rust source cut into tokens: enough to tell code from comments and texts.
+//! Rust source cut into tokens: enough to distinguish code from comments and texts.
 //!
 //! Not a parser. A search in plain text finds words in comments and misses `use std::{fs, io}`; a
-//! real parser is a large dependency for what a few rules need.
+//! real parser is a large dependency for a few rules.
 
 /// A piece of Rust source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Cursor {
         Some(character)
     }
 
-    /// The token at the cursor, which stands at `first`; `None` after white space.
+    /// The token at the cursor, with `first` as its first character; `None` after white space.
     fn next_token(&mut self, first: char) -> Option<Token> {
         let second = self.peek(1);
         match first {
@@ -175,7 +175,7 @@ impl Cursor {
         }
     }
 
-    /// How many hashes follow if the cursor is at `r"`, `r#"`, `br"` and the like.
+    /// The lengths of prefix and hashes if the cursor is at `r"`, `r#"`, `br"` and the like.
     fn raw_text_hashes(&self) -> Option<(usize, usize)> {
         let prefix = match (self.peek(0)?, self.peek(1)) {
             ('r', _) => 1,

@@ -1,8 +1,8 @@
-//! Links in documents: those that lead into the tree must lead to something.
+//! Links in documents: those into the tree must have a target.
 
 use crate::tidy::tree::Tree;
 
-/// Links in Markdown files to files that are not there.
+/// Links in Markdown files to missing files.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
     for file in tree.with_extension("md") {
@@ -50,12 +50,12 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The line without what stands between backticks.
+/// The line without the parts between backticks.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("")
 }
 
-/// Where the parenthesis closes that is open before `text`.
+/// The position of the parenthesis that closes the one before `text`.
 fn closing(text: &str) -> usize {
     let mut depth = 0_usize;
     for (position, character) in text.char_indices() {

@@ -1,8 +1,8 @@
-//! Every crate takes the workspace's lints, so that a rule stands in one place.
+//! Every crate takes the workspace's lints, so that a rule has one place.
 
 use crate::tidy::tree::Tree;
 
-/// The manifests of crates that do not say `workspace = true` below `[lints]`.
+/// The manifests of crates without `workspace = true` below `[lints]`.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     tree.files
         .iter()

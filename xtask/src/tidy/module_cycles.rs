@@ -1,8 +1,8 @@
-//! No cycles between the modules of a crate, but for those that stand in a list.
+//! No cycles between the modules of a crate, except for those in a list.
 //!
 //! A file that reaches another and is reached by it is no wall: neither can be read, tested or
-//! moved alone. `cargo xtask cycles` shows the paths. The list may only shrink: a figure above what
-//! is found is a violation too.
+//! moved alone. `cargo xtask cycles` shows the paths. The list may only shrink: a figure above the
+//! count is a violation too.
 
 use crate::modules::edges;
 use crate::modules::inside::Crate;

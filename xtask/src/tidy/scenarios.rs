@@ -1,4 +1,4 @@
-//! The table of named failures: what it says about tests is there.
+//! The table of named failures: the tests in it exist.
 //!
 //! A place is written as `path::name` in backticks. The file has to contain the name as a word of its own:
 //! a test's function, or the number of a scenario of the simulation.
@@ -7,7 +7,7 @@ use crate::tidy::tree::Tree;
 
 const TABLE: &str = "docs/scenarios.md";
 
-/// Places that the table names and that are not there.
+/// Places in the table that do not exist.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     let Some(table) = tree.with_extension("md").find(|file| file.path == TABLE) else {
         return vec![format!("{TABLE} is missing")];
@@ -31,7 +31,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<String> {
     violations
 }
 
-/// All places with their lines: the file, and what it has to contain.
+/// All places with their lines: the file, and the word that it has to contain.
 fn places(text: &str) -> Vec<(usize, String, &str)> {
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate() {

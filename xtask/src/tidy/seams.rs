@@ -33,7 +33,7 @@ const CLOSED: &[&str] = &[
     "rand::thread_rng",
 ];
 
-/// Below closed paths, and harmless: they tell of the own thread and reach nothing.
+/// Below closed paths, and harmless: they concern the own thread and reach nothing.
 const HARMLESS: &[&str] = &[
     "std::thread::current",
     "std::thread::panicking",
@@ -41,10 +41,10 @@ const HARMLESS: &[&str] = &[
     "std::thread::ThreadId",
 ];
 
-/// Crates that may reach everything: they are where the program meets the world.
+/// Crates that may reach everything: the program meets the world in them.
 const AT_THE_RIM: &[&str] = &["admin", "bench", "demo", "node", "experiments", "report"];
 
-/// What other crates may name, as (crate, path, reason). An entry that no file uses any more is a
+/// Exceptions for other crates, as (crate, path, reason). An entry that no file uses any more is a
 /// violation too.
 const OPEN: &[(&str, &str, &str)] = &[
     (
@@ -135,7 +135,7 @@ fn crate_of_source(path: &str) -> Option<&str> {
     (rest.starts_with("src/") && !is_test).then_some(name)
 }
 
-/// Why a path is closed, if it is.
+/// The reason why a path is closed, if it is.
 fn closed(named: &NamedPath) -> Option<&'static str> {
     if named.path.ends_with(" as") {
         return Some("a renamed root hides what is reached through it");

@@ -1,4 +1,4 @@
-//! Rules that look at one file at a time: its first line, its letters, its size, its loose ends.
+//! Rules for one file at a time: its first line, its letters, its size, its loose ends.
 
 use crate::tidy::lexer::{self, Placed, Token};
 use crate::tidy::tree::Tree;
@@ -13,14 +13,14 @@ const RESULT_BYTES_MAX: usize = 512 * 1024;
 /// Endings of files that people write and compilers read.
 const SOURCE_EXTENSIONS: [&str; 7] = ["rs", "toml", "js", "py", "sh", "proto", "json"];
 
-/// Words that mark what is left for later; in pieces, or this file would break its own rule.
+/// Words that mark unfinished work; in pieces, or this file would break its own rule.
 const LEFT_FOR_LATER: [&str; 3] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
     concat!("XX", "X"),
 ];
 
-/// Macros that stand where code is missing.
+/// Macros that mark missing code.
 const PLACEHOLDERS: [&str; 2] = [concat!("to", "do"), "unimplemented"];
 
 /// Rust files whose first line does not introduce them.

@@ -1,14 +1,14 @@
-//! Source without what only tests compile: items and fields below `#[cfg(test)]`.
+//! Source without the parts for tests alone: items and fields below `#[cfg(test)]`.
 
 use crate::tidy::lexer::Placed;
 
-/// Spellings of the attribute; what follows `all(test` is between it and its end.
+/// Spellings of the attribute; the tokens between `all(test` and its end may vary.
 const ATTRIBUTES: [&[&str]; 2] = [
     &["#", "[", "cfg", "(", "test", ")"],
     &["#", "[", "cfg", "(", "all", "(", "test"],
 ];
 
-/// Words at the beginning of items that end with a semicolon, whatever braces they have.
+/// Words at the beginning of items that end with a semicolon, regardless of braces.
 const ENDS_WITH_SEMICOLON: [&str; 4] = ["const", "static", "type", "use"];
 
 /// Words that begin other items.
@@ -53,7 +53,7 @@ fn is_test_attribute(code: &[Placed], position: usize) -> bool {
     })
 }
 
-/// Behind the bracket that closes the attribute at `position`.
+/// The position behind the bracket that closes the attribute at `position`.
 fn end_of_attribute(code: &[Placed], mut position: usize) -> usize {
     let mut depth = 0_usize;
     while let Some(placed) = code.get(position) {
@@ -68,7 +68,7 @@ fn end_of_attribute(code: &[Placed], mut position: usize) -> usize {
     position
 }
 
-/// Behind the item, field or arm that starts at `position`, with its other attributes.
+/// The position behind the item, field or arm that starts at `position`, with its other attributes.
 fn end_of_item(code: &[Placed], mut position: usize) -> usize {
     while code.get(position).and_then(Placed::mark) == Some('#') {
         position = end_of_attribute(code, position);
@@ -90,7 +90,7 @@ fn end_of_item(code: &[Placed], mut position: usize) -> usize {
     position
 }
 
-/// The forms of what an attribute stands before, by how they end.
+/// The forms of code behind an attribute, by their ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Up to a closing brace, or a semicolon before any.

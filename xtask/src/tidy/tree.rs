@@ -1,4 +1,4 @@
-//! The files of the tree: what git tracks, and what it would track if asked.
+//! The files of the tree: those that git tracks, and those that it would add.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +22,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Reads the tree below `root`. Ignored files are left out, and so is what was removed and
+    /// Reads the tree below `root`. Ignored files are left out, and so are removed ones that are
     /// not committed.
     pub(crate) fn of(root: &Path) -> anyhow::Result<Tree> {
         let mut git = Command::new("git");
@@ -60,7 +60,7 @@ impl Tree {
             .filter(move |file| file.path.ends_with(&ending))
     }
 
-    /// Whether a file or directory is at `path`, which is from the root and without dots.
+    /// True if a file or directory is at `path`, which is from the root and without dots.
     pub(crate) fn contains(&self, path: &str) -> bool {
         let directory = format!("{}/", path.trim_end_matches('/'));
         path.is_empty()
@@ -85,7 +85,7 @@ impl Tree {
 }
 
 impl TreeFile {
-    /// The content as text; bytes that are none become replacement characters.
+    /// The content as text; invalid bytes become replacement characters.
     pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.content)
     }

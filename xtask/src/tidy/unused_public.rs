@@ -1,11 +1,11 @@
-//! Public items that nothing outside tests names: they are dead, or belong into the tests.
+//! Public items that only tests name: they are unused, or belong into the tests.
 //!
-//! The compiler finds no dead code among what a crate shows. This finds it by name: an item is
-//! listed if no code outside tests in the workspace has its name, but where something of that name
-//! is defined or imported. What has the name of something in use is missed. A crate that only
+//! The compiler does not report unused items among public ones. This finds them by name: an item is
+//! listed if no code outside tests in the workspace has its name, except for definitions and
+//! imports of that name. An item with the same name as a used one is missed. A crate that only
 //! tests import is a test's tool, so for its items tests count too.
 //!
-//! The list may only shrink: a figure above what is found is a violation too.
+//! The list may only shrink: a figure above the count is a violation too.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::tidy::lexer::{self, Placed, Token};
 use crate::tidy::test_items::without_tests;
 use crate::tidy::tree::Tree;
 
-/// Crates with such items, as (crate, how many).
+/// Crates with such items, as (crate, count).
 const EXCEPTIONS: &[(&str, usize)] = &[
     ("anti-entropy", 2),
     ("client", 1),
@@ -30,7 +30,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("reaping", 5),
     ("ring", 2),
     ("runtime", 1),
-    // Trees in Riak's forms and leaves put right, which vnodes do not keep yet.
+    // Trees in Riak's forms and repaired leaves, which vnodes do not keep yet.
     ("tictac", 3),
     ("value-log", 1),
     // Pages of tombstones that go and of what is hidden, which nodes do not ask for yet.
@@ -40,7 +40,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
 /// Crates that only tests import.
 const TOOLS_OF_TESTS: [&str; 2] = ["backend-conformance", "test-cluster"];
 
-/// Keywords behind which stands the name of what they define.
+/// Keywords in front of a defined name.
 const DEFINES: [&str; 8] = [
     "const", "enum", "fn", "static", "struct", "trait", "type", "union",
 ];
@@ -88,7 +88,7 @@ fn unused(each: &Crate, named: &BTreeSet<String>) -> Vec<String> {
     found
 }
 
-/// The names of what is `pub`, without modules and what is exported from elsewhere.
+/// The names of `pub` items, without modules and re-exports.
 fn public_items(code: &[Placed]) -> Vec<(&str, usize)> {
     let mut found = Vec::new();
     for (position, placed) in code.iter().enumerate() {
@@ -142,8 +142,8 @@ fn named_anywhere(tree: &Tree) -> BTreeSet<String> {
     names
 }
 
-/// Adds the names in `code` that stand neither where something is defined nor in an import. Those
-/// in texts count: formats and attributes name values there.
+/// Adds the names in `code` that are neither in a definition nor in an import. Those in texts
+/// count: formats and attributes name values there.
 fn collect(code: &[Placed], names: &mut BTreeSet<String>) {
     let mut is_import = false;
     let mut before = None;

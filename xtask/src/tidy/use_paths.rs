@@ -8,10 +8,10 @@ const BEFORE_A_PATH: [&str; 9] = [
     "as", "dyn", "else", "for", "if", "impl", "in", "return", "use",
 ];
 
-/// A path such as `std::fs::File`, and the line on which its root stands.
+/// A path such as `std::fs::File`, and the line of its root.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NamedPath {
-    /// With `*` as the last piece of a glob; ends with ` as` where the root itself is renamed.
+    /// With `*` as the last piece of a glob; ends with ` as` if the root itself is renamed.
     pub(crate) path: String,
     pub(crate) line: usize,
 }
@@ -44,7 +44,7 @@ pub(crate) fn named_paths(code: &[Placed], roots: &[&str]) -> Vec<NamedPath> {
     found
 }
 
-/// Reads a path or a group at `position` into `paths`; where it ends.
+/// Reads a path or a group at `position` into `paths`; returns the position behind it.
 fn walk(code: &[Placed], position: usize, prefix: &str, paths: &mut Vec<String>) -> usize {
     if mark(code, position) == Some('{') {
         return walk_group(code, position + 1, prefix, paths);

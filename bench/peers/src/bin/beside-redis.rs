@@ -57,7 +57,7 @@ struct Arguments {
     /// Bytes of a value.
     #[arg(long, default_value_t = 1_000)]
     value_bytes: usize,
-    /// Where the servers keep their files; removed before each round.
+    /// The directory of the servers' files; removed before each round.
     #[arg(long, default_value = "target/beside-redis")]
     directory: PathBuf,
     /// A setting of Kvorum's server, as KEY=VALUE; may be repeated.
@@ -126,7 +126,7 @@ fn one_round(arguments: &Arguments, wire: Wire) -> Result<Costs> {
     let server = Server::start(arguments, wire)?;
     server.fill(arguments)?;
     let put = server.load(arguments, true)?;
-    // What the puts left to do is not the gets'.
+    // Work that the puts left behind is not the gets'.
     std::thread::sleep(Duration::from_secs(2));
     let get = server.load(arguments, false)?;
     Ok(Costs { put, get })

@@ -1,6 +1,6 @@
-//! Group commit for stores without one: whoever finds no leader leads.
+//! Group commit for stores without one: a thread that finds no leader leads.
 //!
-//! What waits is written in one transaction by the leader while the next group gathers.
+//! Waiting writes are written in one transaction by the leader while the next group gathers.
 
 use anyhow::{Result, anyhow};
 use bytes::Bytes;

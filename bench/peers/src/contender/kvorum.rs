@@ -40,7 +40,7 @@ const VALUE_LOG: ValueLogSettings = ValueLogSettings {
 const WRITE_BUFFERS_PERCENT: u64 = 40;
 const WRITE_BUFFER_BYTES_MIN: u64 = 30 << 20;
 const WRITE_BUFFER_BYTES_MORE: u64 = 30 << 20;
-/// How far a store may lie behind the value log: as the node's, between half of 1 GB and all of it.
+/// The distance that a store may lie behind the value log: as the node's, between half of 1 GB and all of it.
 const SEGMENTS_BEHIND_MIN: u32 = 8;
 const SEGMENTS_BEHIND_MORE: u32 = 9;
 const STEP: StepBudget = StepBudget { bytes: 1 << 20 };
@@ -173,7 +173,7 @@ fn keep_memory_until_given_back() {
 }
 
 fn give_back_memory() {
-    // SAFETY: touches memory that nobody has allocated, and pages of this thread's own.
+    // SAFETY: touches memory that is not allocated, and pages of this thread's own.
     unsafe { libmimalloc_sys::mi_collect(true) };
 }
 

@@ -30,7 +30,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> {
         // SAFETY: a crash may tear the file; nothing is read after one here.
         unsafe { options.flags(EnvFlags::NO_SYNC) };
     }
-    // SAFETY: nobody else maps or changes the file while it is open.
+    // SAFETY: no other program maps or changes the file while it is open.
     let environment = unsafe { options.open(opening.directory)? };
     let creating = environment.write_txn()?;
     let created: CommitOrAbort<Database<'static, Raw, Raw>, ()> = environment

@@ -1,6 +1,6 @@
 //! The machine's limit: values appended to one file, positions in a hash map, and nothing else.
 //!
-//! No checksums, no format, no recovery: nobody could use it, and nobody can be faster.
+//! No checksums, no format, no recovery: it is of no use, and no store can be faster.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -28,7 +28,7 @@ impl AllMoves {
         views.map(MoveView::status)
     }
 
-    /// True where some node does not know yet what has to move.
+    /// True where some node has not found out yet what has to move.
     pub(super) fn is_looking(&self) -> bool {
         self.stores().any(|(_, store)| store.is_looking)
     }
@@ -97,7 +97,7 @@ impl Sum {
     }
 }
 
-/// The name of what moves.
+/// The name of a scope.
 pub(super) fn scope_text(scope: &[u8]) -> String {
     Place::of_scope(scope).map_or_else(|| "everything".to_owned(), |it| it.to_string())
 }

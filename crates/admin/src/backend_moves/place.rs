@@ -1,4 +1,4 @@
-//! The places whose backend a property says: a type, or a bucket.
+//! The places with a property for their backend: a type, or a bucket.
 
 use std::fmt;
 
@@ -110,10 +110,10 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Those of a scope other than a partition.
+    /// The places of a scope other than a partition.
     ///
     /// # Errors
-    /// In words, for a type that there is not and for a bucket without a type before it.
+    /// A message, for a type that does not exist and for a bucket without a type before it.
     pub(super) fn of(scope: &MoveScope, state: &ClusterState) -> Result<Self, String> {
         match scope {
             MoveScope::Type(name) => Self::of_type(&type_named(name), state),

@@ -26,7 +26,7 @@ impl ClusterAdmin {
         self.member.state().current()
     }
 
-    /// Waits on this thread for what the runtime's others do; a refusal when the node is stopping.
+    /// Waits on this thread for work on the runtime's threads; a refusal when the node is stopping.
     pub(super) fn wait_for<T: Send + 'static>(
         &self,
         name: &'static str,

@@ -1,4 +1,4 @@
-//! A small cluster in known states, for the golden texts of what operators are shown.
+//! A small cluster in known states, for the golden texts of the views.
 
 use kvorum_cluster::{
     ClusterId, ClusterState, Command, GrowthStep, Member, MemberStatus, MoveStep, StagedChange,

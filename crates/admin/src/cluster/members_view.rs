@@ -104,7 +104,7 @@ impl Seen<'_> {
         missing.map(|(_, member)| member.name.clone()).collect()
     }
 
-    /// True when all expected members are there, and so have the ring: the ring that one shows is that of
+    /// True when all expected members are there, and therefore have the ring: each shows the ring of
     /// all. `ringready` and `ring-status` agree on it.
     pub(super) fn is_ring_ready(&self) -> bool {
         self.is_known && self.missing().is_empty()
@@ -155,7 +155,7 @@ impl Seen<'_> {
         in_order(state.members()).into_iter().map(row).collect()
     }
 
-    /// Riak's words for what is expected of a member and what is found, with a mark where they differ.
+    /// Riak's words for the expected and the observed state of a member, with a mark where they differ.
     fn availability(&self, node: NodeId, member: &Member) -> &'static str {
         match (self.is_up(node), member.status == MemberStatus::Down) {
             (true, false) => "up",
@@ -494,7 +494,7 @@ impl PartitionRow {
         }
     }
 
-    /// Riak's kind, which is one of its own for stores that are not open.
+    /// Riak's kind; stores that are not open have a kind of their own.
     fn riak_kind(&self) -> &'static str {
         match self.state {
             readiness::OPEN => self.kind(),

@@ -1,4 +1,4 @@
-//! What operators see of members and the ring, line by line.
+//! The output about members and the ring, line by line.
 
 use kvorum_cluster::{Command, MoveStep};
 
@@ -278,7 +278,7 @@ Key: (C) = Claimant; availability marked with '!' is unexpected
     );
 }
 
-/// `ring-status` said that the ring was not ready while `ringready` said TRUE of it.
+/// `ring-status` once reported that the ring was not ready while `ringready` printed TRUE.
 #[test]
 fn ringready_and_ring_status_agree() {
     for (state, unreachable) in [

@@ -1,9 +1,8 @@
-//! The state for verbs that must not go by one that is behind, and what they say where they have to.
+//! The newest agreed state, for verbs that must not show an older one, and the warning if they have to.
 //!
-//! Every node shows what it knows, and learns of what was agreed elsewhere a moment later. An operator who
-//! joins nodes and asks another one for the plan wants all of them in it. So the plan is read through the
-//! leader of the agreed log; where nobody answers for a majority, what is known here is shown, and from
-//! when it is.
+//! Every node shows its own state, which follows the agreed log a moment later. An operator who joins
+//! nodes and asks another one for the plan wants all of them in it. So the plan is read through the
+//! leader of the agreed log. Where no majority answers, this node's state is shown, with its age.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +18,8 @@ use super::transfers_view::duration;
 const LEADER_WAIT: Duration = Duration::from_secs(5);
 
 impl ClusterAdmin {
-    /// The state with all that was agreed until now, or why it may lack some of that. Blocks, for
-    /// [`LEADER_WAIT`] at most.
+    /// The state with all that was agreed until now; otherwise this node's state and the reason why it
+    /// may be behind. Blocks, for [`LEADER_WAIT`] at most.
     pub(super) fn newest(&self) -> (Arc<ClusterState>, Option<MayBeBehind>) {
         let state = self.member.state().clone();
         let newest = async move { state.newest(LEADER_WAIT).await };
@@ -46,7 +45,7 @@ impl ClusterAdmin {
     }
 }
 
-/// What stands above what may be behind.
+/// The warning above a state that may be behind.
 pub(super) fn warning(behind: &MayBeBehind) -> String {
     let since = match behind.heard_ago {
         Some(ago) => format!(

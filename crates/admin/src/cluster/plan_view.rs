@@ -1,4 +1,4 @@
-//! A plan as operators see it: who comes and goes, what moves, how much that is and how long it takes.
+//! A plan as operators see it: joining and leaving nodes, moves, their size and their duration.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,16 +16,16 @@ use super::words::{RULER, banner, name_of, status_word};
 /// Moves that are shown one by one; JSON has them all.
 const MOVES_SHOWN: usize = 16;
 
-/// What the stores of the nodes hold that could be asked.
+/// Contents of the stores of the nodes that could be asked.
 pub(super) type Sizes = BTreeMap<NodeId, Vec<StoreSize>>;
 
-/// What a plan will cost.
+/// The costs of a plan.
 pub(super) struct PlanCosts {
     moves: Vec<PlannedMove>,
     pairs: BTreeMap<(NodeId, NodeId), Pair>,
-    /// Bytes into each node, for whom the nodes work side by side.
+    /// Bytes into each node; the nodes receive side by side.
     into: BTreeMap<NodeId, u64>,
-    /// What a node that receives takes in, as far as that is known now.
+    /// Bytes a second that a receiving node takes in, as far as that is known now.
     bytes_per_second: u64,
 }
 
@@ -36,7 +36,7 @@ struct PlannedMove {
     size: Option<StoreSize>,
 }
 
-/// What goes from one node to another.
+/// Data from one node to another.
 #[derive(Default)]
 struct Pair {
     partitions: usize,
@@ -234,7 +234,7 @@ fn plan_text(state: &ClusterState, plan: &Plan, names: Names) -> String {
     text
 }
 
-/// What changes hands without a transfer, because who has it is gone.
+/// Partitions that change owner without a transfer, because the old owner is gone.
 fn reassigned_text(state: &ClusterState, plan: &Plan) -> String {
     if plan.lost.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! What operators see of a plan, line by line.
+//! The output about a plan, line by line.
 
 use super::super::example_cluster::{commit, founded, founded_with, join, node, settled, stage};
 use super::*;

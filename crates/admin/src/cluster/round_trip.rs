@@ -14,7 +14,7 @@ use serde_json::json;
 use super::cluster_admin::ClusterAdmin;
 use crate::request::{AdminReply, Replied};
 
-/// A bucket that nobody else has.
+/// A bucket of this test alone.
 const BUCKET: &[u8] = b"__kvorum_client_test__";
 
 impl ClusterAdmin {

@@ -17,7 +17,7 @@ use super::words::name_of;
 use crate::health_view;
 use crate::request::{AdminReply, Replied};
 
-/// What nodes said, or why nothing.
+/// Outcomes by node, or the reason why there is none.
 type Answers = BTreeMap<NodeId, Result<Outcome, String>>;
 
 impl ClusterAdmin {
@@ -49,7 +49,7 @@ impl ClusterAdmin {
         members.filter(|node| liveness.is_up(*node)).collect()
     }
 
-    /// What the stores of all nodes hold that can be asked.
+    /// Contents of the stores of all nodes that can be asked.
     pub(super) fn sizes(&self) -> Sizes {
         let state = self.state();
         let answers = self.ask(self.reachable(&state), &Operation::Sizes);

@@ -1,8 +1,8 @@
 //! Transfers as operators see them: `transfers`, `transfer-limit`, `handoff summary|details`.
 //!
-//! Pure: what the nodes said comes in, texts and JSON come out. Columns are Riak's, but where it has no
-//! word for what is shown (the growth of the number of replicas, the time that is left); docs/cluster.md has
-//! the list.
+//! Pure: the nodes' answers come in, texts and JSON come out. Columns are Riak's, except for the growth
+//! of the number of replicas and the remaining time, for which it has no word; docs/cluster.md has the
+//! list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ use crate::framed_table::framed;
 /// The width of a progress bar.
 const BAR: u64 = 44;
 
-/// What all nodes said.
+/// The answers of all nodes.
 pub(super) struct AllTransfers {
     /// By the nodes' names.
     pub(super) nodes: Vec<NodeTransfers>,
@@ -31,7 +31,7 @@ pub(super) struct AllTransfers {
     pub(super) now: u64,
 }
 
-/// What one node said.
+/// The answer of one node.
 pub(super) struct NodeTransfers {
     pub(super) node: String,
     pub(super) view: TransfersView,

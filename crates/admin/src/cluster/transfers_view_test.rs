@@ -1,4 +1,4 @@
-//! What operators see of transfers, line by line.
+//! The output about transfers, line by line.
 
 use super::*;
 
@@ -84,7 +84,7 @@ remaining: 6.00 s
     assert_eq!(json["waiting"][0]["type"], "repair");
 }
 
-/// Right after a commit of five moves, `transfers` said that there were none: no node had begun any.
+/// `transfers` once reported none right after a commit of five moves: no node had begun any.
 #[test]
 fn moves_that_nobody_has_begun_wait_at_both_ends() {
     let planned = |partition, to: &str| Planned {

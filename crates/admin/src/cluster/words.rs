@@ -1,4 +1,4 @@
-//! Words and lines that several views have in common, as Riak's operators know them.
+//! Words and lines that several views have in common, as Riak's operators expect them.
 
 use kvorum_cluster::{ClusterState, MemberStatus};
 use kvorum_ring::NodeId;

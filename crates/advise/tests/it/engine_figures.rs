@@ -1,4 +1,4 @@
-//! What the tables say of an engine is what the engine does.
+//! The figures of the tables are those of the engines.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ fn fill(store: &dyn Backend) {
     }
 }
 
-/// What is told of the objects that [`fill`] puts.
+/// The predicted capacity for the objects that [`fill`] puts.
 fn told(backend: &str) -> kvorum_advise::CapacityAnswer {
     let question = CapacityQuestion {
         backend: backend.to_owned(),
@@ -189,7 +189,7 @@ fn innostore_takes_the_disk_that_capacity_says() {
     );
 }
 
-/// The journal is what was put to the value log.
+/// The journal is the writes to the value log.
 #[test]
 fn leveled_takes_the_disk_that_capacity_says() {
     let memory = MemoryDisk::new();
@@ -226,7 +226,7 @@ fn leveled_takes_the_disk_that_capacity_says() {
     );
 }
 
-/// What is told of a node with many keys: stores themselves hold no more with few.
+/// The declared memory for each key of a node with many keys; stores themselves hold no more with few.
 fn keydir_bytes_per_key() -> f64 {
     let table = EngineTable::built_in().unwrap();
     let costs = table.engine("bitcask").unwrap().costs.as_ref();
@@ -264,7 +264,7 @@ fn bitcask_takes_the_disk_and_memory_that_capacity_says() {
     );
 }
 
-/// As a server runs it by default: what a store holds for its entries in the log counts.
+/// Runs as a server does by default: the memory of a store for its entries in the log counts.
 #[test]
 fn bitcask_over_the_value_log_takes_the_memory_that_capacity_says() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());

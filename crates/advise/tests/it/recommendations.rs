@@ -1,4 +1,4 @@
-//! Workloads of which it is known what suits them.
+//! Workloads with a known best engine.
 
 use kvorum_advise::{
     Advice, BenchResult, EngineTable, Facts, RuleTable, Value, Verdict, advise, mix, parse_value,

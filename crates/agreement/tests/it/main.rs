@@ -1,4 +1,4 @@
-//! Nodes that agree, on virtual time, over links that can be cut and disks that lose what was not synced.
+//! Nodes that agree, on virtual time, over links that can be cut and disks that lose unsynced bytes.
 
 #![expect(
     clippy::unwrap_used,
@@ -58,7 +58,7 @@ impl Machine for Words {
     }
 }
 
-/// Node numbers by the machine that a node has moved to, as far as a node knows.
+/// Node numbers by the machine that a node has moved to, as far as one node has heard.
 type Moved = Arc<Mutex<BTreeMap<u8, u8>>>;
 
 struct Everybody(u8, Moved);
@@ -96,10 +96,10 @@ impl PeerService for Answers {
 struct Node {
     number: u8,
     disk: MemoryDisk,
-    /// The same disk, which can be told to fail.
+    /// The same disk, with a switch for failures.
     faulty: FaultyDisk,
     running: Option<Running>,
-    /// Where its process runs.
+    /// The machine of its process.
     machine: u8,
     moved: Moved,
 }
@@ -170,7 +170,7 @@ impl Node {
         self.running().words.0.lock().clone()
     }
 
-    /// The process dies and the disk forgets what was not synced.
+    /// The process dies and the disk loses its unsynced bytes.
     async fn lose_power(&mut self, world: &World) {
         let running = self.running.take().unwrap();
         running.process.kill();
@@ -201,7 +201,7 @@ async fn cluster(world: &World, count: u8) -> Vec<Node> {
     nodes
 }
 
-/// Lets whoever leads bring the log's membership to the cluster's.
+/// Lets the leader bring the log's membership to the cluster's.
 async fn settle(
     world: &World,
     nodes: &[Node],
@@ -320,7 +320,7 @@ fn a_majority_goes_on_without_the_rest_and_a_minority_keeps_what_was_agreed() {
     });
 }
 
-/// It could not tell the others where it is: it asked the leader that it had known, and itself.
+/// The node could not announce its address: it asked the leader that it had known, and itself.
 #[test]
 fn who_comes_back_under_another_address_finds_who_leads_meanwhile() {
     simulated(31, |world| async move {
@@ -366,7 +366,7 @@ fn who_catches_up_knows_what_was_agreed_elsewhere_and_who_cannot_is_told_how_old
             let deadline = runtime.now().plus(Duration::from_secs(5));
             node.running().agreement.catch_up(deadline).await
         };
-        // One of them is far from the others, and learns late what they agree on.
+        // One of them is far from the others, and receives agreed entries late.
         for other in [1, 2] {
             let far = Link {
                 delay_min: Duration::from_millis(100),
@@ -393,7 +393,7 @@ fn who_catches_up_knows_what_was_agreed_elsewhere_and_who_cannot_is_told_how_old
                 .all(|it| heard_ago(it) < Duration::from_secs(1))
         );
 
-        // The one that is cut off may have led, and may still believe that it does.
+        // The node that is cut off may have led, and may still act as leader.
         for alone in 0..3 {
             let others: Vec<u8> = (1..=3).filter(|it| *it != nodes[alone].number).collect();
             for other in &others {
@@ -560,8 +560,8 @@ fn an_empty_directory_is_no_log_and_a_used_one_is_no_place_for_another() {
     });
 }
 
-/// Crashes with loss of what was not synced, cuts and proposals in an order that the seed decides.
-/// What was agreed stays, in one order, on every node; the same seed gives the same words.
+/// Crashes with loss of unsynced bytes, cuts and proposals, in an order that the seed decides. Agreed
+/// commands stay, in one order, on every node; the same seed gives the same words.
 fn storm(seed: u64) -> Vec<String> {
     let result = Arc::new(Mutex::new(Vec::new()));
     let words = result.clone();

@@ -94,7 +94,7 @@ impl Arbiter {
         if debt_bytes == 0 {
             return Some(Duration::ZERO);
         }
-        // What steps have done of late; before the first, what they may do.
+        // The recent rate of steps; before the first, the allowed one.
         let done = self.pace.done(now);
         let paying = if done > 1.0 { done } else { self.pace.needed() };
         let shrinking = paying - self.pace.arising(now);

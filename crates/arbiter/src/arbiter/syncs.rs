@@ -28,7 +28,7 @@ impl Arbiter {
     ) {
         let is_log = order.owner == Owner::ValueLog;
         if is_log {
-            // A step that costs something had to sync a store; others prepare it for more, or free files.
+            // A step with a cost had to sync a store; others prepare it for more, or free files.
             self.is_log_trimming = outcome.is_some_and(|outcome| outcome.cost_bytes > 0);
             self.accounts
                 .values_mut()
@@ -58,17 +58,18 @@ impl Arbiter {
         if !is_rest_over && !is_log_pressing {
             return None;
         }
-        // A log that is not too long has its stores synced by its own steps, one after the other.
+        // A log that is not too long syncs its stores in its own steps, one after the other.
         let round = self.round(is_log_pressing && self.is_log_trimming, now);
         if !round.is_empty() {
             return Some(Decision::Syncs(round));
         }
-        // The stores are synced: nothing keeps the log's oldest segment.
+        // The stores are synced: the log's oldest segment is free.
         let order = self.sync_order(Owner::ValueLog, log_task?, now);
         Some(Decision::Step(order))
     }
 
-    /// Stores that are synced together: those that ask for it, or all that a log waits for that presses.
+    /// Stores that are synced together: those with a sync due, or all that a pressing log waits
+    /// for.
     fn round(&mut self, is_log_waiting: bool, now: Moment) -> Vec<Order> {
         let wanting = self
             .accounts
@@ -106,7 +107,7 @@ impl Arbiter {
     }
 }
 
-/// A sync that a store was not heard to ask for.
+/// A sync that a store has not reported as due.
 fn sync_task() -> Task {
     Task::normal(TaskKind::Sync, 0, 0)
 }

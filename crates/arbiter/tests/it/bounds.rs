@@ -1,4 +1,4 @@
-//! Debt stays bounded at whatever the device can carry, and idle time pays it off.
+//! Debt stays bounded at all rates that the device sustains, and idle time pays it off.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::world::{Settings, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the device can carry with this amplification, in bytes put per second.
+/// The rate that the device sustains with this amplification, in bytes put per second.
 fn carried(settings: &Settings) -> f64 {
     settings.bytes_per_second / (1.0 + settings.amplification)
 }
@@ -30,8 +30,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Phases of any load, each up to what the device carries, with foreground requests that suffer
-    /// all the while: the debt never exceeds what comes up within a fixed time.
+    /// Phases of any load, each up to the sustained rate, with continuously slowed foreground
+    /// requests: the debt never exceeds the work that comes up within a fixed time.
     #[test]
     fn debt_is_bounded_at_any_ingest_that_the_device_carries(
         seed in any::<u64>(),
@@ -60,7 +60,7 @@ proptest! {
             }
             world.run(SECOND * seconds);
         }
-        // What comes up in eight seconds at full load, and the lumps that no store has worked on.
+        // The work of eight seconds at full load, and the lumps that no store has worked on.
         let lumps = f64::from(stores) * (speed / 100.0) * amplification;
         let bound = most * amplification * 8.0 + lumps;
         prop_assert!(
@@ -188,7 +188,8 @@ fn a_debt_bound_of_the_operator_slows_writers_before_it_is_reached() {
     world.honours_delay = true;
     world.put_evenly(most * 2.5);
     world.run(SECOND * 120);
-    // Writers are slowed from one half on; what comes up before they notice is on top.
+    // Writers are slowed from one half on; the work that comes up before that takes effect is on
+    // top.
     assert!(world.debt_max < 3_000_000_000, "{}", world.debt_max);
     assert!(world.arbiter.put_delay() > Duration::ZERO);
 }
@@ -264,7 +265,7 @@ fn without_a_processor_share_only_what_presses_is_done() {
     world.run(SECOND * 30);
     assert_eq!(world.stores[0].steps, 0);
     assert_eq!(world.stores[1].debt(), 0);
-    // And nobody turns round and round meanwhile.
+    // And there is no busy loop meanwhile.
     assert!(world.decisions < 2000, "{}", world.decisions);
 }
 

@@ -1,4 +1,4 @@
-//! What fails is left alone for longer and longer, and nobody else suffers.
+//! Failed tasks are held back for increasing times, without an effect on other owners.
 
 use std::time::Duration;
 

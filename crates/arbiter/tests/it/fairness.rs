@@ -1,4 +1,4 @@
-//! Stores are served alike, what is urgent comes first, and nobody starves.
+//! Stores are served alike, urgent work comes first, and no owner starves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn a_store_that_owes_little_does_not_wait_behind_one_that_owes_much() {
     world.owe(0, TaskKind::Merge, Urgency::Normal, 1 << 40);
     world.run(SECOND * 20);
     world.owe(1, TaskKind::Merge, Urgency::Normal, 4 << 20);
-    // Asked within ten seconds, and then at every other turn.
+    // Queried within ten seconds, and then at every other turn.
     world.run(SECOND * 11);
     assert_eq!(world.stores[1].debt(), 0);
     assert!(world.stores[0].debt() > 0);
@@ -89,7 +89,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever everybody owes, and however much more comes up: each store is served again and again.
+    /// With any backlog of all owners, and any new work: each store is served again and again.
     #[test]
     fn nobody_starves(
         seed in any::<u64>(),
@@ -165,8 +165,9 @@ fn merge_of(cost_bytes: u64) -> Told {
     }
 }
 
-/// What the log has collected is copied to stores, which owe merges without end. It owes for all that they
-/// were put: its turn comes before theirs, but for a quarter, and for those who have waited longest.
+/// Collected entries of the log are copied to stores, which then have endless merges. The log's
+/// backlog comes from the puts to all of them: its turn precedes theirs, except for a quarter, and
+/// for the longest waiting.
 #[test]
 fn the_log_does_not_wait_for_the_turns_of_all_stores() {
     const LOG_BYTES: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! Requests that suffer take away what lies above the need, and no more.
+//! Slowed requests reduce the work above the need, and no more.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::world::{Settings, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A large old debt, and requests that suffer from it.
+/// A large old debt, and requests that it slows.
 fn world_with_old_debt() -> World {
     let mut world = World::new(Settings {
         pressing_bytes: u64::MAX,
@@ -48,13 +48,13 @@ fn above_the_need_upkeep_gives_way_to_requests() {
     world.run(SECOND * 60);
     world.latencies.sort();
     let slow = world.latencies[world.latencies.len() * 9 / 10];
-    // Left alone, upkeep would take all of the device and requests a hundred times as long.
+    // Without a limit, upkeep would take all of the device and requests a hundred times as long.
     assert!(slow < Duration::from_millis(10), "{slow:?}");
     let median = world.latencies[world.latencies.len() / 2];
     assert!(median < Duration::from_millis(5), "{median:?}");
 }
 
-/// One byte in sixteen is for who has waited longest: that must not make the others wait for it.
+/// One byte in sixteen is for the owner that has waited longest: the others must not wait for it.
 #[test]
 fn what_presses_does_not_wait_for_the_turn_of_what_is_held_back() {
     let mut world = World::new(Settings {
@@ -100,7 +100,7 @@ fn an_idle_node_is_left_alone() {
     world.run(SECOND * 5);
     let (decisions, asks, looks) = (world.decisions, world.asks, world.looks);
     world.run(SECOND * 100);
-    // Two looks a second, and each store asked every ten seconds.
+    // Two looks a second, and a query of each store every ten seconds.
     assert!(world.looks - looks <= 201, "{}", world.looks - looks);
     assert!(world.asks - asks <= 256 * 11, "{}", world.asks - asks);
     assert!(world.decisions - decisions <= 256 * 11 + 201 * 3 + 100);

@@ -1,4 +1,4 @@
-//! Memory and open files that run out: who gives way, who is held back, and who is refused.
+//! Memory and open files that run out: reduced caches, delayed writers, and refused puts.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Node {
         }
     }
 
-    /// A look, a store that says so much, and another look.
+    /// A look, an answer of a store with so much memory, and another look.
     fn hold(&mut self, stores_mebibytes: u64, open_files: u64) {
         for _ in 0..2 {
             self.now = self.now.plus(Duration::from_secs(1));
@@ -168,8 +168,8 @@ impl Merging {
     }
 }
 
-/// Regression: each of 16 stores had begun a merge, and none could end one: together their copies took the
-/// whole reserve, which is enough for one.
+/// Regression: each of 16 stores had begun a merge, and none could end one: together their copies
+/// took the whole reserve, which is enough for one.
 #[test]
 fn where_space_is_scarce_one_merge_is_done_after_the_other() {
     assert!(Merging::new(1002 * MEBIBYTE).owners(20).len() > 5);

@@ -25,13 +25,13 @@ fn stores_that_want_a_sync_at_the_same_time_share_rounds() {
     assert!(world.rounds.len() <= 5, "{:?}", world.rounds);
 }
 
-/// An arbiter of a value log and stores, all written to.
+/// An arbiter of a value log and stores, all with puts.
 struct LogWorld {
     arbiter: Arbiter,
     now: Moment,
     urgency: Urgency,
     stores: u16,
-    /// All of them were written to between any two looks.
+    /// All of them have puts between any two looks.
     writes_go_on: bool,
     looks: u64,
 }
@@ -48,7 +48,7 @@ impl LogWorld {
         }
     }
 
-    /// Goes on, with a log that always wants to be cut, until something is to be synced.
+    /// Goes on, with a log that always wants to be cut, until a sync is due.
     fn next_sync(&mut self) -> Decision {
         loop {
             match self.arbiter.decide(self.now) {
@@ -138,13 +138,13 @@ fn a_log_that_presses_has_all_stores_synced_in_one_round_and_waits_for_nothing()
     for order in round {
         world.end(order, 0, Duration::from_millis(2));
     }
-    // Nothing was written since: the log goes on without another round.
+    // There were no puts since: the log goes on without another round.
     let order = world.log_step();
     world.end(order, 1 << 20, Duration::from_millis(1));
     world.log_step();
 }
 
-/// Rounds that take longer than it takes the stores to be written to again.
+/// Rounds that take longer than the time between puts to the stores.
 #[test]
 fn a_log_that_presses_gets_on_however_much_is_written_meanwhile() {
     let mut world = LogWorld::new(Urgency::Pressing);

@@ -1,5 +1,5 @@
-//! The model: a device with a bandwidth and a latency that rises with load, stores that owe upkeep
-//! for what is put to them, and a driver that does what the arbiter says, one thing at a time.
+//! The model: a device with a bandwidth and a latency that rises with load, stores with upkeep for
+//! their puts, and a driver that carries out the arbiter's decisions, one at a time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use kvorum_arbiter::{
 use kvorum_backend::{StepOutcome, Task, TaskKind, Urgency};
 use kvorum_runtime::{Moment, Randomness, SeededRandomness};
 
-/// Puts are taken in in lumps of this time: the model is to be quick.
+/// The interval in which puts are taken in lumps: the model is to be fast.
 const TAKEN_IN_EVERY: Duration = Duration::from_millis(10);
 
-/// How the world behaves.
+/// The behaviour of the world.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) stores: u16,
-    /// What the device reads and writes in a second, all in all.
+    /// Bytes that the device reads and writes in a second, in all.
     pub(crate) bytes_per_second: f64,
     /// Background bytes for each byte put.
     pub(crate) amplification: f64,
-    /// Upkeep comes up when this much was put to a store, all at once, as a segment becomes full.
+    /// Bytes put to a store before upkeep comes up, all at once, as a segment becomes full.
     pub(crate) lump_bytes: f64,
-    /// A store calls its upkeep pressing when it owes more than this.
+    /// The backlog above which a store's upkeep presses.
     pub(crate) pressing_bytes: u64,
-    /// A step costs up to this part more than its budget, at random.
+    /// The largest excess of a step's cost over its budget, as a part of it, at random.
     pub(crate) overshoot: f64,
     /// Requests take this long on an unloaded device.
     pub(crate) latency: Duration,
@@ -68,7 +68,7 @@ pub(crate) struct Store {
     pub(crate) last_step: Moment,
 }
 
-/// Everything, and what was seen of it.
+/// The whole world, and its records.
 pub(crate) struct World {
     pub(crate) settings: Settings,
     pub(crate) arbiter: Arbiter,
@@ -131,7 +131,7 @@ impl World {
         self.requests = bytes_per_second / 1000.0;
     }
 
-    /// The same, the first store taking half of it, the second a quarter, and so on.
+    /// As before, with half of it for the first store, a quarter for the second, and so on.
     pub(crate) fn put_skewed(&mut self, bytes_per_second: f64) {
         let mut share = bytes_per_second / 2.0;
         for ingest in &mut self.ingest {
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// What was put since the last time.
+    /// Takes the puts since the last time.
     fn take_in(&mut self) {
         let elapsed = self.now.since(self.ingested_at).as_secs_f64();
         self.ingested_at = self.now;
@@ -213,7 +213,7 @@ impl World {
         latency / (latency + self.arbiter.put_delay().as_secs_f64())
     }
 
-    /// What is left of the device for upkeep.
+    /// The rest of the device for upkeep.
     fn free(&self) -> f64 {
         let foreground: f64 = self.ingest.iter().sum::<f64>() * self.slowed();
         (self.settings.bytes_per_second - foreground).max(self.settings.bytes_per_second * 0.02)
@@ -317,7 +317,7 @@ impl World {
     fn store(&mut self, owner: Owner) -> &mut Store {
         match owner {
             Owner::Store(slot) => &mut self.stores[usize::from(slot)],
-            // Nobody has told of a value log.
+            // No value log was reported.
             Owner::ValueLog => &mut self.stores[0],
         }
     }

@@ -66,7 +66,7 @@ impl StoreCheck<'_> {
         Ok(())
     }
 
-    /// The newest records by fingerprint, of some shards, from hints where these were found right.
+    /// The newest records by fingerprint, of some shards, from hints that were found right.
     fn rebuild(
         &self,
         fingerprints: &Fingerprints,
@@ -108,7 +108,7 @@ impl StoreCheck<'_> {
         shards: std::ops::Range<usize>,
         wrong: &mut Vec<String>,
     ) {
-        // What is in the value log is not seen here, and may supersede what is.
+        // Records in the value log are not read here, and may supersede these.
         let place_of = |slot: &Slot| match checkpoint.places.get(&slot.place())? {
             PlaceNumber::Own(number) => Some((*number, slot.offset())),
             PlaceNumber::Shared(_) => None,
@@ -118,7 +118,7 @@ impl StoreCheck<'_> {
         let is_covered = |(number, offset): &(u32, u64)| {
             covered.get(number).is_some_and(|it| *offset < it.data_end)
         };
-        // Each slot says where a newest record stands, or where one stood before the tail.
+        // Each slot has the place of a newest record, or of one that was newest before the tail.
         for shard in shards {
             for packed in keydir.shard(shard) {
                 let slot = Slot::unpack(shard, packed);
@@ -171,7 +171,7 @@ fn take_newest(known: &mut Vec<Newest>, check: u64, number: u32, entry: &KeyEntr
             places: vec![place],
         }),
         Some(it) => {
-            // As when a store is opened: of one sequence, a removal counts.
+            // As in an opening: of two with one sequence, the removal counts.
             let (old, new) = ((it.sequence, it.removal), (entry.sequence, entry.removal));
             if new > old {
                 it.places.clear();

@@ -1,7 +1,8 @@
-//! Log hints compared with the records that they name, in the value log and in the store's own segments.
+//! Log hints compared with the records that they name, in the value log and in the store's own
+//! segments.
 //!
-//! Each entry is read where it says that its record stands. That a hint leaves nothing out is not checked:
-//! it would take reading the whole log for every store.
+//! Each entry's record is read. The check does not detect records missing from a hint: it would
+//! have to read the whole log for every store.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -21,30 +22,29 @@ use crate::key_table::{KeyEntry, OWN};
 use crate::log_hint::{BoundTo, LogHint, log_hint_number};
 use crate::meta::Meta;
 
-/// Entries that are read in the order in which their records stand. About 150 bytes of memory each.
+/// Entries that are read in the order of their records. About 150 bytes of memory each.
 const ENTRIES_AT_ONCE: usize = 64 << 10;
 
-/// Where the records of a log hint stand: segments that were opened for it, `None` for what need not be
-/// there.
+/// The segments of a log hint's records: opened ones, `None` for those that need not exist.
 struct Records<'a> {
     store: u64,
     log: Option<&'a (dyn LogInFiles + 'a)>,
     opened: BTreeMap<u32, Option<SegmentReader>>,
-    /// Ranges of segments of the log that cannot be read, of those that were looked into for them.
+    /// Unreadable ranges of the log's segments that were searched for them.
     damaged: BTreeMap<u32, Vec<(u64, u64)>>,
 }
 
-/// What a log hint is found to be wrong in.
+/// Errors of a log hint.
 #[derive(Default)]
 struct Wrong {
     count: u64,
     keys: Vec<String>,
-    /// Keys by segments of the log that are not there and should be.
+    /// Keys by missing segments of the log.
     missing: BTreeMap<u32, (u64, Vec<String>)>,
 }
 
 impl StoreCheck<'_> {
-    /// Every checksum in log hints, and what they say; what is wrong in one is written again.
+    /// Checks every checksum in log hints, and their entries; a wrong one will be rewritten.
     pub(super) fn check_log_hints(&mut self, meta: &Meta) -> Result<()> {
         let mut hints = Vec::new();
         for entry in self.disk.list(self.directory).into_backend()? {
@@ -79,7 +79,7 @@ impl StoreCheck<'_> {
         Ok(())
     }
 
-    /// Without the log, what is said of it cannot be compared.
+    /// Notes that entries in the log cannot be compared without it.
     fn tell_of_log(&mut self, meta: &Meta, found: &FoundLog<'_>, first: &str) {
         let spoken = format!("log hints speak of the value log {:#018x}", meta.value_log);
         match found {
@@ -95,7 +95,7 @@ impl StoreCheck<'_> {
         }
     }
 
-    /// A log hint whose checksums are right and that openings would use.
+    /// A log hint with right checksums that openings would use.
     fn open_log_hint(&mut self, meta: &Meta, number: u32, name: &str) -> Result<Option<LogHint>> {
         if !self.check_pieces(StoreFile::LogHint, name)? {
             return Ok(None);
@@ -174,7 +174,7 @@ impl StoreCheck<'_> {
         }
     }
 
-    /// Reads the records of these entries, in the order in which they stand.
+    /// Reads the records of these entries, in the order of their places.
     fn compare_records(
         &self,
         mut batch: Vec<KeyEntry>,
@@ -259,8 +259,7 @@ impl Records<'_> {
         Ok(reader)
     }
 
-    /// True when a record cannot be read where this one is said to stand: the log's damage is told of the
-    /// log.
+    /// True when a record at this place cannot be read: that damage is reported for the log.
     fn is_damaged(&mut self, reader: &SegmentReader, number: u32, at: Location) -> Result<bool> {
         let ranges = match self.damaged.entry(number) {
             Entry::Occupied(known) => known.into_mut(),
@@ -306,13 +305,13 @@ fn damaged_ranges(reader: &SegmentReader) -> Result<Vec<(u64, u64)>> {
     Ok(ranges)
 }
 
-/// A front of the log without what the log put before the engine's; `None` when it is another store's.
+/// A front of the log without the log's prefix; `None` for another store's.
 fn of_store(stored: StoredFront, store: u64) -> Option<StoredFront> {
     let logged = LoggedFront::of(stored)?;
     (logged.store == StoreId(store)).then_some(logged.stored)
 }
 
-/// `None` where no whole record stands.
+/// `None` if no whole record is there.
 fn whole(front: std::result::Result<StoredFront, SegmentError>) -> Result<Option<StoredFront>> {
     match front {
         Ok(front) => Ok(Some(front)),
@@ -321,7 +320,7 @@ fn whole(front: std::result::Result<StoredFront, SegmentError>) -> Result<Option
     }
 }
 
-/// True when a record says what an entry does.
+/// True when a record agrees with an entry.
 fn is_said(front: Option<StoredFront>, entry: &KeyEntry) -> bool {
     let segment = entry.segment;
     let found = front.and_then(|front| KeyEntry::of(&front));

@@ -1,4 +1,4 @@
-//! Keys with one fingerprint are told apart by the keys on disk.
+//! Keys with one fingerprint are distinguished by the keys on disk.
 
 use kvorum_backend::{Backend, TaskKind};
 use kvorum_backend_bitcask::BitcaskSettings;

@@ -1,4 +1,4 @@
-//! Rot: what it hits is reported and lost, everything else is served.
+//! Corruption: damaged records are reported and lost, all others are served.
 
 #![expect(
     clippy::unwrap_used,
@@ -128,7 +128,8 @@ fn r27_a_merge_passes_over_rot_and_comes_to_its_end() {
     assert_eq!(kept.len(), 3);
 }
 
-/// No disk makes such a record: its checksums are right. What wrote it has a bug, or is a newer version.
+/// No disk makes such a record: its checksums are right. Its writer has a bug, or is a newer
+/// version.
 #[test]
 fn a_merge_reports_a_record_that_it_cannot_understand_and_copies_the_others() {
     let disk = MemoryDisk::new();
@@ -224,7 +225,7 @@ fn a_store_without_its_identity_is_not_guessed_at() {
     assert_eq!(refused, Some(ErrorKind::Corrupt));
 }
 
-/// Scrubs all that is due at a time, a little at once; the number of files that were begun.
+/// Does all due scrubs, a little at once; returns the number of files that were begun.
 fn scrub(store: &Bitcask, now: Timestamp) -> usize {
     let due = || {
         let tasks = store.maintenance_due(now);
@@ -267,13 +268,14 @@ fn a_scrub_finds_rot_before_a_reader_does_and_tells_it_once() {
     assert!(readable(&store) >= 29);
     store.close().unwrap();
     drop(store);
-    // What was read in this cycle is not read again.
+    // Files that were read in this cycle are not read again.
     let store = open(&disk, settings);
     assert_eq!(scrub(&store, after(3)), 0);
     assert_eq!(store.status().lost.len(), 1);
 }
 
-/// Hints and the checkpoint are copies of what segments say: rot in them costs nothing once it is known.
+/// Hints and the checkpoint are copies of segments' data: corruption in them costs nothing once it
+/// is found.
 #[test]
 fn a_scrub_finds_rot_in_hints_and_the_checkpoint_tells_it_and_has_them_written_again() {
     const PERIOD: Duration = Duration::from_secs(100);
@@ -315,7 +317,7 @@ fn a_scrub_finds_rot_in_hints_and_the_checkpoint_tells_it_and_has_them_written_a
     );
     assert_eq!(status.corrupt_reads, 2);
     assert_eq!(readable(&store), 30);
-    // Which is due at once, and mends them.
+    // Their rewriting is due at once.
     let done = do_all(&store, NOW);
     assert!(done.contains(&TaskKind::Checkpoint), "{done:?}");
     assert!(done.contains(&TaskKind::Hint), "{done:?}");

@@ -31,7 +31,7 @@ impl EngineUnderTest for Engine {
         let settings = settings(opening.variation);
         let (disk, draw) = (opening.disk(), opening.draw.clone());
         let store = Bitcask::open(disk, &opening.directory, settings, draw, None)?;
-        // Large enough for everything, none, and so small that most of it is pushed out.
+        // Large enough for everything, none, and so small that most of it is evicted.
         let cache = match opening.variation {
             0 => Some(ReadCache::new(64 << 20)),
             2 => Some(ReadCache::new(4096)),
@@ -44,7 +44,7 @@ impl EngineUnderTest for Engine {
         Ok(Box::new(store))
     }
 
-    /// Own segments, the log of a store without a value log.
+    /// The store's own segments, the log of a store without a value log.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.segment"]
     }

@@ -1,4 +1,4 @@
-//! Expiry: entries go by their own time or the store's, files of nothing else go whole.
+//! Expiry: entries go by their own time or the store's, and files with nothing else go whole.
 
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ fn expired_entries_beside_others_that_last_are_a_reason_to_merge() {
         assert!(after * 10 < before * 8, "{after} of {before}");
         assert_eq!(folded(store, later(20)).len(), 2_000);
     };
-    // What is known of it outlives the process.
+    // The known expiries outlive the process.
     store.close().unwrap();
     let store = open(&disk, settings);
     check(&store);

@@ -1,4 +1,4 @@
-//! The engine against the suite that every engine passes, and what is its own.
+//! The engine against the suite that every engine passes, and its own tests.
 
 mod collisions;
 mod conformance;

@@ -1,8 +1,8 @@
-//! The power is cut inside merges, at every operation of them, and merging goes on with what is left:
+//! The power is cut inside merges, at every operation of them, and merging goes on after each cut:
 //! no removed key comes back.
 //!
-//! Merges are done record by record, so that cuts fall between any two of them. After a cut a file may
-//! be there together with a part of its copies, and the next merges have to do with both.
+//! Merges are done record by record, so that cuts fall between any two of them. After a cut a file
+//! may exist together with a part of its copies, and the next merges have to handle both.
 
 #![expect(
     clippy::unwrap_used,
@@ -37,7 +37,7 @@ fn merge(store: &Bitcask, file: u64, budget: StepBudget) {
     {}
 }
 
-/// How many operations a merge of a file takes, after a start on a copy of the disk.
+/// The number of operations of a merge of a file, after a start on a copy of the disk.
 fn operations_of(before: &MemoryDisk, file: u64, budget: StepBudget) -> u64 {
     let disk = before.crash_image(CrashOptions::everything());
     let store = open(&disk, BitcaskSettings::default());
@@ -79,8 +79,8 @@ fn files(disk: &MemoryDisk) -> Vec<u64> {
     numbers.collect()
 }
 
-/// A start after a crash shows what is expected, and so does it when all that is left is merged in
-/// this order, and a start after that.
+/// A start after a crash shows the expected state. So do the store after all remaining files are
+/// merged in this order, and a start after that.
 fn check_and_merge_on(disk: &MemoryDisk, is_newest_first: bool, expected: &[(String, String)]) {
     let store = open(disk, BitcaskSettings::default());
     assert_eq!(folded(&store, NOW), expected, "after the cut");
@@ -100,8 +100,8 @@ fn check_and_merge_on(disk: &MemoryDisk, is_newest_first: bool, expected: &[(Str
     assert!(store.status().lost.is_empty());
 }
 
-/// Cuts one more merge at all of its operations, and goes on with those that are not cut. Returns how
-/// many cuts there were.
+/// Cuts one more merge at all of its operations, and goes on with those that are not cut. Returns
+/// the number of cuts.
 fn cut_everywhere(
     before: &MemoryDisk,
     merged: &mut Vec<u64>,
@@ -131,7 +131,7 @@ fn cut_everywhere(
     cuts
 }
 
-/// Says which case a failed assertion was about.
+/// Prints the case of a failed assertion.
 struct TellOnPanic(String);
 
 #[expect(clippy::print_stderr, reason = "the story of a failed test")]
@@ -151,16 +151,16 @@ fn r13_no_merge_of_four_files_cut_at_any_operation_in_any_order_brings_a_removed
     assert!(cuts > 64 * 10, "{cuts}");
 }
 
-/// What a walk over six files counts.
+/// Counts of a walk over six files.
 #[derive(Default)]
 struct Walk {
     merges: u64,
-    /// So many merges were cut before they were through.
+    /// Merges that were cut before the end.
     cut: u64,
 }
 
-/// Merges one more of the files in every way there is; each merge is cut somewhere, and what the cut
-/// leaves is merged on.
+/// Merges one more of the files in every possible way; each merge is cut somewhere, and merging
+/// goes on after the cut.
 fn walk(
     before: &MemoryDisk,
     merged: &mut Vec<u64>,
@@ -210,7 +210,8 @@ fn r13_no_six_files_whose_merges_are_all_cut_somewhere_bring_a_removed_key_back(
     assert!(walked.cut > 1000, "{}", walked.cut);
 }
 
-/// A file that cannot be unlinked is back at the next start, when what its removals hid may be gone.
+/// A file that cannot be unlinked is back at the next start, when the entries that its removals hid
+/// may be gone.
 #[test]
 fn r13_a_merged_file_whose_unlinking_failed_brings_no_removed_key_back() {
     let memory = MemoryDisk::new();
@@ -234,7 +235,7 @@ fn r13_a_merged_file_whose_unlinking_failed_brings_no_removed_key_back() {
     }
 }
 
-/// Small enough that merges copy into files that are newer than the one that is appended to.
+/// Small enough that merges copy into files that are newer than the active one.
 fn few_records_each() -> BitcaskSettings {
     BitcaskSettings {
         file_bytes_max: 600,
@@ -251,7 +252,7 @@ const UNCUT: u64 = 1 << 20;
 enum Step {
     Put(usize),
     Remove(usize),
-    /// A merge of the file in this place of those that there are, cut after so many operations.
+    /// A merge of the file at this index of the existing ones, cut after so many operations.
     Merge(usize, u64),
     /// A start after a crash, without the checkpoint if that was found to be wrong.
     Restart(bool),
@@ -267,7 +268,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Plays the steps, each cut followed by a start, and merges what is left.
+/// Plays the steps, each cut followed by a start, and then merges the rest.
 fn play(steps: &[Step]) {
     let mut disk = MemoryDisk::new();
     let mut store = open(&disk, few_records_each());
@@ -288,7 +289,7 @@ fn play(steps: &[Step]) {
                 let Some(file) = files.get(place % files.len().max(1)) else {
                     continue;
                 };
-                // Which seals it.
+                // The task seals it.
                 do_task(&store, TaskKind::Hint, *file, NOW);
                 disk.cut_after(disk.operations() + cut);
                 merge(&store, *file, StepBudget { bytes: 1 });

@@ -1,4 +1,4 @@
-//! Merges of any files in any order: removed keys stay away, snapshots keep what they saw.
+//! Merges of any files in any order: removed keys stay away, snapshots do not change.
 
 #![expect(
     clippy::unwrap_used,
@@ -21,8 +21,8 @@ use crate::store::{
 
 const FILES: u64 = 4;
 
-/// Bitcask issue 82: a merge of some files dropped a removal while an older value stood in a file that
-/// was not merged, and a restart brought the value back.
+/// Bitcask issue 82: a merge of some files dropped a removal while an older value was in an
+/// unmerged file, and a restart brought the value back.
 #[test]
 fn r13_no_subset_of_files_merged_in_any_order_brings_a_removed_key_back() {
     for script in 0..1u64 << FILES {
@@ -34,7 +34,7 @@ fn r13_no_subset_of_files_merged_in_any_order_brings_a_removed_key_back() {
     }
 }
 
-/// Bit n of `script` says whether file n holds a put or a removal of the key.
+/// Bit n of `script` selects a put or a removal of the key for file n.
 fn check_merges(script: u64, order: &[u64], restarts: bool) {
     let disk = MemoryDisk::new();
     let mut store = open(&disk, one_file_each());
@@ -102,8 +102,8 @@ fn script_name(script: u64) -> String {
     format!("{script:06b}")
 }
 
-/// What so many files can say of a key, all of it in one store: bit n of a key's script says whether
-/// file n holds a put or a removal of it.
+/// All possible contents of so many files for a key, in one store: bit n of a key's script selects
+/// a put or a removal of it for file n.
 pub(crate) fn scripted_files(disk: &MemoryDisk, files: u64) {
     // A file for each batch of all keys.
     let store = open(disk, one_file_each());
@@ -143,8 +143,8 @@ fn merge_at_once(store: &Bitcask, file: u64) {
     assert!(step.unwrap().is_done);
 }
 
-/// Merges one more of the files in every way there is, after a crash each time. Returns how many merges
-/// there were.
+/// Merges one more of the files in every possible way, after a crash each time. Returns the number
+/// of merges.
 fn merge_on(before: &MemoryDisk, merged: &mut Vec<u64>, expected: &[(String, String)]) -> u64 {
     let mut merges = 0;
     for file in (1..=SIX).rev() {
@@ -164,8 +164,8 @@ fn merge_on(before: &MemoryDisk, merged: &mut Vec<u64>, expected: &[(String, Str
     merges
 }
 
-/// As above for every order of every subset of six files, every script at once, and a crash after each
-/// merge.
+/// As above for every order of every subset of six files, every script at once, and a crash after
+/// each merge.
 #[test]
 fn r13_no_subset_of_six_files_merged_in_any_order_with_crashes_brings_a_removed_key_back() {
     let disk = MemoryDisk::new();
@@ -292,7 +292,7 @@ fn overwriting_keeps_the_disk_bounded_and_upkeep_comes_to_an_end() {
     assert_eq!(store.status().live_bytes, status.live_bytes);
 }
 
-/// Regression: where the disk had room, stores that had little wrote a file for every 256 KiB, with a hint file
+/// Regression: small stores on a disk with room wrote a file for every 256 KiB, with a hint file
 /// each. A put cost up to half more processor time.
 #[test]
 fn a_store_with_little_has_few_files() {
@@ -306,7 +306,7 @@ fn a_store_with_little_has_few_files() {
     let listed = disk.list(Path::new("store")).unwrap();
     let is_data = |name: &str| name.ends_with(".segment") || name.ends_with(".hint");
     let files = listed.iter().filter(|it| is_data(&it.name)).count();
-    // The one that is written to, and the next where it is half full.
+    // The active one, and the next if it is half full.
     assert!(files <= 2, "{listed:?}");
 }
 
@@ -332,7 +332,7 @@ fn a_segment_that_cannot_be_read_holds_up_no_other_merge() {
     let store = open(&disk, settings.clone());
     let device = Rule::new(Fault::Error(ErrorKind::Device)).on(Operation::Read);
     disk.add_rule(device.path(first).over(len - 1..len));
-    // Of every file all but two keys are dead, also of those that were written meanwhile.
+    // All but two keys of every file are garbage, also of those that were written meanwhile.
     for round in 1..8 {
         let changed = (0..60).filter(|number| number % 5 > 0);
         changed.for_each(|number| {

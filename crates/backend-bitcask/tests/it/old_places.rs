@@ -1,5 +1,5 @@
-//! A write that says where the entry is that it replaces: nothing is read for it again, and a place that
-//! is out of date costs a read and nothing else.
+//! A write with the place of the entry that it replaces: nothing is read for it again, and an
+//! outdated place costs a read and nothing else.
 
 use kvorum_backend::{
     Backend, Batch, Durability, ErrorKind, Fields, Lookup, OldEntry, Reading, TaskKind, Write,
@@ -11,7 +11,7 @@ use crate::store::{
     NOW, at, body_of, do_task, folded, key, one_file_each, open, put, put_of, remove,
 };
 
-/// What a writer knows that has just read the head, and is not to wait.
+/// The lookup of a writer that has just read the head, and must not wait.
 fn looked_up(store: &Bitcask, name: &str) -> OldEntry {
     let Ok(Lookup::Found(found)) = store.head(&key(name), at(NOW)) else {
         unreachable!("no head");
@@ -36,7 +36,7 @@ fn try_write(store: &Bitcask, write: Write) -> Option<ErrorKind> {
     put.err().map(|error| error.kind())
 }
 
-/// Reads of the disk since it was asked last.
+/// Reads of the disk since the last call.
 fn reads(disk: &FaultyDisk) -> usize {
     let log = disk.log();
     disk.clear_log();
@@ -113,13 +113,13 @@ fn a_write_that_must_not_wait_is_refused_where_it_would_and_nothing_is_done() {
     );
     assert_eq!(body_of(&store, "k").as_deref(), Some("second"));
     assert_eq!(store.status().keys, 1);
-    // Of a key that is not there nothing has to be read.
+    // Nothing has to be read for an absent key.
     assert_eq!(try_write(&store, put_over("new", "new", known)), None);
     assert_eq!(try_write(&store, put_over("k", "third", waits)), None);
     assert_eq!(body_of(&store, "k").as_deref(), Some("third"));
 }
 
-/// What a place says is of one key, whatever other keys have its fingerprint.
+/// A place is of one key, even with other keys of its fingerprint.
 #[test]
 fn keys_with_one_fingerprint_keep_their_own_values() {
     let settings = BitcaskSettings {

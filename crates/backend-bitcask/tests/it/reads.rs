@@ -1,4 +1,5 @@
-//! What a request reads of the store's own files: a head without its body, a bucket without the others.
+//! Reads of the store's own files by a request: a head without its body, a bucket without the
+//! others.
 
 #![expect(
     clippy::unwrap_used,
@@ -18,7 +19,7 @@ use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
 
 use crate::store::{NOW, at, key, open, write};
 
-/// Bytes read since it was asked last, by file.
+/// Bytes read since the last call, by file.
 fn read_of_each(disk: &FaultyDisk) -> BTreeMap<String, usize> {
     let mut read: BTreeMap<String, usize> = BTreeMap::new();
     let log = disk.log().into_iter();
@@ -94,8 +95,8 @@ fn key_in(bucket_number: usize, number: usize) -> StorageKey {
     StorageKey::new(&BucketType::default_type(), &bucket(bucket_number), &key)
 }
 
-/// The keys of every bucket one after the other, so that each file has some of all, and every file but
-/// the one that is written has a hint.
+/// The keys of every bucket in turn, so that each file has some of all, and every file but the
+/// active one has a hint.
 fn fill(store: &Bitcask) {
     for number in 0..KEYS {
         let puts = (0..BUCKETS).map(|of| {
@@ -128,7 +129,7 @@ fn folded(store: &Bitcask, range: &FoldRange) -> Vec<StorageKey> {
     keys
 }
 
-/// Of files with a hint it reads the blocks that have the bucket; the file that is written has none yet.
+/// The fold reads the blocks with the bucket of files with a hint; the active file has none yet.
 #[test]
 fn a_fold_of_a_bucket_reads_a_small_part_of_what_all_buckets_take() {
     let memory = MemoryDisk::new();

@@ -139,8 +139,8 @@ fn a_store_is_opened_once_at_a_time() {
     open(&disk, small());
 }
 
-/// A sync that fails once and then succeeds has lost what it covered: nothing is acknowledged after
-/// it, and an opening writes again what the page cache still shows.
+/// A sync that fails once and then succeeds has lost the data that it covered: nothing is
+/// acknowledged after it, and an opening writes the pages that the cache still shows again.
 #[test]
 fn r29_after_a_failed_sync_nothing_is_acknowledged_until_the_store_is_opened_again() {
     let memory = MemoryDisk::new();
@@ -387,8 +387,8 @@ fn places_are_used_again_once_nobody_can_mean_what_had_them() {
     assert_eq!(store.status().corrupt_reads, 0);
 }
 
-/// A slot that was written to a checkpoint means a segment by its place. Had the place been given to
-/// another segment before the checkpoint was finished, the slot would mean a record in that one.
+/// A slot in a checkpoint refers to a segment by its place. Had the place been given to another
+/// segment before the checkpoint was finished, the slot would refer to a record in that one.
 #[test]
 fn places_mean_one_segment_each_for_as_long_as_a_checkpoint_is_written() {
     use kvorum_backend::{StepBudget, Task, Urgency};
@@ -450,7 +450,7 @@ fn upkeep_makes_the_first_segment_of_a_store_once() {
     assert_eq!(body_of(&store, "a").as_deref(), Some("2"));
 }
 
-/// As on a full disk: a task that goes by another name each time is never left alone for a while.
+/// A full disk, for example: a task with another name each time is never left alone for a while.
 #[test]
 fn a_first_segment_that_cannot_be_made_stays_the_same_task() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
@@ -468,7 +468,7 @@ fn a_first_segment_that_cannot_be_made_stays_the_same_task() {
     put(&store, "a", "1");
 }
 
-/// The new identity was in the first copy and not in memory: what was put under the old one was removed by
+/// The new identity was in the first copy and not in memory: puts under the old one were removed by
 /// the next opening as erased.
 #[test]
 fn what_is_taken_behind_an_erasure_that_failed_half_way_is_there_later() {

@@ -1,4 +1,4 @@
-//! A store on a disk in memory, and short words for what is done to it.
+//! A store on a disk in memory, and short names for its calls.
 
 #![expect(
     clippy::unwrap_used,
@@ -79,7 +79,7 @@ pub(crate) fn body_of(store: &Bitcask, name: &str) -> Option<String> {
     }
 }
 
-/// What a fold over a new snapshot shows.
+/// The entries that a fold over a new snapshot shows.
 pub(crate) fn folded(store: &Bitcask, now: Timestamp) -> Vec<(String, String)> {
     let snapshot = store.snapshot(Lease::Unlimited).unwrap();
     let mut found = Vec::new();

@@ -9,7 +9,8 @@ use kvorum_disk::MemoryDisk;
 use crate::store::{NOW, body_of, folded, open, put};
 
 const KEYS: usize = 6;
-/// Writers go on beyond this until something was merged: threads may be started late.
+/// The least number of rounds of writers, which go on until something was merged: threads may be
+/// started late.
 const ROUNDS: u64 = 150;
 /// Enough for any machine; then the test fails.
 const ROUNDS_MAX: u64 = 100 * ROUNDS;

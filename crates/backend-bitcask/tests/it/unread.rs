@@ -1,4 +1,4 @@
-//! Keys whose records the device does not give: for a while, and for good.
+//! Keys whose records the device fails to read: for a while, and for good.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::store::{NOW, at, body_of, do_all, key, one_file_each, open, put, put_
 
 const MINUTES: u64 = 60_000_000;
 
-/// A store with two keys, opened over a disk that gives nothing of the segments that they are in.
+/// A store with two keys, opened over a disk that fails to read their segments.
 fn unreadable(memory: &MemoryDisk) -> (Bitcask, FaultyDisk) {
     {
         let store = open(memory, one_file_each());
@@ -71,7 +71,7 @@ fn a_record_that_is_not_given_for_minutes_is_told_once_and_written_over() {
     assert_eq!(lost[0].file, "0000000001.segment");
     assert!(lost[0].held.contains("did not give"), "{lost:?}");
     assert_eq!(store.status().corrupt_reads, 10);
-    // The other key was not asked for until now.
+    // The other key was not read until now.
     assert_eq!(read_error(&store, "two", 18), Some(ErrorKind::Failed));
     assert_eq!(try_put(&store, "two"), Some(ErrorKind::Unread));
 

@@ -64,7 +64,7 @@ impl Subject<'_> {
             Err(error) => return check_refusal(&error, damage, &price),
         };
         if store.identity() != self.identity {
-            // Another store's files, or none: the identity shows it.
+            // The files of another store, or none: the identity shows it.
             return self.check_life_goes_on(store, &disk, Expected::new(), rng);
         }
         if self.end == End::Killed && self.engine.is_incomplete(&store.status()) {
@@ -79,8 +79,8 @@ impl Subject<'_> {
         self.check_life_goes_on(store, &disk, read, rng)
     }
 
-    /// A store that is known to lack writes answers no reads before it is repaired as a whole. Of what it has,
-    /// nothing is made up; it takes writes and keeps them.
+    /// A store that is known to lack writes answers no reads before it is repaired as a whole. It
+    /// invents no entries; it takes writes and keeps them.
     fn check_incomplete(
         &self,
         store: Box<dyn Backend>,
@@ -111,7 +111,7 @@ impl Subject<'_> {
         let flip_max = self.engine.keys_lost_per_flip_max();
         let keys_lost_max = match damage {
             Damage::Flip { .. } => Some(flip_max),
-            // No written byte is gone.
+            // No written byte is lost.
             Damage::Appended { .. } => Some(flip_max.saturating_sub(1)),
             _ => None,
         };
@@ -121,7 +121,7 @@ impl Subject<'_> {
             // An older store is consistent in itself: its owner detects it by its own records.
             _ => self.engine.reports_truncation() && path != self.opening.directory,
         };
-        // An older entry stays until what superseded it is durable, which may be what is gone.
+        // An older entry stays until its successor is durable, and that may be the lost one.
         let may_show =
             self.is_torn_end(path, damage) || self.engine.keys_collide(self.opening.variation);
         Price {
@@ -265,7 +265,8 @@ impl Price {
 fn check_refusal(error: &BackendError, damage: &Damage, price: &Price) -> Checked {
     let is_clear = match error.kind() {
         ErrorKind::Corrupt | ErrorKind::NewerFormat => true,
-        // The file that locates the others is gone or another store's, so they are not this store's.
+        // The file that locates the others is gone or another store's, so they are not this
+        // store's.
         ErrorKind::Denied => matches!(
             damage,
             Damage::Removed | Damage::Replaced { .. } | Damage::Exchanged { .. }

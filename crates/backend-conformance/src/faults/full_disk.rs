@@ -24,7 +24,7 @@ pub(super) fn check(engine: &dyn EngineUnderTest, rng: ChaCha8Rng, variation: u3
     fill(&disk);
     refuse_puts(&mut trial)?;
     trial.check_all()?;
-    // Upkeep may fail for want of space; it must not harm.
+    // Upkeep may fail for lack of space; it must not do harm.
     let due = trial.store()?.maintenance_due(trial.now);
     for task in due {
         let budget = kvorum_backend::StepBudget { bytes: 10_000 };
@@ -55,7 +55,7 @@ fn fill(disk: &FaultyDisk) {
     }
 }
 
-/// Puts until one is refused, which has to be for want of space.
+/// Puts until one is refused, which has to be for lack of space.
 fn refuse_puts(trial: &mut Trial<'_>) -> Checked {
     for number in 0..PUTS_MAX {
         let batch = trial.batch(&[PlannedWrite::put(number % KEYS, 2_000)]);
@@ -75,7 +75,7 @@ fn refuse_puts(trial: &mut Trial<'_>) -> Checked {
     ))
 }
 
-/// A node has to come up on a full disk, or nobody can make room.
+/// A node has to start on a full disk, or its operator cannot make room.
 fn reopen_while_full(trial: &mut Trial<'_>) -> Checked {
     trial.store = None;
     let store = trial.engine.open(&trial.opening);

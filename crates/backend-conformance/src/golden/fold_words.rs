@@ -1,4 +1,4 @@
-//! Folds as scripts ask for them: a range, a filter and a length of pages.
+//! Folds in scripts: a range, a filter and a length of pages.
 
 use kvorum_backend::{
     Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, IndexFolds, IndexRange, Lease, Result,
@@ -9,13 +9,13 @@ use kvorum_encoding::SegmentFilter;
 use super::print::{self, Batches};
 use super::words::{self, Words};
 
-/// A fold that a script asks for.
+/// A fold of a script.
 pub(super) struct Fold {
-    /// How much it shows; `None` for one key of each bucket.
+    /// The part of entries that it shows; `None` for one key of each bucket.
     detail: Option<FoldDetail>,
     range: FoldRange,
     filter: FoldFilter,
-    /// So many entries a page.
+    /// The number of entries in a page.
     by: u64,
 }
 
@@ -112,7 +112,7 @@ fn filter(words: &mut Words<'_>, now: Timestamp) -> std::result::Result<FoldFilt
     Ok(filter)
 }
 
-/// An index query that a script asks for.
+/// An index query of a script.
 pub(super) struct IndexQuery {
     range: IndexRange,
     by: u64,
@@ -155,8 +155,8 @@ impl IndexQuery {
     }
 }
 
-/// The first entry of a later page has a line above it. A stop at the last entry of a range has none:
-/// some engines know by then that nothing follows.
+/// Prints a line above the first entry of a later page. A stop at the last entry of a range has
+/// none: some engines know by then that nothing follows.
 fn begin_page(shown: u64, printed: &mut Vec<String>) {
     if shown == 0 && !printed.is_empty() {
         printed.push("next page".into());
@@ -170,7 +170,7 @@ fn flow(shown: u64, by: u64) -> Flow {
     }
 }
 
-/// How a fold ended; where it would go on is the engine's own.
+/// The end of a fold; its resume point is the engine's own.
 fn end_of(end: &FoldEnd) -> &'static str {
     match end {
         FoldEnd::Complete => "complete",

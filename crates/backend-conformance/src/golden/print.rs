@@ -3,11 +3,10 @@
 use kvorum_backend::{BackendError, Fields, Lookup, Sequence, Status};
 use kvorum_encoding::StorageKey;
 
-/// Longer bytes are printed as their first byte and a length where they are all the same.
+/// Longer bytes are printed as their first byte and a length if all are equal.
 const SHORT_BYTES_MAX: usize = 24;
 
-/// The batches that a script has put: their numbers are printed in place of sequences, which may
-/// have gaps.
+/// The batches of a script: their numbers are printed in place of sequences, which may have gaps.
 #[derive(Default)]
 pub(super) struct Batches(Vec<Sequence>);
 
@@ -40,7 +39,7 @@ impl Batches {
         }
     }
 
-    /// The store was opened after a crash: lost sequences may be given again.
+    /// Forgets lost sequences after a crash, since they may be given again.
     pub(super) fn forget_behind(&mut self, durable: Sequence) {
         self.0.retain(|sequence| *sequence <= durable);
     }
@@ -91,7 +90,7 @@ pub(super) fn fields(fields: &Fields) -> String {
         .collect()
 }
 
-/// What a read gave.
+/// The result of a read.
 pub(super) fn lookup<T>(lookup: Lookup<T>, found: impl Fn(T) -> String) -> String {
     match lookup {
         Lookup::Found(entry) => found(entry),
@@ -105,7 +104,7 @@ pub(super) fn error(error: &BackendError) -> String {
     format!("error {:?}", error.kind())
 }
 
-/// What every engine counts alike.
+/// Figures that every engine counts alike.
 pub(super) fn status(status: &Status) -> String {
     format!(
         "keys={} corrupt_reads={} lost={}",

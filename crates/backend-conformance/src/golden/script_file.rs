@@ -1,4 +1,4 @@
-//! Files of golden scripts: read, compared with what an engine replied, and renewed.
+//! Files of golden scripts: read, compared with an engine's replies, and renewed.
 
 use std::path::{Path, PathBuf};
 
@@ -57,7 +57,7 @@ impl ScriptFile {
         })
     }
 
-    /// What the script needs and the engine has not.
+    /// Facets that the script needs and the engine lacks.
     pub(super) fn missing(&self, capabilities: Capabilities) -> Vec<String> {
         let needs = self.needs.iter();
         needs
@@ -66,7 +66,7 @@ impl ScriptFile {
             .collect()
     }
 
-    /// Makes an engine's replies those of the script.
+    /// Replaces the script's replies by an engine's.
     pub(super) fn renew(&mut self, printed: Vec<String>) -> Result<(), String> {
         if printed == self.lines {
             return Ok(());
@@ -78,7 +78,7 @@ impl ScriptFile {
             .map_err(|error| error.to_string())
     }
 
-    /// Compares what was printed with the script, and tells of the first line that differs.
+    /// Compares the printed replies with the script, and returns the first line that differs.
     pub(super) fn compare(
         &self,
         printed: &[String],

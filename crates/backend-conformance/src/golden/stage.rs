@@ -1,4 +1,4 @@
-//! One store under a script: takes a command and gives its replies.
+//! One store under a script: takes a command and returns its replies.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -20,12 +20,12 @@ use super::words::{self, Words};
 
 /// No upkeep of a script's store takes more steps.
 const STEPS_MAX: usize = 10_000;
-/// Rounds over what is due; tasks may bring up others.
+/// Rounds over due tasks, which may bring up others.
 const ROUNDS: usize = 4;
 /// The budget of a step.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// The replies to a command, or what is wrong with the script.
+/// The replies to a command, or the error of the script.
 type Replies = std::result::Result<Vec<String>, String>;
 
 /// One store under a script.
@@ -33,7 +33,7 @@ pub(super) struct Stage<'a> {
     engine: &'a dyn EngineUnderTest,
     disk: MemoryDisk,
     opening: Opening,
-    /// Closed stores are still there, open for commands that they refuse.
+    /// A closed store is still present, for commands that it refuses.
     store: Option<Box<dyn Backend>>,
     is_closed: bool,
     now: Timestamp,
@@ -171,7 +171,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Reads from memory and then with permission to wait: the first may not be able to tell.
+    /// Reads from memory and then with permission to wait: the first may have no answer.
     fn read(&self, read: impl Fn(ReadAt) -> Result<String>) -> Replies {
         let at = |reading| ReadAt {
             reading,
@@ -268,7 +268,7 @@ impl<'a> Stage<'a> {
         Ok(silent(made.map(|backup| self.held.extend(backup.held))))
     }
 
-    /// Lets go of the store and opens what it left, or a backup.
+    /// Drops the store and opens its files again, or a backup.
     fn open_again(&mut self, verb: &str, name: &str) -> Replies {
         self.snapshots.clear();
         let store = self.store.take().ok_or("the store did not open")?;
@@ -338,7 +338,7 @@ fn index_entries(text: &str) -> std::result::Result<Vec<IndexEntry>, String> {
     entries.map(entry).collect()
 }
 
-/// Does all that is due, and what comes up by doing it.
+/// Does all due upkeep, and the tasks that it brings up.
 fn maintain(store: &dyn Backend, now: Timestamp) -> Result<()> {
     for _ in 0..ROUNDS {
         for task in store.maintenance_due(now) {

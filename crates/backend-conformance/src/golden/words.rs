@@ -33,7 +33,7 @@ impl<'a> Words<'a> {
         self.value(name).map(number).transpose()
     }
 
-    /// Takes the bound that one of two names has: the one that includes it, or the one that excludes it.
+    /// Takes a bound by one of two names: the one that includes it, or the one that excludes it.
     pub(super) fn bound<T>(
         &mut self,
         including: &str,

@@ -1,4 +1,4 @@
-//! Sentences about what several threads see: whole batches, in order.
+//! Sentences about the view of several threads: whole batches, in order.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -23,8 +23,8 @@ const BATCHES: u32 = 150;
 const BACKUPS_MAX: usize = 12;
 pub(super) const NOW: Timestamp = Timestamp(1_000_000);
 
-/// A writer puts every key in each batch; whoever reads meanwhile sees one batch throughout, or
-/// later ones later.
+/// A writer puts every key in each batch; each reader sees one batch throughout, or later ones
+/// later.
 pub(super) fn readers_see_whole_batches(stage: &Stage<'_>) -> Checked {
     let trial = stage.open(&MemoryDisk::new())?;
     let store = trial.store()?;
@@ -51,7 +51,7 @@ pub(super) fn readers_see_whole_batches(stage: &Stage<'_>) -> Checked {
 }
 
 /// A writer puts every key in each batch while backups are made: each has one batch throughout, no
-/// older one than the last before it was asked for, and no later one than the last when it was there.
+/// older than the last one before its request, and no later than the last one at its end.
 pub(super) fn backups_have_whole_batches(stage: &Stage<'_>) -> Checked {
     if !stage.engine.capabilities().backups {
         return Ok(());
@@ -78,7 +78,7 @@ pub(super) fn backups_have_whole_batches(stage: &Stage<'_>) -> Checked {
                 let before = last_put.load(Ordering::Acquire);
                 let directory = PathBuf::from(format!("backups/{}", made.len()));
                 make_backup(store, &directory)?;
-                // One more may be there that is not known to be.
+                // One more may be there before its acknowledgement.
                 let after = last_put.load(Ordering::Acquire) + 1;
                 made.push((directory, before..=after));
             }

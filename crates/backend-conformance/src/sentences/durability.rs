@@ -1,4 +1,4 @@
-//! Sentences about what a power cut leaves.
+//! Sentences about the contents after a power cut.
 
 use kvorum_backend::{Backend, Lookup, Reading, Sequence};
 use kvorum_disk::{CrashOptions, MemoryDisk};
@@ -81,7 +81,7 @@ pub(super) fn synced_puts_survive(stage: &Stage<'_>) -> Checked {
 }
 
 pub(super) fn removed_keys_stay_away(stage: &Stage<'_>) -> Checked {
-    // Removals end up in younger files than what they remove, and upkeep runs between.
+    // Removals end up in younger files than the removed entries, and upkeep runs between.
     let mut steps = vec![put_large(1), put_large(2), put_large(3)];
     for round in 0..4 {
         steps.extend((4..KEYS).map(put_large));
@@ -94,7 +94,7 @@ pub(super) fn removed_keys_stay_away(stage: &Stage<'_>) -> Checked {
     stage.play_and_crash(&steps, |trial, store| expect_all(8, trial, store))
 }
 
-/// Everything that was put is there, and nothing else.
+/// All puts are there, and nothing else.
 pub(super) fn expect_all(sentence: u8, trial: &Trial<'_>, store: &dyn Backend) -> Checked {
     for key in crate::names::keys() {
         let found = store.get(&key, trial.at(Reading::MayBlock)).must("get")?;

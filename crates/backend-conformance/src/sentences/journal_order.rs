@@ -1,4 +1,4 @@
-//! Folds in the order of a journal show what folds in the order of keys show.
+//! Folds in the order of a journal show the same entries as folds in the order of keys.
 
 use bytes::Bytes;
 use kvorum_backend::{

@@ -1,5 +1,5 @@
-//! A lease that ends while a fold goes on: the fold looks at its clock now and then, and says where to
-//! go on.
+//! A lease that ends while a fold goes on: the fold checks its clock now and then, and returns a
+//! resume point.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +15,14 @@ use super::stage::Stage;
 use crate::Checked;
 use crate::violation::{MustSucceed, ensure};
 
-/// So many keys that a fold has to look at its clock twice.
+/// Enough keys for a fold to check its clock twice.
 const KEYS_PUT: u32 = 3 * KEYS_PER_LOOK;
 const PUT_AT_ONCE: u32 = 64;
 /// The lease ends when so many were visited.
 const VISITED: usize = 10;
 
-/// The clock goes on within the visitor: the fold ends with a resume point, and going on from there shows
-/// everything once.
+/// The clock goes on within the visitor: the fold ends with a resume point, and continuing from
+/// there shows everything once.
 pub(super) fn ends_meanwhile(stage: &Stage<'_>) -> Checked {
     let trial = stage.play(&[])?;
     let (store, now) = (trial.store()?, trial.now);

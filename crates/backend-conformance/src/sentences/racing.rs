@@ -1,8 +1,8 @@
-//! Puts, removals, reads, folds and upkeep, all at once: what was finished is seen by all of them.
+//! Puts, removals, reads, folds and upkeep, all at once: all of them see finished writes.
 //!
-//! Each key has one writer, who counts his rounds up before and after each write. So whoever reads knows
-//! the last round that was finished before and the last that was begun after, and what is seen is of a
-//! round between the two: a number, or nothing where one of them removes.
+//! Each key has one writer, which counts its rounds up before and after each write. So a reader has
+//! the last round that was finished before its read and the last that was begun after it. It must
+//! see a round between the two: a number, or nothing if one of them removes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -26,7 +26,7 @@ const ROUNDS: u32 = 90;
 /// One round in so many removes.
 const REMOVES_EVERY: usize = 3;
 
-/// How far the writer of a key is.
+/// The progress of a key's writer.
 #[derive(Default)]
 struct Witness {
     begun: AtomicU32,
@@ -35,7 +35,7 @@ struct Witness {
 
 type Witnesses = [Witness; KEYS];
 
-/// What a snapshot shows: rounds by the numbers of their keys.
+/// The contents of a snapshot: rounds by the numbers of their keys.
 type Shown = BTreeMap<usize, u32>;
 
 pub(super) fn all_see_what_was_finished(stage: &Stage<'_>) -> Checked {
@@ -90,7 +90,7 @@ fn write_some(store: &dyn Backend, witnesses: &Witnesses, writer: usize) -> Chec
             let _receipt = store.put(&batch, Durability::Buffered).must("put")?;
             witness.finished.store(round, Ordering::Release);
         }
-        // Not only for as long as the thread of upkeep gets its turn.
+        // This does not depend on the thread of upkeep getting its turn.
         one_maintenance_step(store)?;
     }
     Ok(())
@@ -122,7 +122,7 @@ fn gets_see_it(store: &dyn Backend, witnesses: &Witnesses) -> Checked {
     Ok(())
 }
 
-/// A snapshot has for each key what was there when it was taken, and shows the same again later.
+/// A snapshot has each key's entry of the time when it was taken, and shows the same again later.
 fn folds_see_it(store: &dyn Backend, witnesses: &Witnesses) -> Checked {
     let rounds = |of: fn(&Witness) -> &AtomicU32| {
         let loaded = |witness| of(witness).load(Ordering::Acquire);
@@ -139,7 +139,7 @@ fn folds_see_it(store: &dyn Backend, witnesses: &Witnesses) -> Checked {
             match (number, round_of(&visited.body)) {
                 (Some(number), Ok(round)) => drop(shown.insert(number, round)),
                 (_, Err(violation)) => strange = Some(violation),
-                (None, _) => strange = Some(Violation::of(8, "a fold shows a key of nobody")),
+                (None, _) => strange = Some(Violation::of(8, "a fold shows a key without a put")),
             }
             Flow::Continue
         };
@@ -163,7 +163,7 @@ fn folds_see_it(store: &dyn Backend, witnesses: &Witnesses) -> Checked {
 fn round_of(body: &Bytes) -> Checked<u32> {
     let round = body.first_chunk().copied().map(u32::from_le_bytes);
     let is_whole = |round: &u32| round.to_le_bytes().repeat(40) == body[..];
-    let told = || Violation::of(8, format!("a body of {} bytes is nobody's", body.len()));
+    let told = || Violation::of(8, format!("a body of {} bytes has no put", body.len()));
     round.filter(is_whole).ok_or_else(told)
 }
 

@@ -9,7 +9,7 @@ use crate::script::{PlannedFold, PlannedWrite, Step};
 use crate::trial::Trial;
 use crate::{Checked, EngineUnderTest, Plan};
 
-/// Where a sentence is shown.
+/// The arguments of a sentence's check.
 pub(super) struct Stage<'a> {
     pub(super) engine: &'a dyn EngineUnderTest,
     pub(super) plan: &'a Plan,

@@ -1,4 +1,4 @@
-//! Backups: made while the store goes on, restored to a disk of their own, and looked at at once and
+//! Backups: made while the store goes on, restored to a disk of their own, and checked at once and
 //! again when the store has changed.
 
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::violation::MustSucceed;
 use crate::{Checked, EngineUnderTest, Opening, Violation};
 
 impl Trial<'_> {
-    /// Makes a backup, and looks again at the one before.
+    /// Makes a backup, and checks the one before again.
     pub(super) fn backup(&mut self) -> Checked {
         if self.store()?.backups().is_none() {
             return Ok(());

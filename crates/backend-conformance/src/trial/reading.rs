@@ -73,7 +73,7 @@ impl Trial<'_> {
             None => Lease::Unlimited,
         };
         let snapshot = self.store()?.snapshot(lease).must("snapshot")?;
-        // Right after erasing, an engine may have started again or go on counting.
+        // Right after erasing, an engine may start its count again or continue it.
         let is_new = self.last_sequence == Sequence(0);
         let sees_last = snapshot.sequence() == self.last_sequence;
         ensure(is_new || sees_last, 14, || {
@@ -132,13 +132,13 @@ impl Trial<'_> {
             }
         }
         if seen.len() == expected.len() {
-            // Stopped behind its last entry; whether that is the end, an engine need not know.
+            // Stopped behind its last entry; an engine need not know that this is the end.
             return compare(&seen, &expected);
         }
         Err(Violation::of(2, format!("a fold never ends; saw {seen:?}")))
     }
 
-    /// A fold over an expired lease stops, and what it shows before that is right.
+    /// A fold over an expired lease stops, and the entries that it shows before that are right.
     fn check_over(&self, held: &HeldSnapshot, fold: &PlannedFold) -> Checked {
         let (range, filter) = (self.range(fold), self.filter(fold));
         let expected = held.state.fold(fold.detail, &range, &filter);
@@ -299,7 +299,7 @@ fn collect(
         .must("fold")
 }
 
-/// The way on from a visit: a page ends after so many.
+/// The answer to a visit: a page ends after so many.
 fn flow(shown: usize, chunk: usize) -> Flow {
     match shown < chunk {
         true => Flow::Continue,

@@ -6,13 +6,13 @@ use super::Trial;
 use crate::violation::{MustSucceed, ensure};
 use crate::{Checked, Violation};
 
-/// The budget of a step that is to get somewhere.
+/// The budget of a step that has to make progress.
 const WIDE_BUDGET_BYTES: u64 = 1 << 20;
-/// What a step may cost beyond its budget and one entry: headers, footers and checksums.
+/// The excess of a step's cost over its budget and one entry: headers, footers and checksums.
 const FRAMING_BYTES: u64 = 4096;
 /// No task on a store of a script's size takes more steps of the wide budget.
 const STEPS_MAX: usize = 10_000;
-/// Rounds over what is due; tasks may bring up others, such as a merge a hint.
+/// Rounds over due tasks, which may bring up others, as a merge does a hint.
 const ROUNDS: usize = 4;
 
 impl Trial<'_> {
@@ -25,7 +25,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Does all that is due, and what comes up by doing it.
+    /// Does all due upkeep, and the tasks that it brings up.
     pub(crate) fn maintain_all(&mut self) -> Checked {
         for _ in 0..ROUNDS {
             for task in self.store()?.maintenance_due(self.now) {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use kvorum_backend::{Fields, Sequence, StoredEntry, StoredHead, Tag, Timestamp, Write};
 use kvorum_encoding::{ByteReader, StorageKey, Truncated, checksum, mask_checksum, put_varint};
 
-/// What a spike stores under a key.
+/// A spike's value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Value {
     pub(crate) sequence: Sequence,
@@ -37,7 +37,7 @@ impl Value {
 /// A key and its value; `None` for a removal.
 pub(crate) type Change = (StorageKey, Option<Value>);
 
-/// What a write does, as of the batch with this sequence.
+/// The change of a write, in the batch with this sequence.
 pub(crate) fn change_of(write: &Write, sequence: Sequence) -> Change {
     match write {
         Write::Remove { key, .. } => (key.clone(), None),

@@ -23,10 +23,10 @@ const INDEX: TableDefinition<'_, IndexKey<'_>, ()> = TableDefinition::new("index
 const EXPIRY: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("expiry");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
-/// What a row of the entries table holds.
+/// The contents of a row of the entries table.
 struct Row {
     value: Value,
-    /// All index entries of the object, so that they can go with it when it expires.
+    /// All index entries of the object, for their removal when it expires.
     index_entries: Vec<IndexEntry>,
 }
 
@@ -79,7 +79,7 @@ fn bucket_prefix(key: &StorageKey) -> &[u8] {
     &key.as_bytes()[..key.bucket_prefix_len().unwrap_or(0)]
 }
 
-/// Any of redb's errors, chosen by what can be done.
+/// Any of redb's errors, by the possible reactions.
 fn tree_error(error: impl Into<redb::Error>) -> BackendError {
     let error = error.into();
     let kind = match &error {

@@ -1,10 +1,10 @@
 //! An LSM tree in a few hundred lines: a memtable with a write-ahead log, immutable sorted tables,
 //! and one kind of job that flushes and merges in steps.
 //!
-//! Naive on purpose: keys and fields of all tables stay in memory, a merge takes all tables. What it
-//! has in common with a real one is what the trait must bear: several layers under one key, removals
-//! that have to be kept until the last layer, files that live as long as a snapshot, and jobs that go
-//! on where they stopped.
+//! Naive on purpose: keys and fields of all tables stay in memory, a merge takes all tables. It
+//! shares with a real one the properties that matter to the trait: several layers under one key,
+//! removals that have to be kept until the last layer, files that live as long as a snapshot, and
+//! jobs that continue where they stopped.
 
 mod engine;
 mod files;
@@ -29,7 +29,7 @@ pub(crate) use files::disk_error;
 /// Keys in memory with their values; `None` for removed ones.
 type Memtable = BTreeMap<StorageKey, Option<Value>>;
 
-/// Everything that readers look at, newest layer first. A snapshot is a clone of it.
+/// The view of readers, newest layer first. A snapshot is a clone of it.
 #[derive(Clone, Default)]
 struct Layers {
     memtable: Arc<Memtable>,
@@ -54,7 +54,7 @@ impl Layers {
         Ok(None)
     }
 
-    /// The first key in a range that any layer knows, removed or not.
+    /// The first key in a range that any layer has, removed or not.
     fn first_key(&self, range: &FoldRange) -> Option<StorageKey> {
         let bounds = || {
             let from = range.from.as_ref().map(|it| &it[..]);
@@ -84,7 +84,7 @@ struct LsmSnapshot {
 }
 
 impl LsmSnapshot {
-    /// Walks the range; the visitor's answer says where to go on.
+    /// Walks the range; the visitor's answer decides how to go on.
     fn walk(
         &self,
         range: &FoldRange,

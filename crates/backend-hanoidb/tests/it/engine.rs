@@ -32,7 +32,7 @@ impl EngineUnderTest for Engine {
         Ok(Box::new(store))
     }
 
-    /// Own segments, the log of a store without a value log.
+    /// The store's own segments, the log of a store without a value log.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.segment"]
     }
@@ -46,7 +46,7 @@ impl EngineUnderTest for Engine {
         3
     }
 
-    /// What a block holds: keys that share most of their bytes take little of it.
+    /// The keys of a block: keys that share most of their bytes take little of it.
     fn keys_lost_per_flip_max(&self) -> usize {
         10
     }
@@ -80,8 +80,8 @@ pub(crate) fn small_settings(variation: u32) -> HanoidbSettings {
             sync: SyncStrategy::None,
             ..eager
         },
-        // Everything apart. All have filters: without one, a block that is lost is lost for every
-        // key in its range, whatever older layers have.
+        // Everything apart. All have filters: without one, a lost block hides every key in its
+        // range, regardless of older layers.
         _ => HanoidbSettings {
             scrub_period: Some(Duration::from_micros(2_500)),
             blob_threshold_bytes: 1,

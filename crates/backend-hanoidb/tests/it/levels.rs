@@ -1,4 +1,5 @@
-//! Doubling levels on a disk: nobody waits, nobody else opens them, and a restart goes on where merges were.
+//! Doubling levels on a disk: no put waits, no other engine opens them, and a restart continues
+//! merges.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -79,7 +80,7 @@ fn do_all(store: &Hanoidb) {
     assert!(due.is_empty(), "upkeep never ends: {due:?}");
 }
 
-/// Upkeep does nothing here, and nothing grows all the same.
+/// No upkeep runs here, and yet nothing grows.
 #[test]
 fn writers_alone_keep_a_store_in_its_bounds() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
@@ -101,7 +102,8 @@ fn writers_alone_keep_a_store_in_its_bounds() {
     }
 }
 
-/// The bytes that one put reads and writes: its share for each level, and what the mechanism reads ahead.
+/// The bytes that one put reads and writes: its share for each level, and the mechanism's
+/// read-ahead.
 #[test]
 fn no_put_does_more_than_its_share() {
     const READ_AHEAD_BYTES: usize = 256 << 10;
@@ -128,12 +130,13 @@ fn no_put_does_more_than_its_share() {
         all += bytes;
     }
     assert!(all > 4 * 30_000 * 100, "{all}: nothing was merged");
-    // A put pays for 256 KiB of what others left at most; runs of two levels may be read ahead at once.
+    // A put pays for at most 256 KiB of others' charges; runs of two levels may be read ahead at
+    // once.
     let bound = (256 << 10) + 3 * READ_AHEAD_BYTES;
     assert!(most <= bound, "{most} bytes at one put");
 }
 
-/// The bound on the average: so much for each level and byte, whatever comes.
+/// The bound on the average: so much for each level and byte, for any load.
 #[test]
 fn all_puts_together_merge_no_more_than_their_shares() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
@@ -148,7 +151,8 @@ fn all_puts_together_merge_no_more_than_their_shares() {
         .rposition(|it| *it > 0)
         .unwrap_or(0)
         .div_ceil(3) as u64;
-    // Beside the share: the log, the flush, and for each of a hundred bytes what an entry takes beside.
+    // Beside the share: the log, the flush, and the overhead of an entry for each of a hundred
+    // bytes.
     let factor = status.written_bytes / status.put_bytes;
     let bound = 2 * (2 + SHARE_PER_BYTE * (levels + 1));
     assert!(
@@ -163,7 +167,7 @@ fn a_restart_goes_on_where_merges_were() {
     for round in 0..40 {
         let store = open(&disk, &small_settings(0)).unwrap();
         (0..60).for_each(|it| put(&store, it * 37 % 500, &[round; 90]));
-        // A part of what is due.
+        // A part of the due upkeep.
         for task in store.maintenance_due(NOW) {
             let _done = store
                 .maintenance_step(&task, StepBudget { bytes: 700 }, NOW)
@@ -196,7 +200,7 @@ fn a_store_opens_as_what_it_is() {
     assert!(refused.contains(said), "{refused}");
 }
 
-/// A manifest that is made again says what its levels mean.
+/// A rebuilt manifest has the meaning of its levels.
 #[test]
 fn a_repaired_store_is_still_one_of_doubling_levels() {
     let memory = MemoryDisk::new();

@@ -51,7 +51,7 @@ impl EngineUnderTest for Engine {
         directories
     }
 
-    /// Own segments, the log of a store without a value log.
+    /// The store's own segments, the log of a store without a value log.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.segment"]
     }
@@ -65,13 +65,13 @@ impl EngineUnderTest for Engine {
         3
     }
 
-    /// What a block holds: keys that share most of their bytes take little of it.
+    /// The keys of a block: keys that share most of their bytes take little of it.
     fn keys_lost_per_flip_max(&self) -> usize {
         10
     }
 }
 
-/// Where the old tables of a store over two directories are.
+/// The slow directory of a store over two directories.
 fn slow_directory(opening: &Opening) -> PathBuf {
     Path::new("slow").join(&opening.directory)
 }
@@ -121,8 +121,8 @@ pub(crate) fn small_settings(variation: u32) -> LeveldbSettings {
             blob_threshold_bytes: 1_500,
             ..eager
         },
-        // Everything apart. All have filters: without one, a block that is lost is lost for every
-        // key in its range, whatever older layers have.
+        // Everything apart. All have filters: without one, a lost block hides every key in its
+        // range, regardless of older layers.
         _ => LeveldbSettings {
             scrub_period: Some(Duration::from_micros(2_500)),
             blob_threshold_bytes: 1,

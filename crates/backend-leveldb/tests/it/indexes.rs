@@ -156,7 +156,7 @@ fn an_object_that_comes_to_expire_takes_all_its_entries_with_it() {
         assert_eq!(folded(&store, &range(None, None), 100).len(), 1);
         (0..80).for_each(|it| put(&store, &format!("filler {it}"), lasting(50), Vec::new()));
         do_all(&store, 100);
-        // What was collected does not come back with a later object of the same name.
+        // A collected entry does not come back with a later object of the same name.
         put(&store, "ann", lasting(110), terms(&["cottbus"]));
         let left: BTreeSet<String> = folded(&store, &range(None, None), 120)
             .into_iter()
@@ -167,7 +167,7 @@ fn an_object_that_comes_to_expire_takes_all_its_entries_with_it() {
     }
 }
 
-/// Which entries go is in the object that is replaced, and that may be on the device alone.
+/// The replaced object has the list of entries to remove, and may be on the device alone.
 #[test]
 fn a_put_that_must_not_wait_is_refused_where_its_old_entries_are_not_in_memory() {
     let memory = MemoryDisk::new();

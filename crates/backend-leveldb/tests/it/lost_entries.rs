@@ -1,4 +1,4 @@
-//! Index entries that damage took: folds say so, and upkeep makes them again from their objects.
+//! Index entries lost by damage: folds report that, and upkeep rebuilds them from their objects.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ fn expected() -> Vec<(String, StorageKey)> {
     all
 }
 
-/// What a fold of the index shows; `None` where it says that something is missing.
+/// The entries that a fold of the index shows; `None` if it reports that some are missing.
 fn try_folded(store: &Leveldb, from: Option<&str>) -> Option<Vec<(String, StorageKey)>> {
     let mut seen = Vec::new();
     let indexes = store.indexes().unwrap();
@@ -139,8 +139,9 @@ fn place_of_object(whole: &MemoryDisk, settings: &LeveldbSettings, name: &str) -
     places(whole).into_iter().find(is_it).unwrap()
 }
 
-/// Index entries are keys of their own. A damaged block of them cost results of queries, for ever and
-/// without a word: objects were whole, so nothing repaired them, and a put of the same entries wrote none.
+/// Index entries are keys of their own. A damaged block of them cost results of queries, for ever
+/// and without a report: objects were whole, so nothing repaired them, and a put of the same
+/// entries wrote none.
 #[test]
 fn a_damaged_index_block_fails_the_fold_and_is_made_again_from_its_objects() {
     let settings = settings();
@@ -155,7 +156,7 @@ fn a_damaged_index_block_fails_the_fold_and_is_made_again_from_its_objects() {
         let after = try_folded(&store, None);
         match has_objects {
             true => assert_eq!(after, Some(expected()), "{place:?}"),
-            // The entries of an object that is lost as well are known to nobody.
+            // The entries of an object that is lost as well are unknown.
             false => assert!(after.is_none_or(|it| it == expected()), "{place:?}"),
         }
     }
@@ -197,7 +198,7 @@ fn a_merge_that_forgets_the_block_does_not_forget_that_entries_are_missing() {
     let before = tables(&disk);
     let store = open(&disk, &settings);
     for round in 0..200 {
-        // Of another bucket's keys on all sides.
+        // Keys of another bucket on all sides.
         put(
             &store,
             &format!("a filler {round}"),
@@ -231,8 +232,8 @@ fn a_merge_that_forgets_the_block_does_not_forget_that_entries_are_missing() {
     );
 }
 
-/// A put over an object that could not be read took its entries for none: those that it had stayed, and
-/// named an object that did not have them.
+/// A put over an unreadable object treated it as one without entries: its entries stayed, and named
+/// an object that did not have them.
 #[test]
 fn entries_of_an_object_that_was_damaged_when_it_was_replaced_do_not_stay() {
     let settings = settings();
@@ -270,7 +271,7 @@ fn an_object_that_is_damaged_keeps_its_entries_until_more_is_known() {
     assert!(!is_readable(&store, &name(MIDDLE)));
     do_all(&store, 1);
     assert_eq!(try_folded(&store, None), Some(expected()));
-    // And nothing goes on for ever.
+    // And no task goes on for ever.
     let due = store.maintenance_due(NOW);
     assert!(due.iter().all(|it| it.kind != TaskKind::Reindex), "{due:?}");
 }

@@ -96,7 +96,7 @@ fn what_a_snapshot_pins_is_counted_and_given_back_when_its_lease_ends() {
         .maintenance_step(&due[0], budget, Timestamp(10))
         .unwrap();
     assert_eq!(store.status().pinned_bytes, 0);
-    // Even a fold that believes it is earlier gets nothing wrong.
+    // Even a fold with an earlier time gets nothing wrong.
     let filter = FoldFilter::unexpired(Timestamp(9));
     let mut seen = 0;
     let end = snapshot.fold(FoldDetail::Keys, &FoldRange::all(), &filter, &mut |_| {

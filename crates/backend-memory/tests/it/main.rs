@@ -1,5 +1,5 @@
-//! The memory engine under the conformance suite, and what is its own: TTL, the memory bound, and
-//! what snapshots pin.
+//! The memory engine under the conformance suite, and its own tests: TTL, the memory bound, and
+//! pinned versions of snapshots.
 
 #![expect(clippy::unwrap_used, reason = "what the tests set up must work")]
 

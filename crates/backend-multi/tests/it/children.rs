@@ -37,13 +37,13 @@ impl Engine {
         Self::Memory,
     ];
 
-    /// True for those that have no store without a value log.
+    /// True for engines that always need a value log.
     fn needs_log(self) -> bool {
         matches!(self, Self::Innostore | Self::Leveled)
     }
 }
 
-/// Opens a store with these children, by name and engine, in which nothing moves by itself.
+/// Opens a store with these children, by name and engine, without moves.
 pub(crate) fn open(
     disk: &Arc<dyn Disk>,
     directory: &Path,
@@ -54,7 +54,8 @@ pub(crate) fn open(
     open_with(disk, directory, children, routes, draw, None, false)
 }
 
-/// The same, perhaps with moves. All children go over one value log where one of them needs it, or all shall.
+/// As before, perhaps with moves. All children use one value log if one of them needs it, or all
+/// shall.
 pub(crate) fn open_with(
     disk: &Arc<dyn Disk>,
     directory: &Path,
@@ -101,10 +102,10 @@ const LOG: ValueLogSettings = ValueLogSettings {
     dead_percent_max: 30,
 };
 
-/// A child, as the value log knows it if it goes over one.
+/// A child, and its tenant if it uses the value log.
 type Opened = (Arc<dyn Backend>, Option<Arc<dyn Tenant>>);
 
-/// Where a child is opened, and over what.
+/// The arguments of a child's opening.
 struct Opening {
     disk: Arc<dyn Disk>,
     place: PathBuf,

@@ -1,6 +1,6 @@
-//! The conformance suite over stores of several, of which one child has all that the suite puts: the suite
-//! compares sequences and puts batches over several buckets, and both are of one child (see the crate's
-//! documentation). Buckets that are spread over children are in `routing.rs`.
+//! The conformance suite over stores of several children, one of which has all puts of the suite:
+//! the suite compares sequences and puts batches over several buckets, and both are of one child
+//! (see the crate's documentation). Buckets that are spread over children are in `routing.rs`.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl EngineUnderTest for Multi {
         Ok(Box::new(opened))
     }
 
-    /// Own segments, the log of a store without a value log.
+    /// The store's own segments, the log of a store without a value log.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.segment"]
     }
@@ -54,7 +54,7 @@ impl EngineUnderTest for Multi {
         4
     }
 
-    /// What a block of leveldb holds.
+    /// The keys of a block of leveldb.
     fn keys_lost_per_flip_max(&self) -> usize {
         match self.has(Engine::Leveldb) {
             true => 10,

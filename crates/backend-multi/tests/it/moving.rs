@@ -1,5 +1,6 @@
-//! Moves of a bucket from child to child under writes, removals and expiry, cut at operations of the disk and gone
-//! on with afterwards: what was acknowledged is read at any time, and in the end the target has all of it.
+//! Moves of a bucket from child to child under writes, removals and expiry, cut at operations of
+//! the disk and continued afterwards: acknowledged entries are readable at any time, and in the end
+//! the target has all.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,11 +20,11 @@ use parking_lot::Mutex;
 use crate::children::{self, Engine};
 
 const BEFORE: Timestamp = Timestamp(5);
-/// When some entries have expired.
+/// The time at which some entries have expired.
 const AFTER: Timestamp = Timestamp(500);
 const EXPIRY: Timestamp = Timestamp(100);
 const KEYS: u8 = 60;
-/// Every engine to every other one, without a value log where both do without, and over one.
+/// Every engine to every other one, without a value log if neither needs it, and over one.
 fn pairs() -> Vec<(Engine, Engine, bool)> {
     let mut pairs = Vec::new();
     for from in Engine::ALL {
@@ -91,7 +92,7 @@ fn entries_of(_: Tag, head: &Bytes, _: &Bytes) -> Vec<IndexEntry> {
     }]
 }
 
-/// What a key may have: what was acknowledged last, and what was put since and failed.
+/// The possible entries of a key: the last acknowledged one, and those of failed puts since.
 #[derive(Clone, Debug, Default)]
 struct May {
     values: Vec<Option<u8>>,
@@ -204,7 +205,8 @@ impl Trial {
         self.write(key, Some(self.puts), expires)
     }
 
-    /// A step of upkeep and a write after each; false when something failed, or nothing is due any more.
+    /// A step of upkeep and a write after each; false when a call failed, or nothing is due any
+    /// more.
     fn turn(&mut self, number: u8) -> bool {
         let due = self.store.maintenance_due(self.now);
         let Some(task) = due.first() else {
@@ -251,7 +253,7 @@ impl Trial {
         }
     }
 
-    /// What was uncertain is known from here on.
+    /// Takes the present entries of uncertain keys for the truth.
     fn settle(&mut self) {
         let keys: Vec<StorageKey> = self.model.keys().cloned().collect();
         for key in keys {
@@ -281,7 +283,7 @@ impl Trial {
         self.store = open(&self.disk, engines, &self.routes, &self.draw, is_over_log).unwrap();
     }
 
-    /// Memory has lost what only it had.
+    /// Forgets the entries that only memory had.
     fn forget(&mut self) {
         for may in self.model.values_mut() {
             may.values.push(None);
@@ -341,7 +343,7 @@ impl Trial {
         self.store.moves().unwrap().moves()
     }
 
-    /// All that there is of the bucket is in this child, with its index entries if it has any.
+    /// All entries of the bucket are in this child, with its index entries if it has any.
     fn check_all_in(&self, child: usize) {
         self.look();
         let there = |key: &StorageKey| self.value(key).is_some();
@@ -429,7 +431,8 @@ fn a_move_is_taken_back_when_the_route_goes_back() {
     }
 }
 
-/// Nothing is copied where there is no room, everything stays in sight, and the move begins when there is room.
+/// Without room nothing is copied, everything stays visible, and the move begins when there is
+/// room.
 #[test]
 fn a_move_waits_for_room() {
     let mut trial = Trial::new((Engine::Bitcask, Engine::Leveldb, false));
@@ -477,8 +480,8 @@ impl Filler {
     }
 }
 
-/// The disk is full once some copies are made. Nothing is lost, what was acknowledged is read, and the move goes on
-/// when there is room.
+/// The disk is full once some copies are made. Nothing is lost, acknowledged entries are readable,
+/// and the move continues when there is room.
 #[test]
 fn a_disk_that_fills_in_the_middle_loses_nothing_and_the_move_goes_on() {
     for pair in pairs() {
@@ -505,7 +508,7 @@ fn a_disk_that_fills_in_the_middle_loses_nothing_and_the_move_goes_on() {
     }
 }
 
-/// Queries that follow one another without a gap, each longer than a part of the move would wait.
+/// Consecutive queries without a gap, each longer than a part of the move would wait.
 #[test]
 fn queries_without_a_break_do_not_hold_off_a_move() {
     let trial = Trial::new((Engine::Leveldb, Engine::Hanoidb, false));
@@ -556,7 +559,7 @@ fn slowly_indexed(store: &MultiBackend, bucket: &[u8]) -> usize {
     found.len()
 }
 
-/// A pin counts before all routes, outlives a stop, and all goes back when it is taken back.
+/// A pin precedes all routes and outlives a stop, and all goes back when it is removed.
 #[test]
 fn a_pinned_store_has_all_in_one_child_until_it_is_taken_back() {
     for pair in [
@@ -594,7 +597,7 @@ fn a_pinned_store_has_all_in_one_child_until_it_is_taken_back() {
     }
 }
 
-/// Keys in a child, whatever their bucket.
+/// Keys in a child, of any bucket.
 fn all_in(trial: &Trial, child: usize) -> usize {
     let store = &trial.store.children()[child].store;
     let snapshot = store.snapshot(Lease::Unlimited).unwrap();

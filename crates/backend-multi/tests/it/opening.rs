@@ -1,4 +1,4 @@
-//! A store is opened with the children that it had, or refused with their names.
+//! A store is opened with its former children, or refused with their names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -126,7 +126,8 @@ fn a_child_that_is_gone_or_another_store_is_refused_by_name() {
     assert!(refused.to_string().contains("backend ldb"), "{refused}");
 }
 
-/// What a child in memory had is lost at a stop: nothing that counts on a store having lost nothing may go on.
+/// The entries of a child in memory are lost in a stop: nothing that counts on a store without
+/// losses may go on.
 #[test]
 fn with_a_child_in_memory_no_run_begins_where_the_one_before_ended() {
     let children = [("bc", Engine::Bitcask), ("m", Engine::Memory)];

@@ -1,5 +1,5 @@
-//! Buckets spread over children, and routes that change under data: whatever is asked is answered as one store
-//! with this history would answer it, and nothing that was written is ever hidden.
+//! Buckets spread over children, and routes that change under data: all answers are those of one
+//! store with this history, and no write is ever hidden.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -84,7 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a key has.
+/// The value of a key.
 #[derive(Clone, Debug)]
 struct Value {
     body: Bytes,
@@ -186,7 +186,7 @@ impl Trial {
             Step::Route { bucket, child } => self.route(*bucket, child % self.children.len()),
             Step::Look { part } => self.look(*part),
             Step::Maintain => self.maintain(),
-            // What is in memory would be lost, which other tests are about.
+            // Entries in memory would be lost, which other tests are about.
             Step::Reopen if self.children.len() == TWO.len() => self.reopen(),
             Step::Reopen => {}
         }
@@ -399,7 +399,8 @@ proptest! {
     }
 }
 
-/// A write takes its key out of the child that had it: it must not come back when the new entry expires or goes.
+/// A write takes its key out of its former child: the entry must not come back when the new one
+/// expires or goes.
 #[test]
 fn what_a_write_replaced_in_another_child_does_not_come_back() {
     let mut trial = Trial::new(TWO);
@@ -417,8 +418,8 @@ fn what_a_write_replaced_in_another_child_does_not_come_back() {
     trial.look(1);
 }
 
-/// A read that began by the routes before a change looked into the child that had the key, while a write took it
-/// from there to the child of the new route.
+/// A read that began with the routes before a change read from the child with the key, while a
+/// write moved it from there to the child of the new route.
 #[test]
 fn a_read_misses_no_key_that_a_change_of_routes_and_a_write_move() {
     const ROUNDS: usize = 300;

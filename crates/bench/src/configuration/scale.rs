@@ -3,8 +3,8 @@
 
 use kvorum_erlang_terms::Term;
 
-/// Generators of numbers whose last argument says how many there are, and the smallest such number
-/// that they take.
+/// Generators of numbers whose last argument is the count of numbers, and the smallest count that they
+/// take.
 const COUNTED: [(&str, i128); 19] = [
     ("uniform_int", 1),
     ("uniform_int_bin", 1),
@@ -27,7 +27,7 @@ const COUNTED: [(&str, i128); 19] = [
     ("random_int", 1),
 ];
 
-/// The key generator with its number of keys multiplied; whatever wraps it stays as it is.
+/// The key generator with its number of keys multiplied; its wrappers stay as they are.
 pub fn scaled_keys(term: &Term, factor: f64) -> Term {
     let Term::Tuple(elements) = term else {
         return term.clone();

@@ -1,8 +1,8 @@
-//! Drivers that open a storage engine inside this process: what the engine does without a network,
-//! a server, or a second process.
+//! Drivers that open a storage engine inside this process: the engine's work without a network, a
+//! server, or a second process.
 //!
-//! Which engines there are comes from the caller, so that this crate knows none of them by name.
-//! Calls block the thread they are made on: no more of them go on at once than the run has threads.
+//! The caller supplies the engines, so that this crate names none of them. Calls block the thread they
+//! are made on: no more of them go on at once than the run has threads.
 
 mod store_set;
 
@@ -36,7 +36,7 @@ pub struct Engine {
     pub open: OpenStore,
 }
 
-/// Opens a store, or says why not.
+/// Opens a store, or returns the reason why it cannot.
 pub type OpenStore = fn(&Path) -> Result<Arc<dyn Backend>, String>;
 
 impl std::fmt::Debug for Engine {
@@ -63,14 +63,14 @@ pub struct EmbeddedPlan {
     bucket: Bucket,
 }
 
-/// What a run knows of its engine.
+/// Facts about the engine of a run.
 #[derive(Clone)]
 pub struct Embedded {
     /// The engine's name.
     pub engine: &'static str,
-    /// What an acknowledged write promises: `none` or `grouped`.
+    /// The promise of an acknowledged write: `none` or `grouped`.
     pub durability: &'static str,
-    /// Where its files are.
+    /// The directory of its files.
     pub directory: PathBuf,
     /// The stores, for their own figures.
     pub stores: Vec<Arc<dyn Backend>>,

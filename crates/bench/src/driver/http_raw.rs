@@ -15,7 +15,7 @@ use crate::configuration::{Configuration, ConfigurationError};
 use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
-/// What a key may hold without being escaped: RFC 3986's unreserved characters.
+/// Characters that a key may hold without being escaped: RFC 3986's unreserved ones.
 pub(super) const KEY_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -39,7 +39,7 @@ enum Action {
     Statistics,
 }
 
-/// When a worker gives its connections up and opens others.
+/// The rule by which a worker gives its connections up and opens others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Disconnecting {
     Never,
@@ -282,7 +282,7 @@ impl HttpRawDriver {
         self.store(&self.path(&key), value, None).await
     }
 
-    /// Reads, then writes a new value over what was read; one sample covers both.
+    /// Reads, then writes a new value over the one read; one sample covers both.
     async fn update(&mut self, must_exist: bool, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);

@@ -1,8 +1,8 @@
 //! A worker's connection over HTTP: kept alive, reconnected when it is gone.
 //!
-//! As over protocol buffers, an operation that meets a dead connection is an error, and the next
-//! one reconnects. Only a connection that the server closed while it was idle is replaced silently:
-//! nothing was asked of it yet.
+//! As over protocol buffers, an operation that meets a lost connection is an error, and the next one
+//! reconnects. Only a connection that the server closed while it was idle is replaced silently: no
+//! request was under way on it.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) struct HttpSession {
     sender: Option<SendRequest<Full<Bytes>>>,
 }
 
-/// An answer, whatever its status.
+/// An answer of any status.
 #[derive(Debug)]
 pub(super) struct HttpAnswer {
     pub(super) status: StatusCode,
@@ -40,7 +40,7 @@ pub(super) struct HttpAnswer {
     pub(super) body: Bytes,
 }
 
-/// What goes into a request besides its method and path.
+/// A request without its method and path.
 #[derive(Debug, Default)]
 pub(super) struct HttpRequest {
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
@@ -81,7 +81,7 @@ impl HttpSession {
             .await
             .map_err(|error| text(&error))?;
         tokio::task::spawn_local(async move {
-            // Requests get the error; here it only says that the connection is over.
+            // Requests get the error; here it only means that the connection is over.
             let _ = connection.await;
         });
         Ok(sender)

@@ -1,4 +1,4 @@
-//! The driver `nhs`: a mix that only reads what it has written, with keys of its own making.
+//! The driver `nhs`: a mix that only reads keys that it has written, with keys of its own making.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -315,7 +315,7 @@ impl NhsDriver {
         self.keys.key(counter, self.plan.records.order)
     }
 
-    /// Writes a new value, over what was found if anything was.
+    /// Writes a new value, over the one found if there was one.
     async fn write_record(
         &mut self,
         key: &Bytes,

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::erlang_hash::phash2_integer;
 use crate::random::WorkerRandom;
 
-/// Where a counter puts its key.
+/// Placement of a counter's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyOrder {
     /// Keys rise with the counter.
@@ -17,7 +17,7 @@ pub(super) enum KeyOrder {
 /// Makes the keys of one worker.
 #[derive(Debug, Clone)]
 pub(super) struct WorkerKeys {
-    /// Nine digits that tell workers apart.
+    /// Nine digits that differ between workers.
     suffix: String,
 }
 

@@ -29,8 +29,8 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// Whether it concerns the bucket of documents, and not that of records. Both have keys of
-    /// the same form.
+    /// True if it concerns the bucket of documents, and not that of records. Both have keys of the same
+    /// form.
     pub(super) fn is_of_documents(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Does nothing: measures what the tool itself costs.
+//! Does nothing: measures the cost of the tool itself.
 
 use crate::configuration::{Configuration, ConfigurationError};
 use crate::settings::Operation;

@@ -18,7 +18,7 @@ use kvorum_erlang_terms::Term;
 
 const INDEX_PREFIX: &str = "x-riak-index-";
 
-/// Which protocol an operation takes.
+/// The protocol of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Via {
     Pb,
@@ -32,7 +32,7 @@ pub(super) struct ObjectAccess {
     pub(super) http: Option<HttpSession>,
 }
 
-/// Where a driver's objects are, as configured.
+/// The configured place of a driver's objects.
 #[derive(Debug, Clone)]
 pub(super) struct AccessPlan {
     targets: Targets,
@@ -71,7 +71,7 @@ impl AccessPlan {
     }
 }
 
-/// Why a key of HTTP has no effect on a driver whose operations need no HTTP.
+/// The reason why a key of HTTP has no effect on a driver whose operations need no HTTP.
 pub(super) fn why_without_http(key: &str) -> Option<&'static str> {
     matches!(key, "http_ips" | "http_port" | "http_timeout_general")
         .then_some("no operation of this run goes over HTTP")
@@ -98,7 +98,7 @@ impl ObjectAccess {
         }
     }
 
-    /// Asks for an object without its value: whether it is there.
+    /// Asks for an object without its value: true if it is there.
     pub(super) async fn head(&mut self, bucket: &Bucket, key: &[u8]) -> Result<bool, Term> {
         let options = GetOptions {
             head: Some(true),
@@ -137,7 +137,7 @@ impl ObjectAccess {
         }
     }
 
-    /// Deletes an object, whether or not there is one. The error is the reason to count.
+    /// Deletes an object, present or not. The error is the reason to count.
     pub(super) async fn delete(
         &mut self,
         via: Via,

@@ -1,8 +1,8 @@
 //! A worker's connection over the length of a run: timeouts, reconnecting, reasons of errors.
 //!
-//! basho_bench retries a lost connection within the same operation and without limit, which
-//! hides an outage as one long latency. Here every operation that meets a dead connection is an
-//! error, and the next one reconnects.
+//! basho_bench retries a lost connection within the same operation and without limit, which hides an
+//! outage as one long latency. Here every operation that meets a lost connection is an error, and the
+//! next one reconnects.
 
 use std::future::Future;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Found {
     }
 }
 
-/// How long requests may take.
+/// Time limits of requests.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
     pub(super) read: Duration,
@@ -144,7 +144,7 @@ impl PbSession {
         answer.map(drop).map_err(|error| self.reason(error))
     }
 
-    /// Deletes an object, whether or not there is one. The error is the reason to count.
+    /// Deletes an object, present or not. The error is the reason to count.
     pub(super) async fn delete(
         &mut self,
         bucket: &Bucket,
@@ -180,7 +180,7 @@ impl PbSession {
         answer.map_err(|error| self.reason(error))
     }
 
-    /// Starts to list the bucket's keys on a connection of its own; nobody waits for the end.
+    /// Starts to list the bucket's keys on a connection of its own, without waiting for the end.
     pub(super) fn list_keys_in_background(&self, bucket: &Bucket) {
         let (target, timeout) = (self.target.clone(), self.timeouts.list_keys);
         let request = RpbListKeysReq {
@@ -242,7 +242,7 @@ async fn within<T>(
         .unwrap_or(Err(Error::Timeout { after }))
 }
 
-/// The error with what caused it.
+/// The error with its causes.
 fn causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

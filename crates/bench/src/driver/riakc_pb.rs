@@ -17,7 +17,7 @@ use crate::configuration::{Configuration, ConfigurationError};
 use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
-/// How long `pause_minute` takes.
+/// Length of a `pause_minute`.
 const PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -219,7 +219,7 @@ impl Driver for RiakcPbDriver {
                 self.query(&query).await
             }
             Action::ListKeys => {
-                // One worker makes this load, whatever the number of workers.
+                // One worker makes this load, out of any number.
                 if self.id == 1 {
                     self.session.list_keys_in_background(&self.plan.bucket);
                 }
@@ -251,7 +251,7 @@ impl RiakcPbDriver {
         Ok(Outcome::Done)
     }
 
-    /// Reads, then writes a new value over what was read; one sample covers both.
+    /// Reads, then writes a new value over the one read; one sample covers both.
     async fn update(&mut self, must_exist: bool, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);

@@ -1,4 +1,4 @@
-//! Which server a worker talks to: the address lists of configurations.
+//! The server that a worker connects to: the address lists of configurations.
 
 use crate::configuration::{Configuration, ConfigurationError};
 use kvorum_erlang_terms::Term;

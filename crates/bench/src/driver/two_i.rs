@@ -17,7 +17,7 @@ enum Action {
     Get,
     /// With this many index entries.
     Put(u32),
-    /// Of this many numbers.
+    /// A query over this many numbers.
     Query(u32),
     QueryOverHttp(u32),
 }
@@ -28,7 +28,7 @@ pub struct TwoIPlan {
     actions: Vec<Action>,
     objects: AccessPlan,
     bucket: Bucket,
-    /// Whether a query that finds less than its range is an error.
+    /// True if a query that finds less than its range is an error.
     must_be_complete: bool,
 }
 
@@ -180,7 +180,7 @@ fn range(key: &[u8], count: u32) -> (i64, i64) {
     (first, first.saturating_add(i64::from(count) - 1))
 }
 
-/// How many keys an answer lists.
+/// Number of keys that an answer lists.
 fn keys_in(body: &[u8]) -> usize {
     let answer: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     answer

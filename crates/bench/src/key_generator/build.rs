@@ -1,4 +1,4 @@
-//! Builds a worker's key generator from its term, and refuses what cannot work.
+//! Builds a worker's key generator from its term, and refuses terms that cannot work.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const DEPTH_MAX: u32 = 64;
 /// Wider binaries than this are surely a mistake.
 const BITS_MAX: i128 = 8 * 4096;
 
-/// What the generators of all workers share.
+/// State that the generators of all workers share.
 #[derive(Debug)]
 pub struct KeySources<'run> {
     blocks: &'run SourceBlocks,
@@ -51,7 +51,7 @@ impl<'run> KeySources<'run> {
         self
     }
 
-    /// The key generator of a worker (ids begin at 1); the error tells what is wrong.
+    /// The key generator of a worker (ids begin at 1); the error is a text about the term.
     pub fn build(&mut self, term: &Term, worker: u32) -> Result<KeyGenerator, String> {
         Ok(KeyGenerator {
             node: self.node(term, worker, 0)?,
@@ -288,7 +288,7 @@ impl<'run> KeySources<'run> {
         Ok(Some(node))
     }
 
-    /// This worker's share of `count` keys; the last worker takes what is left over.
+    /// This worker's share of `count` keys; the last worker takes the rest.
     fn partition(&self, start: i64, count: i64, worker: u32) -> Node {
         let workers = i64::from(self.concurrent.max(1));
         let index = i64::from(worker.saturating_sub(1));

@@ -149,7 +149,7 @@ fn wrapped_keys_keep_the_law_of_what_they_wrap() {
         }
         assert_fits(text, &counts, &[1.0 / 256.0; 256]);
     }
-    // Every byte of a digest is uniform, whatever the law of the keys.
+    // Every byte of a digest is uniform, under any law of the keys.
     let mut counts = [0_u64; 256];
     for key in keys(
         "{{crypto_hash, sha256}, {int_to_bin_bigendian, {pareto_int, 1000000000}}}",

@@ -32,7 +32,7 @@ enum Conversion {
 }
 
 impl Format {
-    /// Reads a format; the error tells what is not supported.
+    /// Reads a format; the error names the part that is not supported.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut literals = vec![String::new()];
         let mut directive = None;
@@ -67,7 +67,7 @@ impl Format {
         })
     }
 
-    /// Whether keys of the kind fit the format.
+    /// True if keys of the kind fit the format.
     pub(super) fn accepts(&self, kind: Kind) -> bool {
         match self.directive.conversion {
             Conversion::Plain | Conversion::Readable => true,
@@ -103,7 +103,7 @@ impl Directive {
         self.pad(body)
     }
 
-    /// Fills up to the width. What is too long becomes stars, a text loses its end.
+    /// Fills up to the width. A text that is too long loses its end; anything else becomes stars.
     fn pad(&self, mut body: Vec<u8>) -> Vec<u8> {
         let Some(signed) = self.width else {
             return body;
@@ -128,7 +128,7 @@ enum Parsed {
     Directive(Directive),
 }
 
-/// What follows a tilde: `[width][.[precision][.padding]]letter`.
+/// The directive behind a tilde: `[width][.[precision][.padding]]letter`.
 fn parse_directive(rest: &mut std::str::Chars<'_>) -> Result<Parsed, String> {
     let width = take_number(rest)?;
     let mut precision = None;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-/// A generated key, of one of the kinds that Erlang tells apart.
+/// A generated key, of one of the kinds that Erlang distinguishes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
     /// A number.
@@ -30,7 +30,7 @@ impl Key {
     }
 }
 
-/// What kind of key a node makes; known before the first key.
+/// The kind of key of a node; known before the first key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Integer,

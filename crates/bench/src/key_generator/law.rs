@@ -1,9 +1,9 @@
-//! The law of a key generator, as far as it decides whether a get finds anything: how many keys
-//! there are, and how likely each is to be drawn.
+//! The law of a key generator, as far as it decides whether a get finds anything: the number of keys,
+//! and the probability of each.
 //!
-//! A test over more keys than it writes measures misses, which are fast on any store. How many
-//! there have to be follows from the law and the number of writes; measured misses alone would not
-//! tell the test's share from the store's.
+//! A test over more keys than it writes measures misses, which are fast on any store. The law and the
+//! number of writes determine the expected number of misses; measured misses alone would not separate
+//! the test's share from the store's.
 
 use kvorum_erlang_terms::Term;
 
@@ -19,11 +19,11 @@ const PARETO_REACH: f64 = 250_000.0;
 struct Class {
     /// The chance that a draw is in this class.
     probability: f64,
-    /// How many keys are in it.
+    /// Number of keys in it.
     keys: f64,
 }
 
-/// How likely keys are to be drawn.
+/// The probabilities of keys.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyLaw {
     classes: Vec<Class>,
@@ -31,8 +31,8 @@ pub struct KeyLaw {
 }
 
 impl KeyLaw {
-    /// The law of a generator; none of one whose draws depend on each other (sequences, files), or
-    /// that is not known here. Wrappers change how keys look and not how many there are.
+    /// The law of a generator; none if draws depend on each other (sequences, files) or the generator
+    /// is not known here. Wrappers change how keys look and not how many there are.
     pub fn of(term: &Term) -> Option<Self> {
         if term
             .as_atom()
@@ -73,7 +73,7 @@ impl KeyLaw {
         }
     }
 
-    /// How many different keys can be drawn; none where there is no bound.
+    /// Number of different keys that can be drawn; none where there is no bound.
     pub fn distinct_keys(&self) -> Option<f64> {
         let keys = self.classes.iter().map(|class| class.keys).sum();
         self.is_bounded.then_some(keys)
@@ -133,8 +133,7 @@ impl KeyLaw {
         let rest = 1.0 - below(start);
         classes.push(Class {
             probability: rest,
-            // What lies beyond a limit is the limit; what lies beyond all classes is never met
-            // again.
+            // Draws beyond a limit give the limit; a key beyond all classes is never drawn again.
             keys: if limit.is_finite() { 1.0 } else { 1e30 },
         });
         Self {

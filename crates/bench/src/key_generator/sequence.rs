@@ -55,7 +55,7 @@ impl Sequence {
         Some(number)
     }
 
-    /// What several generators of a name count with.
+    /// The counter that several generators of a name share.
     pub(super) fn counter(&self) -> Arc<AtomicI64> {
         Arc::clone(&self.next)
     }

@@ -1,4 +1,4 @@
-//! A result directory read back: what was recorded, interval by interval.
+//! A result directory read back: its records, interval by interval.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,15 +21,15 @@ pub enum MergeError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
-    /// A file does not hold what a run writes.
+    /// A file does not have the content that a run writes.
     #[error("{}: {reason}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
     /// The directories do not belong together.
@@ -46,16 +46,16 @@ pub(super) struct Interval {
     /// Its end, since the run's start.
     pub(super) elapsed: Duration,
     pub(super) window: Duration,
-    /// By label; what had no operation is absent.
+    /// Records by label; a label without operations is absent.
     pub(super) records: BTreeMap<String, Record>,
 }
 
-/// A run as its directory tells it.
+/// A run as read from its directory.
 #[derive(Debug)]
 pub(super) struct RecordedRun {
     pub(super) record: RunRecord,
     pub(super) intervals: Vec<Interval>,
-    /// What went wrong, how often.
+    /// Number of errors, by reason.
     pub(super) errors: BTreeMap<String, u64>,
     /// Rows of `server.csv` without its header.
     pub(super) server_rows: Vec<String>,

@@ -1,8 +1,8 @@
 //! Everything a run recorded, interval by interval, so that several runs can be merged exactly.
 //!
-//! Percentiles cannot be added up; histograms can. `histograms.hlog` holds the histograms in the
-//! format of HdrHistogram's log, which its own tools read too. `counts.csv` holds what a histogram
-//! does not: errors, bytes, exact sums.
+//! Percentiles cannot be added up; histograms can. `histograms.hlog` holds the histograms in the format
+//! of HdrHistogram's log, which its own tools read too. `counts.csv` holds everything else: errors,
+//! bytes, exact sums.
 
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -20,21 +20,21 @@ const REASONS_SHOWN: usize = 5;
 pub struct Totals {
     /// From the first operation's start to the last one's end.
     pub elapsed: Duration,
-    /// What happened, by operation of the configuration.
+    /// Records by operation of the configuration.
     pub records: Records,
-    /// What happened before measuring began: successful and failed operations.
+    /// Records from before measuring began: successful and failed operations.
     pub warm_up: Option<Records>,
     /// Operations of an open loop that were due when the run ended, and had not begun.
     pub overdue: u64,
-    /// When measuring began.
+    /// The beginning of measuring.
     pub started: SystemTime,
     /// Times in which operations were under way and none ended.
     pub stalls: Vec<Stall>,
     /// Operations that had not ended when the run gave up waiting for them.
     pub abandoned: usize,
-    /// What the tool itself used during the run.
+    /// Resources that the tool itself used during the run.
     pub own_usage: Option<ProcessUsage>,
-    /// What the server used during the run.
+    /// Resources that the server used during the run.
     pub server_usage: Option<ServerSample>,
 }
 
@@ -57,7 +57,7 @@ impl Totals {
     }
 }
 
-/// Writes the table, the reasons of errors and what the processes used.
+/// Writes the table, the reasons of errors and the resources of the processes.
 pub fn write_summary(
     out: &mut dyn Write,
     operations: &[Operation],
@@ -80,7 +80,7 @@ pub fn write_summary(
     write_usage(out, "server", totals.server_usage, totals)
 }
 
-/// What the table does not tell about how operations followed each other.
+/// The pace of operations, which the table does not show.
 fn write_pace(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
     if let Some((units, errors)) = totals.warm_up.as_ref().map(Records::counts) {
         writeln!(
@@ -115,7 +115,7 @@ fn write_pace(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
     Ok(())
 }
 
-/// The tool's own usage, of which memory says nothing: the workers' buffers are gone by the end.
+/// The tool's own usage without memory, since the workers' buffers are gone by the end.
 fn own_sample(usage: ProcessUsage) -> ServerSample {
     ServerSample {
         cpu: Some(usage.cpu),

@@ -1,9 +1,9 @@
-//! Events that the thread that reports waits for.
+//! Events for the reporting thread.
 
-/// Tells the thread that reports about the workers' threads.
+/// An event from the workers' threads for the reporting thread.
 pub(super) enum Event {
     /// All workers of a thread have ended; this many had to be given up in an operation.
     Ended { abandoned: usize },
-    /// Somebody asks for the end.
+    /// The user interrupts the run.
     Interrupted,
 }

@@ -4,20 +4,20 @@ use std::time::{Duration, SystemTime};
 
 use crate::server_probe::ProbeTargets;
 
-/// How a run is to be made, beyond its configuration.
+/// Options of a run beyond its configuration.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     /// Threads that share the workers.
     pub threads: usize,
-    /// Where to look for what the server uses.
+    /// Sources of the server's figures.
     pub probe: ProbeTargets,
     /// For how long operations run before measuring begins.
     pub warm_up: Duration,
-    /// Operations per second of all workers of this process together, in an open loop; `None` paces
-    /// as the configuration says.
+    /// Operations per second of all workers of this process together, in an open loop; `None` for the
+    /// configured pace.
     pub open_rate: Option<f64>,
     /// Id of the first worker.
     pub first_worker: u32,
-    /// When workers begin, for several processes that shall begin together.
+    /// The beginning of the workers, for several processes that shall begin together.
     pub start_at: Option<SystemTime>,
 }

@@ -1,4 +1,4 @@
-//! The thread that reports: collects what workers recorded, writes rows, and ends the run in time.
+//! The thread that reports: collects workers' records, writes rows, and ends the run in time.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use crate::server_probe::ServerProbe;
 use crate::settings::Settings;
 use crate::worker::Control;
 
-/// How many looks at the workers go by between two renewals of the progress line.
+/// Number of looks at the workers between two renewals of the progress line.
 const LOOKS_PER_TICK: u32 = 5;
 
-/// Collects what the threads recorded, and writes it out.
+/// Collects the threads' records, and writes them out.
 pub(super) struct Report<'run> {
     settings: &'run Settings,
     options: &'run RunOptions,
@@ -36,7 +36,7 @@ pub(super) struct Report<'run> {
     looks: u32,
 }
 
-/// What is measured from a moment on.
+/// A measurement from its start on.
 struct Measuring {
     start: Instant,
     started: SystemTime,
@@ -71,7 +71,7 @@ impl<'run> Report<'run> {
         })
     }
 
-    /// Reports until all threads of workers have ended. Also says when they were told to.
+    /// Reports until all threads of workers have ended. Returns the time of the stop as well.
     pub(super) fn until_the_end(
         mut self,
         events: &Receiver<Event>,
@@ -123,7 +123,7 @@ impl<'run> Report<'run> {
         }
     }
 
-    /// Puts what was recorded so far aside, and begins to measure.
+    /// Puts the records so far aside, and begins to measure.
     fn begin(&mut self, files: &mut ResultFiles) -> Result<Measuring, RunError> {
         let probe_file = File::create(self.probe_path(files))?;
         let probe = ServerProbe::start(
@@ -201,12 +201,12 @@ impl<'run> Report<'run> {
             }
             Ok(Event::Interrupted) => self.request_stop(),
             Err(RecvTimeoutError::Timeout) => {}
-            // The threads are gone without a word: they panicked.
+            // The threads ended without an event: they panicked.
             Err(RecvTimeoutError::Disconnected) => self.threads_left = 0,
         }
     }
 
-    /// Takes what was recorded since the last time, and writes it.
+    /// Takes the records since the last time, and writes them.
     fn write_rows(
         &mut self,
         elapsed: Duration,

@@ -8,7 +8,7 @@ use super::http_text;
 use super::targets::ProbeTargets;
 use crate::process::ProcessUsage;
 
-/// What the server has used so far; `None` where nobody tells.
+/// Resources that the server has used so far; `None` where no source has the figure.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ServerSample {
     /// CPU time of all threads, user and kernel.
@@ -101,7 +101,7 @@ impl ServerSample {
         format!("{cpu}, {numbers}")
     }
 
-    /// What was used since an earlier sample; memory and disk space are those of this one.
+    /// Use since an earlier sample; memory and disk space are those of this one.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let minus = |late: Option<u64>, early: Option<u64>| Some(late?.saturating_sub(early?));
@@ -137,7 +137,7 @@ impl ServerSample {
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
-        // Labels may hold blanks, so that the value is what follows the closing brace.
+        // Labels may hold blanks, so the value begins behind the closing brace.
         let (name, rest) = match line.split_once('{') {
             Some((name, rest)) => (name, rest.rsplit_once('}').map_or("", |(_, after)| after)),
             None => line.split_once(' ').unwrap_or((line, "")),
@@ -178,7 +178,7 @@ fn cpu_told(metrics: &[BTreeMap<String, f64>]) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds?).ok()
 }
 
-/// What all files below a directory take on their device, in bytes; files that vanish meanwhile count
+/// Size of all files below a directory on their device, in bytes; files that vanish meanwhile count
 /// nothing.
 pub fn file_bytes(directory: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(directory) else {
@@ -186,7 +186,7 @@ pub fn file_bytes(directory: &Path) -> u64 {
     };
     let bytes = entries.flatten().map(|entry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => file_bytes(&entry.path()),
-        // Files may be longer than what they take: blocks of 512 bytes tell what is taken.
+        // Files may be longer than their space on disk, which is counted in blocks of 512 bytes.
         Ok(metadata) if metadata.is_file() => {
             std::os::unix::fs::MetadataExt::blocks(&metadata) * 512
         }

@@ -1,4 +1,4 @@
-//! Where to look for what the server uses.
+//! Sources of the server's figures.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::http_text;
 
-/// Where to look; what several places tell is added up.
+/// Sources of the server's figures; those of several sources are added up.
 #[derive(Clone, Default)]
 pub struct ProbeTargets {
     /// Processes of the server on this machine, for their /proc.
@@ -22,10 +22,10 @@ pub struct ProbeTargets {
     pub stores: Vec<Arc<dyn Backend>>,
 }
 
-/// Who the server is, as it goes into `run.json`.
+/// The server's description for `run.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerDescription {
-    /// Its version; empty if it does not tell.
+    /// Its version; empty if it has none.
     pub version: String,
     /// Its settings, as far as they are known.
     pub settings: Map<String, Value>,
@@ -43,12 +43,12 @@ impl std::fmt::Debug for ProbeTargets {
 }
 
 impl ProbeTargets {
-    /// Whether there is anything to look at.
+    /// True if there is no source.
     pub fn is_empty(&self) -> bool {
         self.processes.is_empty() && self.http.is_empty() && self.directories.is_empty()
     }
 
-    /// What the first server says of itself under `/stats`; none if it says nothing.
+    /// The first server's description of itself under `/stats`; none if it has none.
     pub fn describe(&self) -> Option<(ServerDescription, Option<String>)> {
         let text = http_text::get(self.http.first()?, "/stats").ok()?;
         let stats: Map<String, Value> = serde_json::from_str(&text).ok()?;

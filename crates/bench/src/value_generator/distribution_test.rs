@@ -127,7 +127,7 @@ fn poisson_sizes_follow_their_law() {
 
 #[test]
 fn slices_begin_anywhere_in_the_block_but_at_its_first_byte() {
-    // Places are told by content: every two bytes of this block are another number.
+    // Content shows the position: every two bytes of this block are another number.
     let block: Bytes = (0..1000_u16).flat_map(u16::to_be_bytes).collect();
     let mut random = random();
     let mut counts = [0_u64; 100];

@@ -17,14 +17,14 @@ const STRINGS_DISTINCT: u64 = 16;
 /// Size of the block that `semi_compressible` values are cut from.
 pub const SEMI_COMPRESSIBLE_BLOCK_BYTES: usize = 67_108_864;
 
-/// Where the blocks' content comes from.
+/// Settings of the blocks' content.
 #[derive(Debug, Clone)]
 pub struct BlockSettings {
     /// `value_generator_source_size`: size of the random block in bytes. Default 100663296.
     pub random_bytes: usize,
     /// `value_generator_blob_file`: a file that replaces both blocks.
     pub blob_file: Option<PathBuf>,
-    /// Where the random bytes start; equal seeds give equal blocks.
+    /// Seed of the random bytes; equal seeds give equal blocks.
     pub seed: Seed,
 }
 

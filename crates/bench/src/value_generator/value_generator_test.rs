@@ -153,7 +153,7 @@ fn the_semi_compressible_block_alternates_random_bytes_and_repeated_text() {
     }
     assert_eq!(all.len(), 16);
     assert_near(distinct_total as f64 / 8192.0, 13.3, 0.2);
-    // Of random bytes only 95 of 256 are printable.
+    // Only 95 of 256 random bytes are printable.
     let printable = block[..4096]
         .iter()
         .filter(|byte| (32..=126).contains(*byte))

@@ -1,4 +1,4 @@
-//! What was written, key by key: which values a read may return.
+//! The ledger of writes, key by key: it decides which values a read may return.
 //!
 //! The rule is that of a regular register. A read may return any write that overlaps it, and any
 //! write that no acknowledged write had replaced by the time the read began. A write is replaced by
@@ -14,11 +14,11 @@ const SHARDS: u64 = 64;
 /// Writes without an answer that are kept for a key; with more of them, its reads are not checked.
 const PENDING_MAX: usize = 64;
 
-/// All keys of a run and what was written to them.
+/// All keys of a run and their writes.
 #[derive(Debug)]
 pub struct Ledger {
     run: u32,
-    /// Whether nobody else writes to these keys.
+    /// True if no other process writes to these keys.
     is_alone: bool,
     clock: AtomicU64,
     shards: Vec<Mutex<HashMap<u64, History>>>,
@@ -28,7 +28,7 @@ pub struct Ledger {
 #[derive(Debug, Default)]
 struct History {
     writes: Vec<Write>,
-    /// When the newest removal began.
+    /// The beginning of the newest removal.
     removal_begun: u64,
     is_unchecked: bool,
 }
@@ -40,28 +40,28 @@ struct Write {
     is_removal: bool,
 }
 
-/// A read under way, and what it may return.
+/// A read under way, and the values that it may return.
 #[derive(Debug)]
 pub struct Reading {
     key: u64,
     begun: u64,
-    /// When the writes of values began that may be read.
+    /// The times at which the writes of those values began that may be read.
     readable: Vec<u64>,
-    /// Whether nothing may be found, or what was there before the run.
+    /// True if the read may find nothing, or a value from before the run.
     may_be_untouched: bool,
     may_be_removed: bool,
     is_unchecked: bool,
 }
 
 impl Reading {
-    /// Whether this is a read of the key with this hash.
+    /// True if this is a read of the key with this hash.
     pub fn is_of(&self, key: u64) -> bool {
         self.key == key
     }
 }
 
 impl Ledger {
-    /// A ledger of a run, whose number tells its values from those of earlier runs.
+    /// A ledger of a run; the number distinguishes its values from those of earlier runs.
     pub fn new(run: u32, is_alone: bool) -> Self {
         Self {
             run,
@@ -97,7 +97,7 @@ impl Ledger {
         begun
     }
 
-    /// A write is acknowledged; what it replaces is forgotten.
+    /// A write is acknowledged; the writes that it replaces are forgotten.
     pub fn write_ended(&self, key: u64, sequence: u64) {
         let mut shard = self.shard(key);
         let now = self.tick();
@@ -135,7 +135,7 @@ impl Ledger {
         }
     }
 
-    /// Whether the read may return the value of this write.
+    /// True if the read may return the value of this write.
     pub fn may_be_read(&self, reading: &Reading, run: u32, sequence: u64) -> bool {
         if reading.is_unchecked {
             return true;
@@ -146,7 +146,7 @@ impl Ledger {
         sequence > reading.begun || reading.readable.contains(&sequence)
     }
 
-    /// Whether the read may find nothing.
+    /// True if the read may find nothing.
     pub fn may_be_absent(&self, reading: &Reading) -> bool {
         let removed_since = || {
             self.shard(reading.key)
@@ -173,7 +173,7 @@ impl Ledger {
 }
 
 impl History {
-    /// When the newest acknowledged write began.
+    /// The beginning of the newest acknowledged write.
     fn newest_acknowledged(&self) -> u64 {
         let acknowledged = self.writes.iter().filter(|it| it.acknowledged.is_some());
         acknowledged.map(|write| write.begun).max().unwrap_or(0)

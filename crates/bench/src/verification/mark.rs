@@ -1,4 +1,4 @@
-//! The mark at the beginning of a value: who wrote it, for which key, and that it is whole.
+//! The mark at the beginning of a value: its writer, its key, and a check that it is whole.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -11,7 +11,7 @@ pub const MARK_BYTES: usize = 40;
 /// Bytes of the mark that its checksum is seeded with.
 const SEED_BYTES: usize = 32;
 
-/// What a value says of itself.
+/// The mark of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     /// Hash of the key and bucket that it was written for.
@@ -59,7 +59,7 @@ impl Mark {
         marked.freeze()
     }
 
-    /// The mark of a value that is whole; else what is wrong with it.
+    /// The mark of a value that is whole; else the error in it.
     pub fn of(value: &[u8]) -> Result<Self, &'static str> {
         let Some((mark, rest)) = value.split_at_checked(MARK_BYTES) else {
             return Err("not_marked");

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use kvorum_protocol::frame::{self, Frame, FrameDecoder};
 use kvorum_protocol::{MessageCode, pb};
 
-/// What goes wrong.
+/// A fault of the server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fault {
     None,

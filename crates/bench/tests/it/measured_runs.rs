@@ -1,4 +1,4 @@
-//! What a run says of itself: run.json, the server's figures, warm-up, open loop, merging.
+//! A run's reports on itself: run.json, the server's figures, warm-up, open loop, merging.
 
 use std::path::PathBuf;
 
@@ -112,8 +112,8 @@ fn an_open_loop_counts_what_a_stall_held_up() {
         run.configured(&text, &["--duration", "3", "--rate", "300"])
     ));
     let record = run.record();
-    // Some 300 operations were due during the second, and each waited for what was left of it. A
-    // closed loop would have seen four slow ones.
+    // Some 300 operations were due during the second, and each waited for its rest. A closed loop would
+    // have seen four slow ones.
     let get = record.totals["get"];
     assert!(get.p95_us > 500_000, "{get:?}");
     assert!(get.mean_us > 50_000.0, "{get:?}");

@@ -1,4 +1,4 @@
-//! What a run leaves behind for each driver, and how it ends.
+//! The files of a run for each driver, and the ways that a run ends.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,7 +40,7 @@ impl Run {
         kvorum_bench::execute(&Arguments::parse_from(words).bench, &mut std::io::sink())
     }
 
-    /// What `run.json` holds.
+    /// The content of `run.json`.
     pub(crate) fn record(&self) -> RunRecord {
         RunRecord::read(&self.directory.path().join("results/current")).unwrap()
     }
@@ -315,7 +315,7 @@ fn configurations_that_cannot_run_say_why_before_anything_is_written() {
         ("{driver, ", "my.config: line 1, column 10: expected a term"),
     ] {
         let run = Run::new();
-        // As the program prints it: what went wrong, and once only why.
+        // As the program prints it: the failure, and its reason only once.
         let error = format!("{:#}", run.configured(text, &[]).unwrap_err());
         assert_eq!(error.matches(part).count(), 1, "{text}: {error}");
         assert!(!run.directory.path().join("results").exists());

@@ -154,7 +154,7 @@ async fn joined(world: &World, count: u8) -> Vec<Node> {
     nodes
 }
 
-/// Confirms every step of moves and growth as those who move data would, until nothing is left.
+/// Confirms every step of moves and growth in place of the nodes that move data, until nothing is left.
 async fn carry_out(world: &World, nodes: &[Node], look: impl Fn(&ClusterState)) {
     for _ in 0..2_000 {
         let state = nodes[0].current();

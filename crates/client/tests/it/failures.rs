@@ -1,4 +1,4 @@
-//! Every kind of failure, and what is left of the connection afterwards.
+//! Every kind of failure, and the state of the connection afterwards.
 
 use std::time::Duration;
 

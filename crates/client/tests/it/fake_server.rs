@@ -1,4 +1,4 @@
-//! A server that does what the test says, one frame at a time.
+//! A server that follows the test, one frame at a time.
 
 use bytes::{Bytes, BytesMut};
 use kvorum_client::{Client, ClientSettings, Frame, MessageCode};

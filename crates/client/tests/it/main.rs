@@ -1,6 +1,6 @@
 //! The client against a scripted server on an in-memory stream.
 
-// `cfg(test)` always holds here; it tells the lints that functions shared by tests are tests too.
+// `cfg(test)` always holds here; it marks functions shared by tests as test code for the lints.
 #[cfg(test)]
 mod failures;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What each request sends, and what its answer becomes.
+//! The bytes that each request sends, and the results of its answers.
 
 use bytes::Bytes;
 use kvorum_client::{

@@ -1,4 +1,4 @@
-//! What each command does, and what is refused in which words.
+//! The effect of each command, and the text of each refusal.
 
 use kvorum_cluster::{ClusterState, Command, Member, Refusal, TypeStatus, apply};
 use kvorum_encoding::{Bucket, BucketType};

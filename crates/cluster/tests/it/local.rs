@@ -368,8 +368,8 @@ fn r21_a_full_disk_refuses_the_change_and_loses_nothing() {
     );
 }
 
-/// Fails each operation of a proposal in turn, once: the proposal says so, the state before stays
-/// current, and what is found after a restart is one of the two.
+/// Fails each operation of a proposal in turn, once: the proposal returns an error, the state before
+/// stays current, and a restart finds one of the two states.
 #[test]
 fn a_failed_operation_anywhere_is_survived() {
     let (base, _, old) = two_generations();

@@ -1,4 +1,4 @@
-//! The cluster state: what commands do to it, and what a disk can do to its file.
+//! The cluster state: effects of commands on it, and of a disk on its file.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot make its input should fail"

@@ -153,8 +153,8 @@ fn a_node_that_is_gone_for_good_while_it_leaves_can_be_removed() {
     assert_eq!(state.ring(), exiting.ring());
 }
 
-/// A node that had stopped introduced itself by the state that it knew, which took back the weight that
-/// was committed meanwhile; one that had begun to leave went on as a full member, and never left.
+/// A node that had stopped introduced itself by its old state, which took back the weight committed
+/// meanwhile; one that had begun to leave went on as a full member, and never left.
 #[test]
 fn who_comes_back_with_an_old_state_takes_nothing_back() {
     let state = cluster(4);
@@ -254,7 +254,7 @@ fn who_is_replaced_by_force_is_gone_at_once_and_all_that_it_had_is_its_replaceme
     assert!(committed.member(node(3)).is_none());
     let status = committed.member(node(9)).unwrap().status;
     assert_eq!(status, MemberStatus::Valid);
-    // Nobody has to hand anything over, and who repairs knows by the epoch that it has to.
+    // No node has to hand anything over, and the epoch shows the new owner that it has to repair.
     assert!(committed.transition().is_none() && committed.ring().moves().is_empty());
     let of_replacement: Vec<_> = committed.ring().owned_by(node(9)).collect();
     assert_eq!(of_replacement, had);
@@ -281,7 +281,7 @@ fn a_node_that_is_gone_for_good_is_replaced_in_the_midst_of_moves() {
         node: source,
         change,
     };
-    // A further node that joins would wait for what is under way; the one that replaces does not.
+    // A further node that joins would wait for moves under way; the one that replaces does not.
     let state = done(&join(&state, 9), replacement);
     let waits = join(&state, 8);
     assert!(matches!(waits.plan(), Err(PlanError::RingNotReady { .. })));
@@ -315,7 +315,7 @@ fn what_is_cleared_was_never_staged_and_what_was_committed_goes_on() {
     assert!(cleared.staged().is_empty());
     assert_eq!(cleared.members(), before.members());
     assert_eq!(cleared.ring(), before.ring());
-    // The name of who was to join is free again, for whoever it is.
+    // The name of the node that was to join is free again, for any node.
     let member = Member {
         status: MemberStatus::Joining,
         ..Member::new("riak@10.0.0.9")
@@ -520,7 +520,7 @@ fn a_node_that_is_gone_for_good_is_removed_in_the_midst_of_moves() {
     ));
     let source = state.ring().owner(closing);
     let epoch = state.ring().epoch(closing);
-    // The receiver is gone: what moved there stays where it was.
+    // The receiver is gone: a partition that moved there stays where it was.
     let without = commit(&done(&state, stage(5, StagedChange::ForceRemove)));
     let ring = without.ring();
     assert!(ring.moves().is_empty() && without.member(node(5)).is_none());
@@ -529,7 +529,7 @@ fn a_node_that_is_gone_for_good_is_removed_in_the_midst_of_moves() {
         (source, epoch.next())
     );
     assert!(carry_out(without, 8, |_| {}).transition().is_none());
-    // The source is gone: what closes is its receiver's, who has everything.
+    // The source is gone: a move that closes belongs to its receiver, which has everything.
     let change = StagedChange::ForceRemove;
     let removal = Command::Stage {
         node: source,
@@ -558,7 +558,7 @@ fn a_node_that_is_gone_for_good_does_not_hold_up_replicas_that_grow() {
     let without = commit(&done(&state, removal.clone()));
     assert!(without.ring().growth().is_none() && without.growth_filled().is_empty());
     assert_eq!(carry_out(without, 8, |_| {}).ring().replicas_max(), 2);
-    // While it closes, those who are left know already.
+    // The remaining members have confirmed the close before the removal.
     let mut state = done(&state, grow(GrowthStep::Close));
     let at = state.ring().partitions().next().unwrap().2;
     for number in 1..=2 {
@@ -598,7 +598,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Joins, departures and changes in any order: every plan can be carried out, every state written
-    /// down, and in the end everybody has a fair share.
+    /// down, and in the end every member has a fair share.
     #[test]
     fn any_plan_comes_to_an_end(changes in prop::collection::vec((0u8..8, 1u8..9, 1u8..9), 1..12)) {
         let mut state = founded();

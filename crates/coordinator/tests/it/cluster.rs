@@ -57,11 +57,11 @@ pub(crate) struct Cluster {
     pub(crate) properties: PropertyOverlay,
 }
 
-/// How the nodes are set up.
+/// The parameters of the nodes.
 pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) nodes: u8,
-    /// Of these nodes, the first so many own partitions.
+    /// The first so many of these nodes own partitions.
     pub(crate) owners: u8,
     pub(crate) heads_first: bool,
     /// Stand-ins may be where a replica is already.
@@ -211,7 +211,7 @@ impl Cluster {
         }
     }
 
-    /// Nothing reaches the node and nothing comes from it; everybody notices if `is_noticed`.
+    /// Cuts all links of the node; the others notice if `is_noticed`.
     pub(crate) fn cut_off(&self, number: u8, is_noticed: bool) {
         self.set_links(number, true);
         if is_noticed {
@@ -222,7 +222,7 @@ impl Cluster {
     pub(crate) fn heal(&self, number: u8) {
         self.set_links(number, false);
         self.down.set(node_id(number), false);
-        // What failed meanwhile is tried again after a pause.
+        // Requests that failed meanwhile are tried again after a pause.
         self.run(self.runtime.sleep(Duration::from_secs(20)));
     }
 
@@ -258,7 +258,7 @@ impl Cluster {
     }
 }
 
-/// Counts what is read to be handed over.
+/// Counts the hints read to be handed over.
 struct WatchedHints {
     hints: Arc<VnodeHints>,
     read: Arc<AtomicU64>,
@@ -298,7 +298,7 @@ impl ClusterNode {
         self.known.tell(state);
     }
 
-    /// Takes over a newer state: opens what it is to have, and refuses older epochs from now on.
+    /// Takes over a newer state: opens its new stores, and refuses older epochs from now on.
     pub(crate) fn learn(&self, state: &Arc<ClusterState>) {
         self.hear_of(state);
         let ring = state.ring();
@@ -323,7 +323,7 @@ impl ClusterNode {
         self.vnodes.vnode(partition).unwrap()
     }
 
-    /// What the replica here has, asked alone.
+    /// The object of the replica here alone.
     pub(crate) fn stored(&self, partition: Partition, key: &str) -> Option<Arc<Object>> {
         let vnode = self.vnodes.vnode(partition)?;
         let operation = Operation::Get {
@@ -364,7 +364,7 @@ impl ClusterNode {
         }
     }
 
-    /// How many hints the node keeps.
+    /// Number of hints that the node keeps.
     pub(crate) fn hint_count(&self) -> usize {
         let all = HintPageLimits::default();
         let page = self.hints.page(None, &all, Timestamp(0)).unwrap();

@@ -76,7 +76,7 @@ fn increments_through_any_node_add_up() {
     }
 }
 
-/// Replicas that did not hear of each other's operations have them merged by a read, and a read repairs.
+/// Replicas that missed each other's operations have them merged by a read, and a read repairs.
 #[test]
 fn operations_of_replicas_that_do_not_hear_of_each_other_are_merged() {
     let cluster = Cluster::new(&Setup {

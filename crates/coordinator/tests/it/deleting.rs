@@ -1,4 +1,4 @@
-//! Deletes, and what becomes of tombstones.
+//! Deletes, and the fate of tombstones.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ fn a_tombstone_that_a_replica_lacks_is_not_reaped() {
     assert_eq!(world.delete("k"), Deleted::Written);
     world.replicas("k")[2].refuse_puts(None);
     world.coordinator.reap_due(Reading::MayBlock);
-    // The third still has the value, and must not be the only one left to say something.
+    // The third still has the value, and must not be the only one left to answer.
     assert_eq!(holders(&world, "k"), 3);
     assert!(world.get("k").unwrap().is_tombstone());
 }

@@ -1,4 +1,4 @@
-//! Index queries, against a model of what is stored: every form, in one piece and in pages.
+//! Index queries, against a model of the stored objects: every form, in one piece and in pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -109,7 +109,7 @@ pub(crate) async fn paged(
     }
 }
 
-/// Compares every form of a query with what it should give, in order.
+/// Compares every form of a query with its expected result, in order.
 async fn check_query(
     coordinator: &Arc<Coordinator>,
     field: &str,
@@ -218,7 +218,7 @@ fn a_query_finds_what_is_stored_once_whatever_the_copies() {
                     world.try_put(&key, put, &PutOptions::default()).unwrap();
                     let entry = model.entry(key).or_default();
                     if seen > 1 {
-                        // What was there is replaced.
+                        // The object is replaced.
                         *entry = (numbers, words);
                     } else {
                         // A sibling of it: the entries of all count.
@@ -368,8 +368,8 @@ fn any_node_of_several_answers_even_with_one_down() {
     check(5);
 }
 
-/// A vnode of which damage took index entries answered with those that it had, and a query that came by it
-/// was short of some.
+/// A vnode that had lost index entries to damage answered with the rest, and a query that used it
+/// missed some.
 #[test]
 fn a_query_asks_another_replica_where_entries_may_be_missing() {
     let world = World::new(&colocated());

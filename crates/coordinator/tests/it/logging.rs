@@ -1,7 +1,8 @@
-//! A full disk or a lost quorum fails every request in the same way, for as long as nobody acts.
+//! A full disk or a lost quorum fails every request in the same way, until an operator acts.
 //!
 //! Each of these failures once wrote a line of its own: a disk that was full was filled with warnings.
-//! Now each kind of error has so many lines a minute, and the next line says how many were left out.
+//! Now each kind of error has so many lines a minute, and the next line has the number of lines that
+//! were left out.
 
 use std::io::Write;
 use std::sync::Arc;

@@ -20,7 +20,7 @@ use crate::index_queries::{content, paged, put_of};
 use crate::several_nodes::{get, put};
 use crate::world::{address, values};
 
-/// What clients were told, and what it obliges the database to.
+/// The clients' results, and the obligations of the database that follow.
 #[derive(Default)]
 struct Ledger {
     acknowledged: BTreeMap<String, Vec<Arc<Object>>>,
@@ -66,7 +66,7 @@ impl Clients {
             let owed = self.ledger.lock().acknowledged.get(key).cloned();
             let read = get(node, key, &GetOptions::default()).await;
             let seen = self.note_read(key, &read, owed.as_deref().unwrap_or_default());
-            // Some write blindly, others over what they have read.
+            // Some write blindly, others over the object that they have read.
             let context = if turn % 3 == 0 { Clock::new() } else { seen };
             let value = format!("{client}.{turn}");
             let written = put(node, key, &value, &context, &PutOptions::default()).await;
@@ -74,7 +74,7 @@ impl Clients {
         }
     }
 
-    /// The clock of what was read, which must have seen all that was acknowledged before.
+    /// The clock of the object read, which must have seen all that was acknowledged before.
     fn note_read(
         &self,
         key: &str,
@@ -129,7 +129,7 @@ impl Clients {
 
 type Outcome<T> = Result<T, RequestError>;
 
-/// Each node learns the state when it hears of it; those in `first` at once.
+/// Each node learns the state later; those in `first` at once.
 async fn spread(cluster: &Cluster, state: &Arc<ClusterState>, first: &[u8]) {
     let runtime = &cluster.runtime;
     for node in &cluster.nodes {
@@ -141,7 +141,7 @@ async fn spread(cluster: &Cluster, state: &Arc<ClusterState>, first: &[u8]) {
         let late = Duration::from_micros(runtime.random_u64() % 60_000);
         runtime.spawn("learns late", async move {
             clock.sleep(late).await;
-            // What is older than what it knows comes too late.
+            // A state that is older than the node's own comes too late.
             let known = kvorum_cluster::AgreedState::current(&*node.known);
             let is_news = |ring: &Ring, known: &Ring| {
                 ring.partitions()
@@ -160,7 +160,7 @@ async fn move_partition(cluster: &Cluster, ring: &mut Ring, partition: Partition
     let pause = || Duration::from_micros(cluster.runtime.random_u64() % 20_000);
     ring.begin_move(partition, node_id(to)).unwrap();
     let state = cluster.state(ring.clone());
-    // Filling begins once the source refuses what is older.
+    // Filling begins once the source refuses older epochs.
     spread(cluster, &state, &[from]).await;
     cluster.runtime.sleep(pause()).await;
     cluster.node(to).learn(&state);
@@ -169,7 +169,7 @@ async fn move_partition(cluster: &Cluster, ring: &mut Ring, partition: Partition
     ring.close_move(partition).unwrap();
     spread(cluster, &cluster.state(ring.clone()), &[]).await;
     cluster.runtime.sleep(pause()).await;
-    // Settled once the source knows that it closes.
+    // Settled once the source has learned that it closes.
     let state = cluster.state(ring.clone());
     cluster.node(from).learn(&state);
     ring.settle_move(partition).unwrap();
@@ -177,7 +177,7 @@ async fn move_partition(cluster: &Cluster, ring: &mut Ring, partition: Partition
     cluster.runtime.sleep(pause()).await;
 }
 
-/// Cuts one node off after the other, for moments that nobody notices, and breaks connections: writes
+/// Cuts one node off after the other, for moments that no node notices, and breaks connections: writes
 /// then lie on as few replicas as they need.
 async fn storm(cluster: Arc<Cluster>, is_over: Arc<AtomicBool>) {
     let runtime = cluster.runtime.clone();
@@ -266,7 +266,7 @@ fn no_acknowledged_write_is_lost_and_no_read_is_stale_while_partitions_move() {
 #[test]
 fn nor_when_connections_break_meanwhile() {
     let written: usize = (1..=12).map(|seed| race(seed, true).0).sum();
-    // Most get through; of the others it is not known whether they were written.
+    // Most get through; the others may or may not have been written.
     assert!(written > 12 * 6 * 40 / 2, "{written}");
 }
 
@@ -342,7 +342,7 @@ fn a_write_that_was_half_done_goes_on_with_the_same_dot_in_the_new_list() {
         nodes: 5,
         ..Setup::default()
     });
-    // The last replica moves: the coordinating one does not know, and does not refuse.
+    // The last replica moves: the coordinating one has not learned of it, and does not refuse.
     let (owners, partition) = (cluster.owners("key"), cluster.partitions("key")[2]);
     let mut moving = ring(4);
     moving.begin_move(partition, node_id(5)).unwrap();
@@ -377,7 +377,7 @@ fn a_filling_replica_alone_does_not_make_a_quorum() {
     let mut moving = ring(4);
     moving.begin_move(partition, node_id(5)).unwrap();
     cluster.learn(&cluster.state(moving));
-    // Of the old list one is left, of the new one two: the receiver and that one.
+    // One replica of the old list is left, and two of the new one: the receiver and that one.
     cluster.cut_off(owners[0], true);
     cluster.cut_off(owners[1], true);
     let strict = PutOptions {
@@ -400,7 +400,7 @@ fn a_quorum_of_the_old_list_alone_does_not_suffice() {
     let mut moving = ring(4);
     moving.begin_move(partition, node_id(5)).unwrap();
     cluster.learn(&cluster.state(moving));
-    // Of the old list two are left, of the new one only the one that both have.
+    // Two replicas of the old list are left, and only their common one of the new list.
     cluster.cut_off(5, true);
     cluster.cut_off(owners[1], true);
     let strict = PutOptions {
@@ -594,7 +594,8 @@ fn listings_pass_by_a_store_that_their_own_node_has_not_open() {
     }
 }
 
-/// A receiver that has everything, and reaches nobody: it is one of the new list and none of the old one.
+/// A receiver that has everything, and reaches no other: it is one of the new list and none of the old
+/// one.
 #[test]
 fn a_node_that_is_in_one_list_alone_does_not_say_that_all_nodes_are_down() {
     let cluster = Cluster::new(&Setup {

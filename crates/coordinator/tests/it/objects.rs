@@ -125,7 +125,7 @@ fn a_read_repairs_replicas_that_are_behind() {
     assert_eq!(world.get("k"), Some(new.clone()));
     world.settle();
     assert_eq!(*world.meter.repairs.lock(), 2);
-    // Each of them alone knows it now.
+    // Each of them alone has it now.
     for lone in 0..3 {
         let world_without = |other: usize, kind| world.replicas("k")[other].refuse_reads(kind);
         let others = (0..3).filter(|other| *other != lone);
@@ -143,8 +143,9 @@ fn a_read_repairs_replicas_that_are_behind() {
     assert_eq!(*world.meter.repairs.lock(), 2);
 }
 
-/// Concurrent values of many writers, of which each replica knows others: after one read all are the same,
-/// and no clock has lost an entry on the way, which would bring back what it covered.
+/// Concurrent values of many writers, of which each replica has others: after one read all are the
+/// same, and no clock has lost an entry on the way: a lost entry would bring back values that it
+/// covered.
 #[test]
 fn r09_one_read_repairs_all_and_prunes_no_clock() {
     let world = World::new(&colocated());
@@ -187,7 +188,7 @@ fn r09_one_read_repairs_all_and_prunes_no_clock() {
     }
 }
 
-/// What one of three replicas answers when the others fail.
+/// The answer of one of three replicas when the others fail.
 fn alone(world: &World, lone: usize) -> Option<Arc<Object>> {
     let replicas = world.replicas("k");
     let others = || (0..3).filter(|other| *other != lone);
@@ -230,7 +231,7 @@ fn r33_a_read_mends_damaged_replicas_and_what_is_damaged_never_spreads() {
     }
 }
 
-/// A put goes over what is damaged: no replica has anything of it afterwards.
+/// A put goes over a damaged object: no replica has anything of it afterwards.
 #[test]
 fn r33_a_put_that_meets_a_damaged_replica_writes_what_it_was_given() {
     for at in 0..3 {

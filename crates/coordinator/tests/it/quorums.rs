@@ -1,4 +1,4 @@
-//! Every quorum value counts alike, whether request, bucket or bucket type gives it.
+//! Every quorum value counts alike, in the request, the bucket or the bucket type.
 
 use kvorum_backend::ErrorKind;
 use kvorum_cluster::{AgreedState, Command, Member};
@@ -101,14 +101,14 @@ fn is_read(setting: &str) -> bool {
     ["r", "pr", "read nodes"].contains(&setting)
 }
 
-/// What the rules say with `broken` of three colocated replicas failing.
+/// The expected result with `broken` of three colocated replicas failing.
 fn expected(setting: &str, value: Quorum, broken: usize) -> String {
     let (n, left) = (3_usize, 3 - broken);
     let number = value.resolve(3) as usize;
     if number > n {
         return "{n_val_violation,3}".into();
     }
-    // Of a read, the replicas that fail; of a write, those after the first, which coordinates.
+    // The replicas that fail: any of a read's; of a write's, those after the first, which coordinates.
     let unmet = |name: &str, wanted: usize, got: usize| match wanted > left {
         true => format!("{{{name},{wanted},{got}}}"),
         false => "ok".into(),
@@ -212,7 +212,7 @@ fn one_node_has_one_copy_and_its_quorum_is_one() {
         };
         assert_eq!(outcome, expected, "{value:?}");
     }
-    // Distinct machines are what they are.
+    // The number of distinct machines is never reduced.
     let options = PutOptions {
         node_confirms: Some(Quorum::Number(2)),
         ..PutOptions::default()
@@ -247,7 +247,7 @@ fn a_request_may_have_fewer_replicas_and_not_more() {
         .values()
         .filter(|it| crate::world::holds(it, "k"));
     assert_eq!(copies.count(), 1);
-    // What the request asks is judged by its own n_val; what the bucket says, by the bucket's.
+    // A quorum of the request is judged by its own n_val; one of the bucket, by the bucket's.
     let options = PutOptions {
         w: Some(Quorum::Number(2)),
         ..n_val(1)

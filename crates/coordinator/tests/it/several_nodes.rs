@@ -105,7 +105,7 @@ fn all_three_replicas_get_a_write_that_waits_for_two() {
 
 #[test]
 fn quorums_with_nodes_down_are_met_or_refused_at_once() {
-    // Which of w, pw can be met by the primaries that are up and the one stand-in that there is.
+    // Quorums w and pw that the primaries that are up and the only stand-in can or cannot meet.
     for (down, w, pw, is_met) in [
         (0, 3, 3, true),
         (1, 3, 2, true),
@@ -175,7 +175,7 @@ fn a_get_waits_for_no_replica_that_has_gone_silent() {
 fn a_replica_that_is_behind_is_found_by_reading_though_no_quorum_needs_it() {
     let cluster = Cluster::new(&Setup::default());
     let owners = cluster.owners("key");
-    // The first get of all asks everybody.
+    // The first get of all asks every replica.
     assert!(cluster.get(owners[0], "other").unwrap().is_none());
     cluster.cut_off(owners[2], true);
     cluster.put(owners[0], "key", "value").unwrap();
@@ -284,7 +284,7 @@ fn few_large_hints_are_read_at_a_time() {
     assert_eq!((pages, passed_over), (vec![4, 4, 1], 9));
 }
 
-/// A stand-in that has handed over what it wrote knows nothing of it any more.
+/// A stand-in that has handed over its writes has no record of them any more.
 #[test]
 fn what_a_stand_in_writes_next_does_not_supersede_what_it_has_handed_over() {
     let cluster = Cluster::new(&Setup {
@@ -353,7 +353,8 @@ fn all_replicas_down_and_a_stand_in_still_takes_writes_and_gives_them_back() {
     assert_eq!(values(&read), ["value"]);
 }
 
-/// A quorum of two is two machines, however many are down. Who wants to write on the last one says so.
+/// A quorum of two is two machines, however many are down. A client that wants to write on the last one
+/// has to request it.
 #[test]
 fn a_node_that_reaches_no_other_takes_what_one_machine_can_promise() {
     for (is_primary, colocated) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -407,7 +408,7 @@ fn a_node_that_reaches_no_other_takes_what_one_machine_can_promise() {
         let read = cluster.run(get(cluster.node(alone), "key", &read));
         let read = values(&read.unwrap().unwrap());
         assert!(read.contains(&"one".to_owned()), "{read:?}");
-        // What it took comes to where it belongs.
+        // The objects that it took reach their owners.
         (1..=5).for_each(|other| cluster.set_links(other, false));
         (1..=5).for_each(|other| cluster.heal(other));
         let soon = cluster.runtime.now().plus(Duration::from_secs(5));
@@ -513,8 +514,8 @@ fn a_forward_that_nobody_answers_is_an_error_and_not_a_second_write() {
     );
 }
 
-/// The replicas that were to coordinate next are all up: that they are not asked is no reason to say that
-/// nobody is there.
+/// The next coordinating replicas are all up, though they are not asked: the answer must not be that
+/// all nodes are down.
 #[test]
 fn a_write_whose_coordinating_replica_goes_away_over_it_is_in_doubt_and_not_made_again() {
     let mut outcomes = Vec::new();
@@ -563,7 +564,7 @@ fn a_forward_to_a_node_that_is_not_there_goes_to_another() {
     let cluster = Cluster::new(&Setup::default());
     let stranger = cluster.stranger("key");
     let owners = cluster.owners("key");
-    // Nobody serves the partition there yet: nothing can have been done.
+    // The partition has no vnode there yet: nothing can have been done.
     let partition = cluster.partitions("key")[0];
     let vnodes = &cluster.node(owners[0]).vnodes;
     vnodes.remove(partition);
@@ -594,7 +595,7 @@ fn another_replica_coordinates_for_one_whose_store_has_failed() {
     let cluster = Cluster::new(&Setup::default());
     let (owners, partitions) = (cluster.owners("key"), cluster.partitions("key"));
     cluster.node(owners[0]).break_store(partitions[0]);
-    // What was being done when it failed may have been done.
+    // A write that was under way when it failed may have been carried out.
     assert!(cluster.put(owners[0], "key", "first").is_err());
     for at in [owners[0], owners[1], cluster.stranger("key")] {
         let written = cluster.put(at, "key", "later");

@@ -1,4 +1,4 @@
-//! A node of one in memory, and what tests ask of it.
+//! A node of one in memory, and the helpers of tests.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -29,11 +29,11 @@ pub(crate) struct Setup {
     pub(crate) colocated: bool,
     pub(crate) tombstones: TombstoneKeeping,
     pub(crate) requests_max: usize,
-    /// Puts are durable when somebody says so.
+    /// Puts are durable only when the test makes them so.
     pub(crate) syncs_late: bool,
-    /// What background work holds puts back by.
+    /// The delay of puts by background work.
     pub(crate) put_delay: Duration,
-    /// There is no room for what is put.
+    /// There is no room for puts.
     pub(crate) is_full: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct World {
     pub(crate) syncs: Arc<LateSync>,
 }
 
-/// What the meter was told.
+/// The meter's record.
 #[derive(Default)]
 pub(crate) struct Recorder {
     pub(crate) finished: Mutex<Vec<(RequestKind, Option<RequestError>)>>,

@@ -1,4 +1,4 @@
-//! Byte forms: what is written is read back, and no other bytes bring a decoder down.
+//! Byte forms: written bytes are read back, and no other bytes bring a decoder down.
 
 use bytes::Bytes;
 use kvorum_data_types::{
@@ -216,7 +216,7 @@ fn samples() -> Vec<Bytes> {
     samples
 }
 
-/// Takes bytes as anything that they could be, and does with what comes out what a server would.
+/// Decodes bytes as each form, and uses the results as a server would.
 fn take_as_anything(bytes: &Bytes) {
     let mut found: Vec<DataType> = DataType::decode(bytes).into_iter().collect();
     found.extend(decode_riak_value(bytes).map(|read| read.value));

@@ -1,4 +1,4 @@
-//! Removes and what their clients had seen.
+//! Removes, and the contexts of their clients.
 
 use bytes::Bytes;
 use kvorum_data_types::{

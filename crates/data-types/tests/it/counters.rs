@@ -1,4 +1,4 @@
-//! Counters: exact sums whatever is merged, how often and in which order.
+//! Counters: exact sums for any merges, any number of times and in any order.
 
 use kvorum_data_types::{Actor, Counter, Dot, OperationError};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ const REPLICAS: usize = 3;
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
 
-    /// Each replica shows the sum of the increments that it knows: of each actor all up to some point.
+    /// Each replica shows the sum of the increments that it has: for each actor all up to some point.
     #[test]
     fn counters_are_exact(
         steps in prop::collection::vec((0..REPLICAS, 0..REPLICAS, -9..9i128, any::<bool>()), 1..40),

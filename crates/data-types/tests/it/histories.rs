@@ -1,6 +1,6 @@
 //! Random histories of sets and maps at several replicas: updates with and without contexts, whole
-//! values and deltas between them, in any order. After each step every replica shows what the model
-//! says, and in the end all are equal, in whatever order they are merged.
+//! values and deltas between them, in any order. After each step every replica's value is the model's,
+//! and in the end all are equal, for any order of merging.
 
 use bytes::Bytes;
 use kvorum_data_types::{
@@ -87,7 +87,7 @@ fn change_of(
     })
 }
 
-/// A value with what the tests ask of it.
+/// A value with the operations of the tests.
 trait Replicated: Clone + Default + PartialEq + std::fmt::Debug {
     type Change;
     type Delta: Clone;
@@ -198,7 +198,7 @@ impl Replicated for Map {
     }
 }
 
-/// Replicas, and what the model knows of them.
+/// Replicas, and the model's updates of each.
 struct World<V: Replicated> {
     values: Vec<V>,
     known: Vec<Known>,

@@ -16,7 +16,7 @@ fn operation(kind: Kind, body: &str) -> Operation {
     operation_from_json(kind, body.as_bytes()).unwrap().0
 }
 
-/// What is shown after these bodies, one update each.
+/// The value after these bodies, one update each.
 fn shown_after(kind: Kind, bodies: &[&str]) -> String {
     let mut value = DataType::new(kind, 14);
     for (body, counter) in bodies.iter().zip(1..) {

@@ -1,5 +1,5 @@
-//! Data types that nodes of Riak 3.2.3 wrote, on every backend, and what these nodes answered for them.
-//! The file is generated data: each object's value in hexadecimal, and the answer of the node.
+//! Data types that nodes of Riak 3.2.3 wrote, on every backend, and the answers of these nodes for
+//! them. The file is generated data: each object's value in hexadecimal, and the answer of the node.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

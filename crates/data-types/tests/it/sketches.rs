@@ -14,7 +14,7 @@ fn numbered(numbers: std::ops::Range<u32>) -> impl Iterator<Item = String> {
     numbers.map(|number| format!("v{number}"))
 }
 
-/// Four standard errors, and a half for rounding; within what the ranks of a precision can tell apart.
+/// Four standard errors, and a half for rounding; within the range of the ranks of a precision.
 #[test]
 fn estimates_are_within_their_error_at_every_precision() {
     for precision in PRECISION_MIN..=PRECISION_MAX {
@@ -73,8 +73,8 @@ fn a_reduced_sketch_is_that_of_the_lower_precision() {
     }
 }
 
-/// The estimate was 9,000,000,000,000,000,000. Riak answers a half to an eighth of what is here: its sum over
-/// the registers does not mind that ranks end.
+/// The estimate was 9,000,000,000,000,000,000. Riak answers a half to an eighth of the values here: its
+/// sum over the registers ignores that ranks end.
 #[test]
 fn full_registers_give_the_greatest_estimate_of_their_precision() {
     for precision in PRECISION_MIN..=PRECISION_MAX {
@@ -95,7 +95,7 @@ fn full_registers_give_the_greatest_estimate_of_their_precision() {
     assert_eq!(least.estimate(), 721);
 }
 
-/// What Riak answers for full registers: alpha * m * 2^(precision + 1), by precision.
+/// Riak's answers for full registers: alpha * m * 2^(precision + 1), by precision.
 const RIAKS_FULL: [u64; 13] = [
     345,
     1_427,

@@ -1,8 +1,8 @@
-//! The model of sets and maps: a list of updates, who had seen which, and nothing else.
+//! The model of sets and maps: a list of updates and of the updates that each had seen.
 //!
-//! What a replica shows follows from the updates that it knows. An update writes a few places: the
-//! fields on its path, and the member, flag, tally or register at its end. A place shows what was
-//! written there and neither written over nor removed by an update that is known as well.
+//! A replica's value follows from the updates that it has. An update writes a few places: the fields on
+//! its path, and the member, flag, tally or register at its end. A place has the values written there
+//! that no other of the replica's updates has written over or removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ impl Place {
     }
 }
 
-/// What an update left in a place.
+/// The content that an update left in a place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Written {
     Mark,
@@ -43,7 +43,7 @@ enum Written {
     Value(u64, Bytes),
 }
 
-/// What an update removes, and of which writes.
+/// The area that an update removes, and the writes there that count.
 #[derive(Clone, Debug)]
 struct Removed {
     area: Area,
@@ -78,7 +78,7 @@ enum Of {
 struct Event {
     dot: Dot,
     writes: BTreeMap<Place, Written>,
-    /// What was written over.
+    /// The writes that were written over.
     replaced: BTreeSet<(usize, Place)>,
     removed: Vec<Removed>,
 }
@@ -89,11 +89,11 @@ pub(crate) struct Trace {
     events: Vec<Event>,
 }
 
-/// The updates that a replica knows.
+/// The updates that a replica has.
 pub(crate) type Known = BTreeSet<usize>;
 
 impl Trace {
-    /// Adds an update of a map at a replica, which knows it from then on; false when a remove finds
+    /// Adds an update of a map at a replica, which has it from then on; false when a remove finds
     /// nothing.
     pub(crate) fn update(
         &mut self,
@@ -105,7 +105,7 @@ impl Trace {
         changes.iter().all(|change| draft.field(&[], change)) && self.finish(known, draft)
     }
 
-    /// As [`Trace::update`], of a set.
+    /// Like [`Trace::update`], of a set.
     pub(crate) fn update_set(
         &mut self,
         known: &mut Known,
@@ -140,7 +140,7 @@ impl Trace {
         true
     }
 
-    /// What a replica holds: each place with the updates whose writes are there.
+    /// A replica's content: each place with the updates whose writes are there.
     fn held(&self, known: &Known) -> BTreeMap<Place, BTreeMap<usize, Written>> {
         let mut held = BTreeMap::<Place, BTreeMap<usize, Written>>::new();
         for index in known {
@@ -230,7 +230,7 @@ fn register_at(held: &Held, path: &[FieldName]) -> (u64, Bytes) {
 
 /// An update while it is put together.
 struct Draft {
-    /// What the replica holds, with what the update itself has written.
+    /// The replica's content, with the writes of the update itself.
     held: Held,
     /// The dots of all updates before.
     dots: Vec<Dot>,

@@ -1,27 +1,27 @@
-//! Which operations fail, and how.
+//! The operations that fail, and their faults.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::{ErrorKind, Operation};
 
-/// What happens instead of the operation.
+/// The effect in place of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It does nothing and fails: [`ErrorKind::Device`] for EIO, [`ErrorKind::NoSpace`] for ENOSPC.
     /// A sync that fails leaves the file suspect.
     Error(ErrorKind),
-    /// A write puts down its first `bytes` bytes and fails with [`ErrorKind::Device`].
+    /// A write stores its first `bytes` bytes and fails with [`ErrorKind::Device`].
     TornWrite {
-        /// How much of the write reaches the file.
+        /// The length that reaches the file.
         bytes: usize,
     },
     /// A read returns at most `bytes` bytes, as if the file ended there.
     ShortRead {
-        /// How much of the read is returned.
+        /// The length that is returned.
         bytes: usize,
     },
-    /// A read succeeds with this bit of what it returns inverted, counted from the lowest bit of the
+    /// A read succeeds with this bit of its result inverted, counted from the lowest bit of the
     /// first byte and around at the end.
     FlippedBit {
         /// The number of the bit.
@@ -47,7 +47,7 @@ impl Fault {
     }
 }
 
-/// Which of the matching operations fail.
+/// The matching operations that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occurrence {
     Every,
@@ -94,7 +94,7 @@ impl Rule {
         self
     }
 
-    /// Only this path. A rename or link is met by either of its paths.
+    /// Only this path. Either path of a rename or link matches.
     #[must_use]
     pub fn path(mut self, path: &Path) -> Self {
         self.path = PathPattern::Is(path.to_owned());
@@ -115,7 +115,7 @@ impl Rule {
         self
     }
 
-    /// Only reads and writes that touch one of these bytes of a file, as of a bad sector.
+    /// Only reads and writes that touch one of these bytes of a file, like a bad sector's.
     #[must_use]
     pub fn over(mut self, bytes: Range<u64>) -> Self {
         self.bytes = Some(bytes);
@@ -210,7 +210,7 @@ impl RuleCount {
         }
     }
 
-    /// Counts a call, and tells the fault if this rule makes it fail.
+    /// Counts a call, and returns the fault if this rule makes it fail.
     pub(super) fn meet(&mut self, call: &Call<'_>) -> Option<Fault> {
         if !self.rule.matches(call) {
             return None;

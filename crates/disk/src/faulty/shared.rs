@@ -1,4 +1,5 @@
-//! What all handles of a faulty disk share: the disk below, the rules, the log and the suspect files.
+//! The shared state of all handles of a faulty disk: the disk below, the rules, the log and the
+//! suspect files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,26 +15,26 @@ use crate::{Disk, DiskError, ErrorKind, MemoryDisk, Operation, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleId(pub(super) usize);
 
-/// An operation that was asked of the disk, logged when it ended.
+/// An operation on the disk, logged when it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedOperation {
     /// Its number, from 1, in the order in which operations began.
     pub number: u64,
-    /// What was asked.
+    /// The operation.
     pub operation: Operation,
-    /// Of which path; a file's is that under which it was opened.
+    /// Its path; a file's is the one it was opened by.
     pub path: PathBuf,
     /// The new name of a rename or link.
     pub other: Option<PathBuf>,
-    /// Where in the file; the new length for truncations and reservations.
+    /// The offset in the file; the new length for truncations and reservations.
     pub offset: Option<u64>,
-    /// How many bytes were asked for or given.
+    /// The number of bytes requested or given.
     pub bytes: usize,
     /// True for a read that must not wait for a device.
     pub is_cached_read: bool,
     /// The fault that met it.
     pub fault: Option<Fault>,
-    /// Whether the caller was told of success.
+    /// True if the operation returned success.
     pub succeeded: bool,
 }
 
@@ -57,7 +58,7 @@ pub(super) struct State {
 }
 
 impl Shared {
-    /// Numbers, fails or does, and logs one operation. `act` is told of the faults that are not plain
+    /// Numbers, fails or does, and logs one operation. `act` gets the faults that are not plain
     /// errors.
     pub(super) fn run<T>(
         &self,
@@ -101,7 +102,8 @@ impl Shared {
         mark
     }
 
-    /// Later handles of a suspect file start anew. The file may have another name by now.
+    /// Forgets a mark, so that later handles of a suspect file start anew. The file may have
+    /// another name by now.
     pub(super) fn forget(&self, path: &Path, mark: &Arc<AtomicBool>) {
         let mut state = self.state.lock();
         state.suspects.remove(path);

@@ -11,7 +11,7 @@ use super::used::Used;
 /// Devices write sectors whole; anything larger may be torn between them.
 const SECTOR_BYTES: usize = 512;
 
-/// A file as a thing of its own, whatever its names.
+/// A file, independent of its names.
 pub(super) struct FileNode {
     pub(super) id: u64,
     pub(super) content: Mutex<Content>,
@@ -45,7 +45,7 @@ impl FileNode {
         }
     }
 
-    /// Applies an unsynced change and accounts for the space it takes or gives back.
+    /// Applies an unsynced change and accounts for the space it takes or frees.
     pub(super) fn change(&self, change: Change) {
         let mut content = self.content.lock();
         let before = content.current.len();
@@ -110,12 +110,12 @@ impl Change {
     }
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Default)]
 pub(super) struct Content {
     durable: Vec<u8>,
     pub(super) current: Vec<u8>,
-    /// What leads from `durable` to `current`, in order; less what a failed sync lost.
+    /// The changes from `durable` to `current`, in order, without those that a failed sync lost.
     unsynced: Vec<Change>,
 }
 
@@ -140,7 +140,7 @@ impl Content {
         }
     }
 
-    /// What a failed sync does: the changes are still read, and no later sync writes them.
+    /// The effect of a failed sync: the changes are still read, and no later sync writes them.
     pub(super) fn forget_unsynced(&mut self) {
         self.unsynced.clear();
     }

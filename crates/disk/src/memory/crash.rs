@@ -1,24 +1,24 @@
-//! What a power cut leaves: the choice of what survives, drawn from a seed or set to an extreme.
+//! The effect of a power cut: the surviving changes, drawn from a seed or set to an extreme.
 //!
-//! A crash is a value, so that a failing test prints one line that brings the same crash back.
+//! A crash is a value, so that a failing test prints one line that reproduces it.
 
-/// Which unsynced changes a crash keeps.
+/// The unsynced changes that a crash keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrashOptions {
     /// Decides everything that is drawn; the same disk and the same seed leave the same image.
     pub seed: u64,
-    /// What happens to unsynced writes, truncations and reservations of files.
+    /// The fate of unsynced writes, truncations and reservations of files.
     pub data: DataSurvival,
-    /// What happens to unsynced creations, renames, links and removals.
+    /// The fate of unsynced creations, renames, links and removals.
     pub names: NameSurvival,
 }
 
-/// What happens to the unsynced changes of a file.
+/// Fates of the unsynced changes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataSurvival {
     /// All of them are lost, lengths included.
     Nothing,
-    /// Files have their new lengths; what was not synced reads as zeros where the file grew.
+    /// Files have their new lengths; unsynced data in the new part read as zeros.
     Lengths,
     /// All of them are kept.
     Everything,
@@ -27,15 +27,15 @@ pub enum DataSurvival {
     Drawn,
 }
 
-/// What happens to unsynced names.
+/// Fates of unsynced names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameSurvival {
     /// All changes are lost.
     Nothing,
     /// All changes are kept.
     Everything,
-    /// Each is kept or lost, in order where they are about the same name; a rename is kept or lost
-    /// as one.
+    /// Each is kept or lost, in order if they are about the same name; a rename is kept or lost as
+    /// one.
     Drawn,
 }
 
@@ -49,32 +49,32 @@ impl CrashOptions {
         Self::of(seed, DataSurvival::Drawn, NameSurvival::Drawn)
     }
 
-    /// Only what was synced survives.
+    /// Only synced data and names survive.
     pub fn nothing_unsynced() -> Self {
         Self::of(0, DataSurvival::Nothing, NameSurvival::Nothing)
     }
 
-    /// Everything survives: what a killed process leaves, for the page cache outlives it.
+    /// Everything survives, as after the death of a process, since the page cache outlives it.
     pub fn everything() -> Self {
         Self::of(0, DataSurvival::Everything, NameSurvival::Everything)
     }
 
-    /// Names survive and unsynced data does not: renamed files are empty.
+    /// Names survive and unsynced data do not: renamed files are empty.
     pub fn names_without_data() -> Self {
         Self::of(0, DataSurvival::Nothing, NameSurvival::Everything)
     }
 
-    /// Names and lengths survive and unsynced data does not: what grew is full of zeros.
+    /// Names and lengths survive and unsynced data do not: new parts of files are zeros.
     pub fn names_with_zeros() -> Self {
         Self::of(0, DataSurvival::Lengths, NameSurvival::Everything)
     }
 
-    /// Data survives and unsynced names do not: files are back under their old names.
+    /// Data survive and unsynced names do not: files are back under their old names.
     pub fn data_without_names() -> Self {
         Self::of(0, DataSurvival::Everything, NameSurvival::Nothing)
     }
 
-    /// The five extremes, to run before any seed: most bugs fall to one of them.
+    /// The five extremes, to run before any seed: most bugs show with one of them.
     pub fn extremes() -> [Self; 5] {
         [
             Self::nothing_unsynced(),
@@ -86,7 +86,7 @@ impl CrashOptions {
     }
 }
 
-/// The source of the draws (SplitMix64): small, and its sequence is ours to keep.
+/// The source of the draws (SplitMix64): small, and with a stable sequence.
 pub(super) struct Draw {
     state: u64,
 }

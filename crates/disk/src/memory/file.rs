@@ -36,7 +36,8 @@ impl MemoryFile {
         }
     }
 
-    /// What a failed sync does to the file: unsynced writes are read as before and never durable.
+    /// The effect of a failed sync on the file: unsynced writes are read as before and never
+    /// durable.
     pub(crate) fn forget_unsynced(&self) {
         self.node.content.lock().forget_unsynced();
     }

@@ -13,7 +13,7 @@ pub(super) type Names = BTreeMap<String, Node>;
 /// The root directory, which exists from the start.
 pub(super) const ROOT: DirectoryId = 0;
 
-/// What a name stands for.
+/// Kinds of nodes behind a name.
 #[derive(Clone)]
 pub(super) enum Node {
     File(Arc<FileNode>),
@@ -89,7 +89,7 @@ impl Tree {
         self.directories.get(&directory).map(|found| &found.current)
     }
 
-    /// What one name in a directory stands for.
+    /// The node of one name in a directory.
     pub(super) fn get(&self, directory: DirectoryId, name: &str) -> Option<&Node> {
         self.names(directory)?.get(name)
     }
@@ -122,7 +122,7 @@ impl Tree {
     pub(super) fn change(&mut self, home: DirectoryId, edits: Vec<Edit>) {
         for edit in &edits {
             if let Some(directory) = self.directories.get_mut(&edit.directory) {
-                // Before the other name of a rename is let go of.
+                // Before the other name of a rename is removed.
                 if let Some(Node::File(file)) = &edit.node {
                     file.hold();
                 }
@@ -236,7 +236,7 @@ impl Tree {
     }
 }
 
-/// Returns what had the name before.
+/// Returns the former node of the name.
 fn apply(edit: &Edit, names: &mut Names) -> Option<Node> {
     match &edit.node {
         Some(node) => names.insert(edit.name.clone(), node.clone()),

@@ -1,4 +1,4 @@
-//! What all handles of a disk in memory share: its tree, its counts, and whether it has power.
+//! The shared state of all handles of a disk in memory: its tree, its counts, and its power.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
@@ -59,7 +59,7 @@ impl State {
         Ok(())
     }
 
-    /// What a path names, which must exist.
+    /// The node of a path, which must exist.
     pub(super) fn existing(&self, operation: Operation, path: &Path) -> Result<Node> {
         let found = self.tree.find(&names_of(operation, path)?);
         found.ok_or_else(|| DiskError::bare(operation, path, ErrorKind::NotFound))

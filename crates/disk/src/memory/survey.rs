@@ -1,4 +1,4 @@
-//! The image that a crash leaves: a new tree with what survives of the old one.
+//! The image after a crash: a new tree with the surviving part of the old one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::crash::{CrashOptions, Draw};
 use super::names::{DirectoryId, Names, Node, ROOT, Tree};
 use super::used::Used;
 
-/// The tree that a crash leaves, and the space that it uses.
+/// The tree after a crash, and the space that it uses.
 pub(super) fn survey(tree: &Tree, used: &Used, options: CrashOptions) -> (Tree, Arc<Used>) {
     let mut draw = Draw::new(options.seed);
     let mut survey = Survey {
@@ -23,8 +23,8 @@ pub(super) fn survey(tree: &Tree, used: &Used, options: CrashOptions) -> (Tree, 
     (survey.tree, survey.used)
 }
 
-/// Copies what a crash leaves into a new tree, in the order of the names, so that the draws depend on
-/// nothing else.
+/// Copies the tree after a crash into a new one, in the order of the names, so that the draws
+/// depend on nothing else.
 struct Survey {
     left: BTreeMap<DirectoryId, Names>,
     options: CrashOptions,

@@ -1,4 +1,4 @@
-//! What the faulty disk fails, counts and logs.
+//! Failures, counts and logs of the faulty disk.
 
 use std::path::Path;
 use std::sync::Arc;

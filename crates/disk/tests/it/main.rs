@@ -1,4 +1,4 @@
-//! What a disk promises, tried on each disk that promises it.
+//! The promises of a disk, tested on each disk that makes them.
 
 #![expect(
     clippy::unwrap_used,

@@ -278,9 +278,9 @@ fn space_is_known() {
     });
 }
 
-/// Linux cannot sync `/dev/null` and says so, which makes it a file whose syncs fail.
-/// A directory that could not be opened, for want of file handles, passed for one whose sync failed, and
-/// the value log was dead until the next start.
+/// Linux cannot sync `/dev/null` and reports that, which makes it a file with failing syncs. A
+/// directory that could not be opened, for lack of file handles, was treated like one with a failed
+/// sync, and the value log took no writes until the next start.
 #[test]
 fn a_directory_that_cannot_be_opened_is_not_taken_for_one_that_failed_to_sync() {
     let missing = Path::new("/nowhere/at/all");

@@ -1,4 +1,4 @@
-//! Four nodes with a replica of each key each, whose replicas are given what a test wants them to have.
+//! Four nodes with a replica of each key each; tests write to single replicas.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -253,7 +253,7 @@ impl Cluster {
         let _buffered = store.put(&removal, Durability::Buffered).unwrap();
     }
 
-    /// What the replica of a node has, asked alone.
+    /// The object of a node's own replica.
     pub(crate) fn stored(&self, number: u8, name: &str) -> Option<Arc<Object>> {
         let key = key(name);
         let vnode = self.vnode(number, &key);
@@ -315,7 +315,8 @@ impl Cluster {
         self.nodes.iter().map(|it| it.exchanges.report()).collect()
     }
 
-    /// Of all preference lists with this n_val, those that were complete at some time since so many seconds.
+    /// Number of preference lists with this n_val that were complete at some time since so many
+    /// seconds.
     pub(crate) fn complete_within(&self, seconds: u64, n_val: u8) -> usize {
         let reports = self.reports();
         let complete = reports.iter().flat_map(|report| {

@@ -1,4 +1,4 @@
-//! What differs comes right without a read, and nothing else changes.
+//! Differences are mended without a read, and nothing else changes.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn r15_trees_converge_while_objects_expire_and_nothing_expired_is_repaired() {
             _ => cluster.give_all(name, &object(1, name, None)),
         }
     }
-    // From here on some replicas have what others lack, and nothing of it is alive any more.
+    // From here on some replicas have objects that others lack, and all of them have expired.
     cluster.set_down(1, true, false);
     cluster.sleep(5);
     cluster.set_down(1, false, false);
@@ -112,7 +112,8 @@ fn r15_trees_converge_while_objects_expire_and_nothing_expired_is_repaired() {
     }
 }
 
-/// What a store lost without a sign is in its tree all the same, until the tree is built again.
+/// An entry that a store lost without a sign is in its tree all the same, until the tree is built
+/// again.
 #[test]
 fn r31_what_a_store_lost_behind_its_tree_comes_back_when_trees_are_built_again() {
     let cluster = Cluster::new(ExchangeSettings {

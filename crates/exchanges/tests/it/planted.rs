@@ -1,10 +1,11 @@
-//! Broken promises show: an exchange says that all is complete, and it is not.
+//! Broken promises show: an exchange reports that all is complete, and it is not.
 
 use kvorum_planted_defects::{PlantedDefect, plant};
 
 use crate::cluster::{Cluster, N_VAL, NODES, key, object, settings};
 
-/// Whether some exchange was complete while replicas differ, after a while in which they may be compared.
+/// True if some exchange was complete while replicas differ, after a while in which they may be
+/// compared.
 fn is_wrongly_complete(cluster: &Cluster, name: &str) -> bool {
     cluster.sleep(12);
     let owner = cluster.reports().into_iter().flat_map(|it| it.targets);
@@ -19,7 +20,7 @@ fn is_wrongly_complete(cluster: &Cluster, name: &str) -> bool {
     complete.count() > 0 && !cluster.are_same(name)
 }
 
-/// One of the replicas has a key, and cannot say so since it is away.
+/// One of the replicas has a key, and cannot report it since it is away.
 fn with_a_replica_away() -> bool {
     let cluster = Cluster::new(settings());
     cluster.sleep(1);
@@ -43,7 +44,7 @@ fn with_a_tree_that_is_built() -> bool {
     is_wrong
 }
 
-/// One of the replicas was overwritten, and its tree says nothing of it.
+/// One of the replicas was overwritten, and its tree does not show it.
 fn with_an_overwrite() -> bool {
     let cluster = Cluster::new(settings());
     cluster.give_all("k", &object(1, "value", None));

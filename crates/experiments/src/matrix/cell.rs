@@ -14,10 +14,10 @@ use crate::interruption::Interruption;
 use crate::load::{self, Load};
 use crate::server_process::{ServerPlan, ServerProcess};
 
-/// Runs a cell; what is to be said of it in a few words.
+/// Runs a cell; returns a summary in a few words.
 ///
 /// # Errors
-/// If somebody asks for the end, or if the server or the load fails.
+/// An interruption, or a failure of the server or the load.
 pub(super) fn run_cell(
     cell: &Cell,
     site: &Site,
@@ -27,7 +27,7 @@ pub(super) fn run_cell(
     stop.check()?;
     let name = cell.name();
     let log = |what: &str| site.logs().join(format!("{name}.{what}.log"));
-    // What an earlier attempt said is of no use any more.
+    // The log of an earlier attempt is of no use any more.
     let _ = std::fs::remove_file(log("load"));
     let settings = server_settings(cell);
     let mut server = ServerProcess::start(

@@ -1,10 +1,10 @@
-//! How long a matrix still takes.
+//! The time that a matrix still takes.
 
-/// What a cell is guessed to take beyond its load, until one has been seen: a server's start and
-/// stop.
+/// Guess of a cell's time beyond its load, until one has been seen: a server's start and stop, in
+/// seconds.
 const OVERHEAD_GUESS: f64 = 3.0;
 
-/// Learns from the cells that are done what the others take beyond their load.
+/// The time of a cell beyond its load, learned from the cells that are done.
 #[derive(Debug)]
 pub(super) struct Estimate {
     /// Seconds of load that are left.

@@ -23,12 +23,12 @@ impl Done<'_> {
         format!("cells/{}/report.html", self.cell.name())
     }
 
-    /// What the cell is called among those of its test.
+    /// The name of the cell among those of its test.
     fn in_test(&self) -> String {
         self.told_apart(&self.cell.backend)
     }
 
-    /// What the cell's row is called among those of its backend.
+    /// The name of the cell's row among those of its backend.
     fn row(&self) -> String {
         self.told_apart(&self.cell.test_title)
     }
@@ -49,11 +49,11 @@ impl Done<'_> {
     }
 }
 
-/// Where pages go, and which.
+/// The pages to write, and their place.
 pub(super) struct Output<'a> {
     /// Their directory.
     pub(super) root: &'a Path,
-    /// Whether every cell gets a page of its own, which makes most of all bytes.
+    /// True if every cell gets a page of its own, which makes most of all bytes.
     pub(super) has_reports: bool,
     /// The command that made the results.
     pub(super) command: &'a str,

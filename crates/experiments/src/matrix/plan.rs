@@ -1,4 +1,4 @@
-//! What a matrix file asks for, as a list of cells.
+//! The cells of a matrix file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Plan {
     /// Its title.
     pub(super) title: String,
-    /// What a reader has to know of all of it, in sentences.
+    /// Notes on the whole for readers, in sentences.
     pub(super) notes: Vec<String>,
     /// All cells, tests first, in the order of the file.
     pub(super) cells: Vec<Cell>,
@@ -25,14 +25,14 @@ pub(super) struct Cell {
     /// The test's title.
     #[serde(skip)]
     pub(super) test_title: String,
-    /// What a reader has to know of the test.
+    /// A note on the test for readers.
     #[serde(skip)]
     pub(super) test_note: Option<String>,
     /// The storage engine.
     pub(super) backend: String,
-    /// What an acknowledged write promises; the server's default if not given.
+    /// The promise of an acknowledged write; the server's default if not given.
     pub(super) durability: Option<String>,
-    /// Whether the test has several durabilities, which names then tell apart.
+    /// True if the test has several durabilities; names then include them.
     #[serde(skip)]
     pub(super) has_several_durabilities: bool,
     /// Configuration files of the load.
@@ -43,9 +43,9 @@ pub(super) struct Cell {
     pub(super) duration: f64,
     /// Seconds of load before.
     pub(super) warm_up: f64,
-    /// What the key space is multiplied by.
+    /// Factor of the key space.
     pub(super) scale: f64,
-    /// Keys of the load's configuration, over what its files say.
+    /// Keys of the load's configuration, over those of its files.
     pub(super) set: BTreeMap<String, String>,
     /// Settings of the server.
     pub(super) server: BTreeMap<String, String>,
@@ -78,7 +78,7 @@ struct MatrixFile {
     tests: Vec<TestFile>,
 }
 
-/// A test in the file; what it does not say holds as for all.
+/// A test in the file; absent fields have the values for all.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TestFile {
@@ -90,7 +90,7 @@ struct TestFile {
     files: Vec<PathBuf>,
     #[serde(default)]
     preload: Vec<PathBuf>,
-    /// Those of the backends that can do what the test asks; all unless given.
+    /// The backends that can run the test; all unless given.
     backends: Option<Vec<String>>,
     durabilities: Option<Vec<String>>,
     duration: Option<Length>,
@@ -271,7 +271,7 @@ impl Cell {
         }
     }
 
-    /// Seconds of load, as far as they are known: a preload takes what it takes.
+    /// Seconds of load, as far as they are known: a preload has no known length.
     pub(super) fn expected_seconds(&self) -> f64 {
         self.duration + self.warm_up
     }

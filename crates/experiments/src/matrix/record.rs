@@ -1,4 +1,4 @@
-//! Which cells are done: a file that is replaced whole after each.
+//! The cells that are done: a file that is replaced whole after each.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::plan::Cell;
 /// The format of the file.
 const FORMAT: u32 = 1;
 
-/// The cells that are done, each with what it was run with.
+/// The cells that are done, each with the input of its run.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
@@ -20,7 +20,7 @@ pub(super) struct Record {
     done: BTreeMap<String, serde_json::Value>,
 }
 
-/// What a cell is run with: when it changes, old results are of another cell. The contents of
+/// The input of a cell's run: when it changes, old results are of another cell. The contents of
 /// configuration files belong to it.
 pub(super) fn fingerprint(cell: &Cell) -> serde_json::Value {
     let read = |path: &std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
@@ -50,7 +50,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Whether a cell is done as it is planned now.
+    /// True if a cell is done as it is planned now.
     pub(super) fn has(&self, cell: &Cell) -> bool {
         self.done.get(&cell.name()) == Some(&fingerprint(cell))
     }

@@ -1,4 +1,4 @@
-//! The directory of a matrix: its record, results, logs, and what runs.
+//! The directory of a matrix: its record, results, logs, and running servers.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,13 @@ use anyhow::{Context as _, bail};
 use super::plan::Cell;
 use crate::server_process::DIRECTORY_PREFIX;
 
-/// Where everything of a matrix is.
+/// The directories of a matrix.
 pub(super) struct Site {
     pub(super) root: PathBuf,
 }
 
 impl Site {
-    /// Makes the directory; results that are there are kept only if that is wanted.
+    /// Makes the directory; present results are kept only if that is wanted.
     pub(super) fn open(root: &Path, is_resumed: bool) -> anyhow::Result<Self> {
         let site = Self {
             // Servers and loads run in directories of their own.
@@ -53,8 +53,8 @@ impl Site {
         self.root.join("logs")
     }
 
-    /// What cells leave that is no result: preloads, and what a matrix that was killed had under
-    /// way.
+    /// Removes leftovers of cells that are no results: preloads, and the running cells of a matrix that
+    /// was killed.
     pub(super) fn remove_left_overs(&self) -> anyhow::Result<()> {
         let list = |directory: &Path| {
             std::fs::read_dir(directory)

@@ -1,4 +1,4 @@
-//! What the pages say, and what they refuse.
+//! The content of the pages, and the input that they refuse.
 
 use std::fs;
 use std::path::{Path, PathBuf};

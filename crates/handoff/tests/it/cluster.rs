@@ -1,5 +1,5 @@
-//! Nodes on simulated machines, with the real transport, vnodes, coordinators and transfers; what is
-//! agreed is told to each of them by a log in memory, late and at different times.
+//! Nodes on simulated machines, with the real transport, vnodes, coordinators and transfers; a log in
+//! memory gives each of them the agreed state, late and at different times.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -53,7 +53,7 @@ pub(crate) fn address(bucket: &str, key: &str) -> Address {
     }
 }
 
-/// What is agreed.
+/// The agreed state.
 pub(crate) struct Log {
     state: Mutex<Arc<ClusterState>>,
 }
@@ -66,14 +66,14 @@ impl Log {
     }
 }
 
-/// What one node knows of it.
+/// The agreed state as far as one node has it.
 pub(crate) struct Known {
     told: Arc<ToldState>,
     version: Watched<u64>,
     log: Arc<Log>,
     runtime: Runtime,
     vnodes: Arc<NodeVnodes>,
-    /// Set when the node is to learn of nothing until told so.
+    /// Set while the node learns nothing of the log.
     pub(crate) is_deaf: Mutex<bool>,
 }
 
@@ -109,12 +109,12 @@ impl AgreedCluster for Agreed {
     }
 }
 
-/// The vnodes of one node, and what their stores stand on.
+/// The vnodes of one node, and the disks of their stores.
 pub(crate) struct NodeVnodes {
     number: u8,
     open: Arc<Vnodes>,
     stores: MemoryVnodes,
-    /// What the vnodes have shown of their changes.
+    /// The changes that the vnodes have shown.
     shown: Mutex<BTreeMap<Partition, Arc<Shown>>>,
 }
 
@@ -154,7 +154,7 @@ impl NodeVnodes {
 
     fn follow(&self, ring: &Ring) {
         let here = partitions_at(ring, node_id(self.number));
-        // Settled elsewhere: what comes back later begins empty.
+        // Settled elsewhere: a store that comes back later begins empty.
         for gone in ring.size().partitions().filter(|it| !here.contains(it)) {
             self.open.remove(gone);
         }
@@ -180,7 +180,7 @@ impl Known {
     }
 }
 
-/// What becomes of answers to transfers on their way.
+/// A change of answers to transfers on their way.
 pub(crate) type Tamper = Box<dyn FnMut(Message) -> Message + Send>;
 
 struct Dispatch {
@@ -209,7 +209,7 @@ impl PeerService for Dispatch {
     }
 }
 
-/// What of a node outlives its process.
+/// The parts of a node that outlive its process.
 struct Lasting {
     disk: MemoryDisk,
     known: Arc<Known>,
@@ -230,7 +230,7 @@ pub(crate) struct Node {
     running: Mutex<Option<Arc<Running>>>,
 }
 
-/// How a cluster is set up.
+/// The parameters of a cluster.
 pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) nodes: u8,
@@ -292,7 +292,7 @@ fn run<T>(
     })
 }
 
-/// The state in which everybody is a member already.
+/// The state in which every node is a member already.
 fn first_state(setup: &Setup) -> ClusterState {
     let id = ClusterId::from_random([9; 16]);
     let ring = Ring::single(size(), node_id(1));
@@ -474,7 +474,7 @@ impl Cluster {
         self.log.state.lock().clone()
     }
 
-    /// Agrees on a command; everybody learns of it in time.
+    /// Agrees on a command; all nodes learn of it in time.
     pub(crate) fn agree(&self, command: Command) -> Arc<ClusterState> {
         self.log.propose(command).unwrap()
     }
@@ -488,7 +488,7 @@ impl Cluster {
         });
     }
 
-    /// Commits what is staged.
+    /// Commits the staged changes.
     pub(crate) fn commit(&self) {
         let id = self.agreed().plan().unwrap().id;
         self.agree(Command::CommitPlan { id });
@@ -517,8 +517,8 @@ impl Cluster {
         );
     }
 
-    /// Takes what can be begun and begins it, as whoever leads the log; tells everybody what is agreed,
-    /// each at some time.
+    /// Begins due moves, as the leader of the log does, and gives the agreed state to all nodes, each
+    /// at some time.
     pub(crate) async fn lead(self: Arc<Self>) {
         loop {
             self.runtime.sleep(Duration::from_millis(5)).await;
@@ -541,7 +541,7 @@ impl Cluster {
         }
     }
 
-    /// Tells everybody who is not deaf what is agreed, for as long as it is polled.
+    /// Gives the agreed state to all nodes that are not deaf, for as long as it is polled.
     pub(crate) async fn tell(self: Arc<Self>) {
         loop {
             let state = self.agreed();
@@ -599,7 +599,7 @@ impl Node {
         &self.lasting.disk
     }
 
-    /// What the replica here has, asked alone.
+    /// The object of the replica here alone.
     pub(crate) fn stored(&self, partition: Partition, address: &Address) -> Option<Arc<Object>> {
         let vnode = self.vnodes().vnode(partition)?;
         let operation = Operation::Get {
@@ -617,7 +617,7 @@ impl Node {
         }
     }
 
-    /// What the replica here finds by the index `w_bin`: terms and keys, in order.
+    /// The result of the index `w_bin` of the replica here: terms and keys, in order.
     pub(crate) fn indexed(&self, partition: Partition) -> Vec<(Bytes, StorageKey)> {
         let vnode = self.vnodes().vnode(partition).unwrap();
         let (bucket_type, bucket) = (BucketType::default_type(), Bucket::from("bucket"));

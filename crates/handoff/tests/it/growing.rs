@@ -18,7 +18,7 @@ use crate::cluster::{Cluster, Node, Running, Setup, address, content, simulated,
 
 const KEYS: u64 = 30;
 
-/// What clients were told, and what went against it.
+/// The clients' results, and the violations among them.
 #[derive(Default)]
 struct Ledger {
     acknowledged: BTreeMap<String, Vec<Arc<Object>>>,
@@ -38,7 +38,7 @@ impl Ledger {
         known.push(object);
     }
 
-    /// What is read has to have seen all that was acknowledged before.
+    /// A read has to have seen all that was acknowledged before.
     fn judge(&mut self, key: &str, owed: &[Arc<Object>], found: Option<&Object>, by: &str) {
         for written in owed {
             if !found.is_some_and(|it| it.clock().descends(written.clock())) {
@@ -81,7 +81,7 @@ impl Race {
             let key = format!("key{}", self.draw(KEYS));
             let owed = self.ledger.lock().acknowledged.get(&key).cloned();
             let seen = self.read(&key, &owed.unwrap_or_default()).await;
-            // Some write blindly, others over what they have read, and some of those delete.
+            // Some write blindly, others over the object that they have read, and some of those delete.
             let context = if turn % 3 == 0 { Clock::new() } else { seen };
             let is_delete = turn % 7 == 1 && !context.is_empty();
             let what = match is_delete {
@@ -120,7 +120,7 @@ impl Race {
         }
     }
 
-    /// Lists a bucket that nobody writes to any more.
+    /// Lists a bucket that no client writes to any more.
     async fn lister(self: Arc<Self>) {
         let names: BTreeSet<String> = (0..KEYS).map(|key| format!("key{key}")).collect();
         while !self.is_over() {
@@ -140,8 +140,8 @@ impl Race {
         }
     }
 
-    /// Cuts nodes off for moments that nobody notices, breaks connections, and kills processes, whose
-    /// stores stay as they were.
+    /// Cuts nodes off for moments too short to be noticed, breaks connections, and kills processes,
+    /// whose stores stay as they were.
     async fn storm(self: Arc<Self>) {
         while self.is_stormy && !self.is_over() {
             let node = u8::try_from(self.draw(3)).unwrap() + 1;
@@ -189,8 +189,8 @@ impl Race {
 
     async fn ask_each_alone(&self, what: &str) {
         let cluster = &self.cluster;
-        // What was refused by a replica that knew of a newer ring than its coordinator, and what a
-        // broken connection has kept from one, the others have.
+        // A write may have been refused by a replica with a newer ring than its coordinator's, or kept
+        // from it by a broken connection: the others have it.
         for node in &cluster.nodes {
             node.running().transfers.repair_node();
         }
@@ -279,7 +279,8 @@ fn nothing_is_lost_and_no_read_is_stale_while_a_cluster_grows_and_shrinks() {
     for seed in 1..=2 {
         let ledger = race(seed, false);
         assert_eq!(ledger.violations, [""; 0], "seed {seed}");
-        // All nodes are up: what went by an old ring is planned anew. A listing may say that it was not.
+        // All nodes are up: requests by an old ring are planned anew. A listing may report that it was
+        // not.
         let failures = ledger.failures.iter().filter(|it| !it.starts_with("list"));
         assert_eq!(failures.collect::<Vec<_>>(), [""; 0], "seed {seed}");
         assert!(ledger.writes > 200 && ledger.listings > 20);

@@ -115,7 +115,7 @@ fn a_source_has_to_learn_of_each_step_before_the_next() {
         );
         let waiting = &cluster.node(2).running().transfers.status().inbound[0];
         assert!(waiting.hindrance.as_ref().unwrap().contains("ring"));
-        // It hears of the beginning, and of nothing later.
+        // It receives the beginning, and nothing later.
         let state = cluster.agreed();
         cluster.node(1).known().learn(&state);
         let closes = || phase(&cluster, partition) == Some(Phase::Closing);
@@ -130,7 +130,7 @@ fn a_source_has_to_learn_of_each_step_before_the_next() {
         *cluster.node(1).known().is_deaf.lock() = false;
         let settles = || is_settled(&cluster, partition);
         cluster.until("it settles", settles).await;
-        // What is done leaves nothing behind.
+        // A finished transfer leaves no files behind.
         cluster.sleep_ms(500).await;
         let files = cluster.node(2).disk().list(Path::new("transfers")).unwrap();
         assert_eq!(files, []);
@@ -154,20 +154,20 @@ fn a_page_waits_until_the_budgets_of_both_sides_let_it_pass() {
             budget: Arc::new(budget),
             ..two_nodes(1)
         };
-        // A receiver has the patience to hear why it waits.
+        // A receiver waits long enough for the reason of a delay.
         setup.settings.answer_wait_max = Duration::from_secs(30);
         let page = u64::from(setup.settings.page_entries_max);
         simulated(setup, async |cluster| {
             let partition = begin(&cluster).await;
             let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
-            // What is let pass comes, and nothing more for as long as nothing more is.
+            // The pages of the budget arrive, and no more while it has no more.
             let came = || cluster.node(2).keys(partition) == PAGES * page;
             cluster.until("what may pass is there", came).await;
             cluster.sleep_ms(20_000).await;
             assert!(came());
             assert_eq!(phase(&cluster, partition), Some(Phase::Filling));
             if bounded == 1 {
-                // Who waits for another's budget is told why.
+                // A receiver that waits for another's budget has the reason in its status.
                 let waiting = &cluster.node(2).running().transfers.status().inbound[0];
                 let hindrance = waiting.hindrance.clone().unwrap();
                 assert_eq!(hindrance, "there is more urgent work");
@@ -518,7 +518,7 @@ fn a_move_whose_receiver_or_source_is_gone_for_good_is_not_waited_for() {
             let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
             let some = || cluster.node(4).keys(partition) > 3;
             cluster.until("some is there", some).await;
-            // Nobody, or 0, stands for the source.
+            // Node 0 stands for the source.
             let gone = if gone == 0 { source } else { gone };
             cluster.kill(gone).await;
             *cluster.node(gone).known().is_deaf.lock() = true;
@@ -608,7 +608,7 @@ fn what_changes_and_what_is_deleted_meanwhile_arrives_as_it_is_at_the_end() {
         let (source, receiver) = (cluster.node(1), cluster.node(2));
         let some = || receiver.keys(partition) > 3;
         cluster.until("some is there", some).await;
-        // Behind what was fetched and before it.
+        // Keys behind the fetched ones and before them.
         let mut written = Vec::new();
         for key in 0..400 {
             let address = address("bucket", &format!("key{key}"));

@@ -1,5 +1,5 @@
-//! A small writer of Basho's files: data files, hint files and keys of all versions. It
-//! shares no code with the decoders that it tests.
+//! A small writer of Basho's files: data files, hint files and keys of all versions. It shares no
+//! code with the decoders under test.
 
 use crate::riak_objects::{binary, sized16, term, tuple};
 
@@ -12,7 +12,7 @@ pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// What the writer's records say about their time unless told otherwise.
+/// Default time of the writer's records.
 pub(crate) const WRITTEN_AT: u32 = 1_700_000_000;
 
 /// One data file and its hint file.
@@ -36,7 +36,7 @@ impl CaskFile {
         self.delete_in(key, version, 7)
     }
 
-    /// A deletion mark that names a file, which those of version 0 do not.
+    /// Deletion mark with the name of a file, which those of version 0 lack.
     pub(crate) fn delete_in(&mut self, key: &[u8], version: u8, file_id: u32) -> u64 {
         let mut value = b"bitcask_tombstone".to_vec();
         if version > 0 {

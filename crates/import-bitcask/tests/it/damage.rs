@@ -1,4 +1,4 @@
-//! Damaged files: what is whole is imported, and what is not is named.
+//! Damaged files: whole records are imported, and the rest is reported.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ fn name(number: u32) -> String {
     format!("key{number:02}")
 }
 
-/// A file of some keys, and where their records begin.
+/// A file of some keys, and the offsets of their records.
 fn file() -> (CaskFile, Vec<usize>) {
     let mut file = CaskFile::default();
     let starts = (0..KEYS).map(|number| {
@@ -23,7 +23,7 @@ fn file() -> (CaskFile, Vec<usize>) {
     (file, starts)
 }
 
-/// How many of the keys arrive.
+/// Number of imported keys.
 fn arrived(world: &World) -> u32 {
     let values = (0..KEYS).map(|number| world.values("b", &name(number)));
     u32::try_from(values.filter(|values| values.len() == 1).count()).unwrap()

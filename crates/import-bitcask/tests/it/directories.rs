@@ -108,8 +108,8 @@ fn partitions_without_data_are_named_and_no_reason_to_fail() {
     assert_eq!(fresh.import().unwrap().counts.objects, 0);
 }
 
-/// One partition that had been handed off, with nothing but files to be deleted, ended the import of all
-/// others.
+/// A partition that had been handed off, with nothing but files to be deleted, ended the import of
+/// all others.
 #[test]
 fn a_partition_whose_files_are_all_marked_for_deletion_is_passed_over() {
     let mut world = World::new();
@@ -191,7 +191,7 @@ fn a_dry_run_s_state_of_an_earlier_version_gives_way() {
     world.data(0, 1, &cask("k"));
     let target = world.options.shared.target.take();
     world.import().unwrap();
-    // Such a version kept it where an import keeps its own.
+    // Place of an import's state in such a version.
     let path = Path::new("state/dry-run/state.json");
     let text = kvorum_disk::read_file(&*world.disk, path, 1 << 20).unwrap();
     world.write("state/state.json", &text);

@@ -9,7 +9,7 @@ fn object(value: &str) -> Vec<u8> {
     object_v1(&[("a", 1)], &[plain(value)])
 }
 
-/// An object that supersedes those of [`object`].
+/// Object that supersedes those of [`object`].
 fn newer(value: &str) -> Vec<u8> {
     object_v1(&[("a", 2)], &[plain(value)])
 }
@@ -56,7 +56,7 @@ fn the_newest_record_of_a_key_wins_over_all_files_and_a_deletion_removes_it() {
     }
 }
 
-/// Merges copy marks, into files that are older than what was put since, and whatever file they name.
+/// Merges copy marks, with any file name, into files older than later puts.
 #[test]
 fn a_mark_that_a_merge_left_in_an_older_file_hides_no_newer_value_whichever_file_it_names() {
     for has_hints in [false, true] {
@@ -154,7 +154,8 @@ fn hints_from_before_deletion_bits_do_not_bring_keys_back() {
     file.put(&key("b", "k"), &object("gone"));
     file.delete(&key("b", "k"), 0);
     world.data(0, 1, &file);
-    // The bit of the second entry, and the checksum with it, as an old release would have written.
+    // The deletion bit of the second entry, and the checksum with it, in the form of an old
+    // release.
     let mut hint = file.hint();
     let entry = 18 + key("b", "k").len();
     hint[entry + 10] &= 0x7f;
@@ -244,7 +245,7 @@ fn a_dry_run_counts_and_puts_nothing() {
     );
 }
 
-/// Longer than what is read at once, so that checksums run over several pieces.
+/// Longer than one read, so that checksums run over several pieces.
 #[test]
 fn the_longest_keys_and_values_of_megabytes_arrive_whole() {
     let long_key = "k".repeat(65_535 - 4);

@@ -1,4 +1,4 @@
-//! What is kept of an object.
+//! Preserved properties of objects.
 
 use crate::basho::{CaskFile, key};
 use crate::riak_objects::{

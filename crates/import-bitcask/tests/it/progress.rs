@@ -1,4 +1,4 @@
-//! What somebody sees who looks at the progress of an import while it runs.
+//! Views of the progress of an import while it runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::world::World;
 const KEYS: usize = 4000;
 const PARTITIONS: u64 = 3;
 const ENTRIES: u64 = KEYS as u64 * PARTITIONS;
-/// How long an import is taken to have run when it is looked at: simulated time stands still in one.
+/// Assumed age of the import at a view: simulated time stands still in one.
 const ELAPSED: Duration = Duration::from_secs(60);
 
 fn filled() -> World {
@@ -47,7 +47,7 @@ fn the_progress_of_a_running_import_grows_to_its_total_and_has_an_estimate() {
     }
     for view in &seen {
         assert_eq!((view.stage, view.total), (WorkStage::Transfer, ENTRIES));
-        // What is counted is what is done.
+        // Counts cover finished work.
         assert!(
             view.counts.objects * PARTITIONS <= view.done + PARTITIONS,
             "{view:?}"

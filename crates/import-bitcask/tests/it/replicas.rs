@@ -60,7 +60,7 @@ fn concurrent_copies_become_siblings_and_what_both_have_stays_once() {
     assert_eq!(world.values("b", "k"), ["x", "y", "z"]);
 }
 
-/// Node by node, each import from a state of its own: the clocks alone have to put it right.
+/// Node by node, each import from a state of its own: clocks alone have to order them.
 #[test]
 fn nodes_imported_one_after_the_other_agree_in_any_order() {
     let old = object_v1(&[("a", 1)], &[dotted("old", "a", 1)]);

@@ -1,6 +1,6 @@
-//! A partition that a node of Riak 3.2.3 wrote, and what that node answered for its keys just before it
-//! was stopped. The files are generated data: three kinds of buckets, siblings, tombstones, counters of
-//! Riak 1.4 and data types.
+//! A partition that a node of Riak 3.2.3 wrote, and the node's answers for its keys just before it
+//! was stopped. The files are generated data: three kinds of buckets, siblings, tombstones,
+//! counters of Riak 1.4 and data types.
 
 use crate::world::World;
 

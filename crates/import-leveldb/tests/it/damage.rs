@@ -1,4 +1,4 @@
-//! Damaged files: what is whole is imported, and what is not is named.
+//! Damaged files: whole records are imported, and the rest is reported.
 
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn bytes_of<'a>(store: &'a mut LevelStore, name: &str) -> &'a mut Vec<u8> {
     &mut files.find(|(known, _)| known == name).unwrap().1
 }
 
-/// Which of the keys arrive.
+/// Keys that were imported.
 fn arrived(world: &World, from: usize) -> Vec<usize> {
     let keys = from..from + KEYS;
     keys.filter(|number| world.values("b", &name(*number)).len() == 1)
@@ -83,7 +83,7 @@ fn a_table_that_lost_its_end_gives_what_is_before_it() {
         world.store(0, &torn);
         let summary = world.import().unwrap();
         let arrived = arrived(&world, 0);
-        // Keys come in order, and none behind one that is missing.
+        // Keys arrive in order, up to the first missing one.
         assert_eq!(arrived, (0..arrived.len()).collect::<Vec<_>>(), "{len}");
         assert!(
             arrived.len() == KEYS || !summary.is_whole(),
@@ -122,7 +122,7 @@ fn a_flipped_byte_of_a_log_costs_its_record_alone() {
         assert_eq!(arrived(&world, 0).len(), KEYS);
         let arrived = arrived(&world, KEYS);
         assert_eq!(arrived.len(), KEYS - 1, "byte {at}");
-        // The last record may be one that a crash has cut off.
+        // A crash may have cut off the last record.
         let is_last = !arrived.contains(&(2 * KEYS - 1));
         assert_eq!(summary.counts.torn_tails, u64::from(is_last), "byte {at}");
         assert_eq!(summary.counts.unreadable, u64::from(!is_last), "byte {at}");

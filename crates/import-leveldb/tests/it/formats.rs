@@ -103,7 +103,7 @@ fn records_longer_than_blocks_and_logs_longer_than_their_records_are_read() {
         .iter_mut()
         .find(|(known, _)| *known == name)
         .unwrap();
-    // Basho's LevelDB makes logs longer beforehand.
+    // Basho's LevelDB allocates logs ahead.
     bytes.resize(1 << 20, 0);
     world.store(0, &store);
     let summary = world.import().unwrap();

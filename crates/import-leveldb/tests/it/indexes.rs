@@ -1,4 +1,4 @@
-//! Index entries: not imported, but held against the objects.
+//! Index entries: not imported, but compared with the objects.
 
 use crate::level_store::{LevelStore, Packing, index_key, key, sext_integer, sext_text};
 use crate::riak_objects::{Sibling, binary, integer, list, object_v1, plain, tuple};

@@ -1,4 +1,4 @@
-//! Servers that go away, disks that fail, crashes, and imports that go on afterwards.
+//! Servers that go away, disks that fail, crashes, and resumed imports.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn an_import_goes_on_where_the_server_left_it() {
     let counts = summary.counts;
     assert_eq!((counts.keys, counts.objects), (KEYS as u64, KEYS as u64));
     assert_eq!(counts.equal_copies, 2 * KEYS as u64);
-    // What was acknowledged in whole batches is not put again.
+    // Batches acknowledged in whole are not put again.
     let again = world.server.store.lock().puts - KEYS;
     assert!(again <= 1024, "{again} objects put again");
     // Done is done.
@@ -131,7 +131,7 @@ fn partition(world: &World, number: usize, keys: usize) -> Vec<String> {
         .iter()
         .map(|name| store.put(&key("b", name), &object_v1(&[("a", 1)], &[plain(name)])))
         .collect();
-    // An entry that no object calls for: what becomes of those is kept in files too.
+    // An entry that no object calls for: counts of those are kept in files too.
     let term = sext_integer(7, false);
     writes.push(store.put(&index_key("b", "age_int", &term, "none"), b""));
     let logged = writes.split_off(keys * 2 / 3);
@@ -188,17 +188,17 @@ fn a_device_that_cannot_read_costs_a_block_or_a_file_and_is_told() {
     }
 }
 
-/// How an import went on that was cut off.
+/// Course of an import after a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It had come to its end.
+    /// Complete before the cut.
     WasDone,
     WentOn,
-    /// It said that it had to begin anew.
+    /// Refusal to resume: the import has to begin anew.
     BeganAnew,
 }
 
-/// Cuts an import off after so many changes that it made, and goes on.
+/// Cuts an import off after so many of its own changes, and resumes it.
 fn cut_off(after: u64, crash: CrashOptions) -> Outcome {
     let disk = MemoryDisk::new();
     let mut world = World::over(Arc::new(disk.clone()));
@@ -239,7 +239,7 @@ fn an_import_that_was_killed_anywhere_goes_on() {
     assert!(outcomes.iter().all(|it| *it == Outcome::WentOn));
 }
 
-/// Sorted logs are durable before the state names them. Index entries are not: no more than that may
+/// Sorted logs are durable before the state names them. Index entries are not, and nothing else may
 /// make an import begin anew.
 #[test]
 fn an_import_goes_on_after_a_power_cut_or_says_that_it_has_to_begin_anew() {

@@ -1,5 +1,5 @@
 //! A small writer of LevelDB stores in Basho's dialect: tables, logs, manifests, keys. It shares no
-//! code with the decoders that it tests.
+//! code with the decoders under test.
 
 /// CRC-32C, bit by bit, in the form in which LevelDB stores it.
 fn masked_crc(bytes: &[u8]) -> u32 {
@@ -139,7 +139,7 @@ impl Write {
     }
 }
 
-/// How blocks are packed.
+/// Packing of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Packing {
     Plain,
@@ -149,7 +149,7 @@ pub(crate) enum Packing {
     GivenUp,
 }
 
-/// One store. Everything written gets a higher sequence than what was written before.
+/// One store. Every write gets a higher sequence than those before.
 #[derive(Clone, Default)]
 pub(crate) struct LevelStore {
     sequence: u64,
@@ -236,7 +236,7 @@ impl LevelStore {
         name
     }
 
-    /// Says that logs before the next one are in tables, but for the last one if that is wanted.
+    /// Marks logs before the next one as in tables, optionally except the last one.
     pub(crate) fn logs_are_done(&mut self, keeps_last: bool) {
         if keeps_last {
             self.previous_log_number = self.next_file + 4;

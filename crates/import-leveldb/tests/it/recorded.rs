@@ -5,7 +5,7 @@ use crate::world::World;
 
 const KEYS: usize = 1200;
 
-/// What the script leaves of a key.
+/// Value that the script leaves of a key.
 fn expected(number: usize) -> Option<String> {
     let deleted = number.is_multiple_of(11) || number == 1;
     let third = number.is_multiple_of(7).then_some("third ");

@@ -1,6 +1,6 @@
-//! A partition that the LevelDB of a node of Riak 3.2.3 wrote, and what that node answered for its keys
-//! just before it was stopped. The files are generated data: siblings, tombstones, indexes that were
-//! changed and removed, counters of Riak 1.4 and data types.
+//! A partition that the LevelDB of a node of Riak 3.2.3 wrote, and the node's answers for its keys
+//! just before it was stopped. The files are generated data: siblings, tombstones, indexes that
+//! were changed and removed, counters of Riak 1.4 and data types.
 
 use crate::world::World;
 

@@ -1,4 +1,4 @@
-//! Damaged files: what is whole is imported, and what is not is named.
+//! Damaged files: whole records are imported, and the rest is reported.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn journal() -> Journal {
     journal
 }
 
-/// Imports one file, and says how many of the keys arrive.
+/// Imports one file, and returns the number of imported keys.
 fn import(file: &str, bytes: &[u8]) -> (World, Summary, u32) {
     let world = World::new();
     world.journal(0, file, bytes);
@@ -74,8 +74,8 @@ fn a_flipped_byte_of_the_hash_tables_or_of_their_places_costs_nothing() {
     }
 }
 
-/// A power cut after leveled has completed a file: its name is there, and its tables are not, or as far
-/// as the disk had come.
+/// A power cut after leveled has completed a file: its name is durable, and its tables are missing
+/// or cut.
 #[test]
 fn a_completed_file_whose_tables_were_not_written_has_all_its_objects() {
     let journal = journal();
@@ -116,7 +116,7 @@ fn a_torn_tail_costs_the_last_record_and_counts_as_no_loss() {
         assert_eq!((counts.torn_tails, counts.unreadable), (1, 0));
         assert!(summary.is_whole());
     }
-    // What was allocated and not written.
+    // Space allocated and not written.
     let zeros = [&whole.bytes[..last], &[0; 5000]].concat();
     let (_, summary, arrived) = import("0_x.pnd", &zeros);
     assert_eq!((arrived, summary.counts.torn_tails), (KEYS - 1, 1));
@@ -141,7 +141,7 @@ fn a_completed_file_that_is_cut_off_is_a_loss() {
     }
 }
 
-/// leveled cuts the active file there, and the objects behind are gone.
+/// leveled cuts the active file at the junk, and loses the objects behind.
 #[test]
 fn records_behind_junk_and_behind_a_damaged_end_are_found() {
     let whole = journal();
@@ -161,7 +161,7 @@ fn records_behind_junk_and_behind_a_damaged_end_are_found() {
         assert_eq!(finding.len, Some(junk.len() as u64));
         assert!(finding.file.starts_with(Path::new("riak/0/journal")));
     }
-    // A record that is whole and wrong at the end of the active file was not torn.
+    // A whole record with a wrong checksum at the end of the active file is damage, not a torn end.
     let mut damaged = whole.bytes.clone();
     *damaged.last_mut().unwrap() ^= 1;
     let (_, summary, arrived) = import("0_x.pnd", &damaged);

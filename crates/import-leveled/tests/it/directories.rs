@@ -99,7 +99,7 @@ fn directories_without_journals_are_refused_and_partitions_without_files_are_nam
     assert!(summary.passed_over[0].reason.contains("without a file"));
 }
 
-/// leveled takes no lock, so that a process that has a journal open is all that there is to be seen.
+/// leveled takes no lock: an open journal file is the only sign of a running process.
 #[test]
 fn a_store_that_a_process_has_open_is_not_imported() {
     let mut world = World::new();

@@ -26,7 +26,7 @@ fn objects_of_every_compression_are_read() {
         let name = format!("{packing:?}");
         assert_eq!(world.values("b", &name), [format!("{long}{name}")]);
     }
-    // Equal copies are recognised however they are packed.
+    // Equal copies are recognised across packings.
     assert_eq!(world.values("b", "everywhere"), [long]);
     assert_eq!(summary.counts.equal_copies, 3);
     assert_eq!(summary.counts.merged_objects, 0);

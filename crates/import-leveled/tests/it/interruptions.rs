@@ -1,4 +1,4 @@
-//! Servers that go away, disks that fill up, and imports that go on afterwards.
+//! Servers that go away, full disks, and resumed imports.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn an_import_goes_on_where_the_server_left_it() {
     let counts = summary.counts;
     assert_eq!((counts.keys, counts.objects), (KEYS.into(), KEYS.into()));
     assert_eq!(counts.equal_copies, 2 * u64::from(KEYS));
-    // What was acknowledged in whole batches is not put again.
+    // Batches acknowledged in whole are not put again.
     let again = world.server.store.lock().puts - KEYS as usize;
     assert!(again <= 1024, "{again} objects put again");
     // Done is done.

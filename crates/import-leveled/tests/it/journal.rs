@@ -1,4 +1,4 @@
-//! A small writer of journal files. It shares no code with the reader that it tests.
+//! A small writer of journal files. It shares no code with the reader under test.
 
 use crate::riak_objects::{atom, binary, integer, list, term, tuple};
 
@@ -28,9 +28,9 @@ const PLAIN: u8 = 2;
 /// A journal file being written.
 #[derive(Clone)]
 pub(crate) struct Journal {
-    /// The file as it is while it is active.
+    /// Content of the active file.
     pub(crate) bytes: Vec<u8>,
-    /// Hashes of the keys, and where their records begin.
+    /// Hashes of the keys, and the offsets of their records.
     records: Vec<(u32, u32)>,
 }
 
@@ -49,13 +49,13 @@ impl Journal {
         self.put_packed(sequence, key, object, PLAIN);
     }
 
-    /// Writes an object that is packed in the way that the flags say.
+    /// Writes an object in the packing of `flags`.
     pub(crate) fn put_packed(&mut self, sequence: u32, key: &[u8], packed: &[u8], flags: u8) {
         let value = value(packed, &no_changes(), flags);
         self.record(sequence, "stnd", key, &value);
     }
 
-    /// Writes an object that is there up to a second, which is counted from the Unix epoch.
+    /// Writes an object that expires after a second, counted from the Unix epoch.
     pub(crate) fn put_until(&mut self, sequence: u32, key: &[u8], object: &[u8], last_secs: u64) {
         let changes = changes_until(last_secs);
         self.record(sequence, "stnd", key, &value(object, &changes, PLAIN));
@@ -66,13 +66,13 @@ impl Journal {
         self.record(sequence, "tomb", key, &value(&object, &no_changes(), 0));
     }
 
-    /// Writes what compaction leaves of an object that was replaced.
+    /// Writes the remains of a replaced object after compaction.
     pub(crate) fn index_changes(&mut self, sequence: u32, key: &[u8]) {
         let object = term(&atom("null"));
         self.record(sequence, "keyd", key, &value(&object, &no_changes(), 0));
     }
 
-    /// The same of an object that was there up to a second.
+    /// Writes the same for an object that expires after a second.
     pub(crate) fn index_changes_until(&mut self, sequence: u32, key: &[u8], last_secs: u64) {
         let object = term(&atom("null"));
         let changes = changes_until(last_secs);
@@ -116,13 +116,13 @@ impl Journal {
             .push((hash(&key), u32::try_from(start).unwrap()));
     }
 
-    /// Where records begin.
+    /// Offsets of the records.
     pub(crate) fn starts(&self) -> Vec<usize> {
         let starts = self.records.iter().map(|(_, start)| *start as usize);
         starts.collect()
     }
 
-    /// The file as it is when it is completed: hash tables at its end, and their places in front.
+    /// Content of the completed file: hash tables at its end, and their places in front.
     pub(crate) fn completed(&self) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         for table in 0..256u32 {

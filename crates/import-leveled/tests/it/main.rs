@@ -1,4 +1,4 @@
-//! Imports of journals that a node of Riak wrote, and of such that are written here from the facts of the
+//! Imports of journals that a node of Riak wrote, and of others written here from the facts of the
 //! format.
 
 #![expect(

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-/// How an object is packed.
+/// Packing of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     Zlib,

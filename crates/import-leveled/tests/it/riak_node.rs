@@ -1,4 +1,4 @@
-//! Partitions that nodes of Riak 3.2.3 wrote, and what these nodes answered for their keys just before
+//! Partitions that nodes of Riak 3.2.3 wrote, and the nodes' answers for their keys just before
 //! they were stopped. The files are generated data: several kinds of buckets, siblings, tombstones,
 //! counters of Riak 1.4 and data types; 40 objects a file.
 //!
@@ -37,7 +37,7 @@ pub(crate) fn files_below(directory: &Path, prefix: &Path) -> Vec<(PathBuf, Vec<
     files
 }
 
-/// A data root of Riak's with what the fixture has.
+/// Data root of Riak's with the files of the fixture.
 fn world(name: &str) -> World {
     let world = World::new();
     for (path, bytes) in files_below(&fixture(name), Path::new("riak/leveled")) {
@@ -67,12 +67,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// An object, and what its node answered.
+/// An object, and its node's answer.
 struct Answer {
     bucket_type: String,
     bucket: String,
     key: String,
-    /// Sorted; none of a data type, whose value is one.
+    /// Sorted; `None` for a data type, whose value is one.
     values: Option<Vec<String>>,
 }
 
@@ -103,7 +103,7 @@ fn answers(name: &str) -> Vec<Answer> {
     answers.collect()
 }
 
-/// The keys for which the server does not have what the node answered.
+/// Keys whose values on the server differ from the node's answers.
 fn differences(world: &World, name: &str) -> Vec<String> {
     let differing = answers(name).into_iter().filter(|answer| {
         let (bucket_type, bucket) = (&answer.bucket_type, &answer.bucket);

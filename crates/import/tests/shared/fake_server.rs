@@ -1,4 +1,4 @@
-//! A server that keeps objects by the rules of the real one, with the faults that tests ask for.
+//! A server that keeps objects by the rules of the real one, with configurable faults.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use kvorum_runtime::{ListenOptions, Runtime, Stream};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// What the server has, and how it behaves.
+/// Objects and behaviour of the server.
 #[derive(Default)]
 pub(crate) struct Store {
     /// By type, bucket and key.
@@ -22,9 +22,9 @@ pub(crate) struct Store {
     pub(crate) bucket_types: Vec<&'static str>,
     pub(crate) keeps_siblings: bool,
     pub(crate) puts: usize,
-    /// After so many puts every further one is answered with "overload".
+    /// Number of puts before every further one is answered with "overload".
     pub(crate) overload_after: Option<usize>,
-    /// Every so many requests the connection is closed instead of an answer.
+    /// Period, in requests, of closed connections instead of an answer.
     pub(crate) close_every: Option<usize>,
     /// A key that is always refused.
     pub(crate) refused_key: Option<&'static str>,
@@ -75,7 +75,7 @@ impl FakeServer {
         values
     }
 
-    /// Of each object of a data type that can be read: its name, and its value in short.
+    /// Name and short value of each object with a readable data type.
     pub(crate) fn data_types(&self) -> Vec<(String, String)> {
         let store = self.store.lock();
         let shown = |((bucket_type, bucket, key), object): (&(String, String, String), &Object)| {
@@ -180,7 +180,7 @@ fn put(request: &Frame, store: &mut Store, output: &mut BytesMut) {
     frame::encode_empty(MessageCode::RPB_PUT_RESP, output);
 }
 
-/// As the real server takes it.
+/// Content as the real server takes it.
 fn content_of(message: pb::RpbContent) -> Content {
     let micros = u64::from(message.last_mod()) * 1_000_000 + u64::from(message.last_mod_usecs());
     let deleted = message.deleted();

@@ -1,5 +1,5 @@
-//! A small writer of Riak's objects of both versions. It shares no code with the decoders that it
-//! tests.
+//! A small writer of Riak's objects of both versions. It shares no code with the decoders under
+//! test.
 
 pub(crate) fn sized16(bytes: &[u8]) -> Vec<u8> {
     let len = u16::try_from(bytes.len()).unwrap().to_be_bytes();

@@ -1,5 +1,5 @@
-//! A copy of a store's identity or manifest that is missing or belongs to another store. Regression: the
-//! check passed over both, since every file that existed was intact.
+//! A copy of a store's identity or manifest that is missing or belongs to another store.
+//! Regression: the check ignored both, since every file that existed was intact.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 

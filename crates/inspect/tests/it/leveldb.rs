@@ -65,12 +65,12 @@ fn put_body(store: &Leveldb, number: u32, body: &str) {
     put(store, write);
 }
 
-/// Everything to tables. The memtable goes as a whole.
+/// Moves everything to tables. The memtable goes as a whole.
 fn flush(disk: &MemoryDisk) {
     open(disk).close().unwrap();
 }
 
-/// A table on the last level, one on level 0, blob files, and records in the log if asked.
+/// A table on the last level, one on level 0, blob files, and records in the log if requested.
 fn filled(has_tail: bool) -> MemoryDisk {
     let disk = MemoryDisk::new();
     disk.create_directory(Path::new("data")).unwrap();
@@ -239,7 +239,7 @@ fn every_flipped_byte_is_shown_as_damage_and_what_follows_is_still_shown() {
 
 #[test]
 fn every_flipped_byte_is_found_by_a_check_or_harms_nobody() {
-    // What is in tables is the same with and without a tail.
+    // The tables are the same with and without a tail.
     for (has_tail, suffix) in [(false, "manifest-0"), (true, "")] {
         let disk = filled(has_tail);
         for path in files_named(&disk, suffix) {
@@ -368,13 +368,13 @@ fn a_store_in_use_is_checked_only_where_it_is_finished_and_nothing_is_written() 
     let _found = verify(&disk, Path::new("data"));
 }
 
-/// It was a file of nobody.
+/// Regression: its kind was unknown.
 #[test]
 fn the_progress_of_a_repair_is_known_for_what_it_is() {
     let disk = filled(false);
     let path = Path::new(STORE).join("repair.progress");
     let file = disk.open(&path, OpenMode::CreateNew).unwrap();
-    // Believed up to the first record that is not whole, here from the beginning.
+    // Used up to the first record that is not whole, here from the beginning.
     file.write_at(b"KVlsmrpr and what a crash left", 0).unwrap();
     assert_eq!(recognise(&disk, &path).unwrap(), Kind::RepairProgress);
     let pieces = pieces(&disk, &path);

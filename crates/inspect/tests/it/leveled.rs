@@ -47,7 +47,7 @@ fn put(store: &Leveled, number: u32, round: u8) {
     receipt.wait().unwrap();
 }
 
-/// A table, and files of the journal with what the log has let go of.
+/// A table, and files of the journal with records of dropped segments.
 fn filled() -> MemoryDisk {
     let disk = MemoryDisk::new();
     disk.create_directory(Path::new(DATA)).unwrap();

@@ -1,5 +1,5 @@
-//! Log hints of a bitcask store over the value log: every byte, and what they say against the records that
-//! they name.
+//! Log hints of a bitcask store over the value log: every byte, and their entries against the
+//! records that they name.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
@@ -66,7 +66,7 @@ impl Node {
         self.write(Write::put(key(number), Fields::default(), head, body));
     }
 
-    /// What the log does, so that what lives in segments with little of that is copied.
+    /// Does the log's collections, so that live records of segments with few of them are copied.
     fn collect(&self) {
         for _ in 0..100 {
             self.store.sync().unwrap();
@@ -97,8 +97,9 @@ fn key(number: u32) -> StorageKey {
     StorageKey::from_encoded(format!("key {number:03}").into_bytes())
 }
 
-/// A store with a log hint of what was copied to its own segment, and one of the log, a removal in it.
-/// With `is_reversed` the keys come in the other order, and each stands where another one did.
+/// A store with a log hint of the records that were copied to its own segment, and one of the log,
+/// with a removal. With `is_reversed` the keys come in the other order, so that each takes another
+/// one's place.
 fn filled(log_id: u64, is_reversed: bool) -> MemoryDisk {
     let turned = |number: u32, count: u32| match is_reversed {
         true => count - 1 - number,
@@ -108,7 +109,7 @@ fn filled(log_id: u64, is_reversed: bool) -> MemoryDisk {
     disk.create_directory(Path::new(DATA)).unwrap();
     let node = Node::open(&disk, log_id);
     for number in 0..6 {
-        // Most of each segment dies.
+        // Most of each segment becomes garbage.
         node.put(turned(number, 6));
         (0..4).for_each(|_| node.put(500));
     }
@@ -131,7 +132,7 @@ fn hints(disk: &MemoryDisk) -> Vec<PathBuf> {
     names.map(|it| Path::new(STORE).join(it.name)).collect()
 }
 
-/// The entries of a log hint, as they are shown.
+/// The entries of a log hint, as displayed.
 fn entries(disk: &MemoryDisk, path: &Path) -> Vec<String> {
     let pieces = pieces(disk, path);
     let fields = pieces.iter().flat_map(|piece| &piece.fields);
@@ -189,7 +190,7 @@ fn every_byte_of_a_log_hint_is_in_one_field_and_a_flip_is_shown_and_found() {
     }
 }
 
-/// What verify says of log hints, while the store is not in use, and while it is.
+/// Findings of verify about log hints, for a store that is not in use, and for one that is.
 fn said_of_hints(disk: &MemoryDisk) -> [Vec<Finding>; 2] {
     [verify(disk, Path::new(DATA)), verify_live(disk)].map(|checked| {
         let findings = checked.findings.into_iter();
@@ -198,7 +199,7 @@ fn said_of_hints(disk: &MemoryDisk) -> [Vec<Finding>; 2] {
     })
 }
 
-/// The checksums of a hint that was written wrong, or of another store, are right.
+/// The checksums of a wrongly written hint, or of another store's, are right.
 #[test]
 fn a_whole_log_hint_that_says_something_else_is_found() {
     let (mine, other) = (whole(), filled(LOG_ID, true));
@@ -227,7 +228,7 @@ fn hint_of_log(disk: &MemoryDisk) -> PathBuf {
     path
 }
 
-/// The log's own damage is told of the log, and not of a hint that is right.
+/// The log's own damage is reported for the log, and not for a right hint.
 #[test]
 fn a_damaged_record_of_the_log_is_no_fault_of_the_hint() {
     let disk = whole();
@@ -284,7 +285,7 @@ fn a_log_that_is_another_is_told() {
     }
 }
 
-/// What was lost before is listed in a file, which is looked into like any other.
+/// Earlier losses are listed in a file, which is inspected like any other.
 #[test]
 fn the_list_of_what_was_lost_is_taken_apart_and_checked() {
     let disk = whole();

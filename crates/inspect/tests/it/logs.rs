@@ -1,4 +1,4 @@
-//! Small files of logs: whether they are known and checked.
+//! Small files of logs: recognized and checked.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use kvorum_inspect::{Kind, recognise};
 
 use crate::store::{covers, pieces};
 
-/// It was a file of nobody.
+/// Regression: its kind was unknown.
 #[test]
 fn what_says_whose_stores_are_in_a_directory_is_known_and_its_form_checked() {
     for (text, is_whole) in [
@@ -29,7 +29,7 @@ fn what_says_whose_stores_are_in_a_directory_is_known_and_its_form_checked() {
     }
 }
 
-/// With damaged first bytes it was a file of nobody, and no finding.
+/// Regression: with damaged first bytes its kind was unknown, and it was no finding.
 #[test]
 fn a_damaged_agreed_log_is_known_by_its_name() {
     let disk = MemoryDisk::new();

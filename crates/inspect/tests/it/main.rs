@@ -1,4 +1,4 @@
-//! Files are written by the code that writes them, looked into, and damaged byte by byte.
+//! Files are written by the code of their crates, inspected, and damaged byte by byte.
 
 mod foreign_copies;
 mod innostore;

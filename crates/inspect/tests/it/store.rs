@@ -47,7 +47,8 @@ fn put_body(store: &Bitcask, number: u32, body: &str) {
     );
 }
 
-/// Sealed segments with hints, one that is still open, a checkpoint, and records behind it if asked.
+/// Sealed segments with hints, one that is still open, a checkpoint, and records behind it if
+/// requested.
 fn filled(has_tail: bool) -> MemoryDisk {
     let disk = MemoryDisk::new();
     disk.create_directory(Path::new("data")).unwrap();
@@ -162,7 +163,7 @@ fn every_flipped_byte_is_shown_as_damage_and_what_follows_is_still_shown() {
         with_each_flip(&disk, &path, |at| {
             let now = pieces(&disk, &path);
             covers(&now, len, &path);
-            // Zeros that were reserved belong to no record: other bytes there are a torn tail.
+            // Reserved zeros belong to no record: other bytes there are a torn tail.
             let what = format!("{} at {at}", path.display());
             assert!(now.iter().any(Piece::is_damaged), "{what}");
             let is_segment = path.extension().is_some_and(|it| it == "segment");
@@ -189,7 +190,7 @@ fn every_flipped_byte_is_found_by_a_check_or_harms_nobody() {
     }
 }
 
-/// Why a flip at this byte costs nothing that was ever promised.
+/// The reason why a flip at this byte breaks no promise.
 pub(crate) fn harmless(path: &Path, whole: &[Piece], at: u64) -> Option<&'static str> {
     if is_lock(path) {
         return Some("the lock is the system's; what the file says is for people");
@@ -210,7 +211,7 @@ pub(crate) fn harmless(path: &Path, whole: &[Piece], at: u64) -> Option<&'static
     }
 }
 
-/// Two stores of one identity whose files are alike in all but which key is where.
+/// Two stores of one identity with equal files except for the places of keys.
 fn twins() -> (MemoryDisk, MemoryDisk) {
     let filled = |numbers: &[u32]| {
         let disk = MemoryDisk::new();
@@ -253,7 +254,7 @@ fn a_whole_hint_or_checkpoint_that_says_something_else_is_found() {
     }
 }
 
-/// Version 0.1.0 wrote hints in a layout of their own; the next opening writes them again.
+/// Version 0.1.0 wrote hints in a layout of their own; the next opening rewrites them.
 #[test]
 fn a_hint_of_an_earlier_version_is_told_apart_from_damage() {
     let disk = filled(false);

@@ -1,5 +1,4 @@
-//! The value log with the entries of two stores in it: every file, every byte, and files that are not
-//! there any more.
+//! The value log with the entries of two stores: every file, every byte, and missing files.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
@@ -60,8 +59,8 @@ fn put(store: &Arc<dyn Backend>, number: u32) {
     receipt.wait().unwrap();
 }
 
-/// Segments that were collected, sealed ones with their contents, one that is written, an erasure that
-/// was announced, and a segment that is missing, which was told.
+/// Segments that were collected, sealed ones with their contents, the active one, an announced
+/// erasure, and a missing segment, which was reported.
 fn filled() -> MemoryDisk {
     let disk = MemoryDisk::new();
     disk.create_directory(Path::new(DATA)).unwrap();
@@ -199,7 +198,7 @@ fn of_seal(whole: &[Piece], at: u64) -> Option<&'static str> {
     (piece.title == "seal").then_some("a torn seal says nothing of the records before it")
 }
 
-/// A file of the log that is gone was no finding.
+/// Regression: a missing file of the log was no finding.
 #[test]
 fn every_missing_segment_of_the_value_log_is_found_but_the_last() {
     let whole = filled();
@@ -259,7 +258,8 @@ fn a_stray_segment_of_another_log_is_one_finding() {
     );
 }
 
-/// A log of three segments and more in which a store of leveldb has all its bodies, that in the newest too.
+/// A log of three segments and more with all bodies of a store of leveldb, including that in the
+/// newest one.
 fn with_tables(log_id: u64) -> MemoryDisk {
     let disk = MemoryDisk::new();
     disk.create_directory(Path::new(DATA)).unwrap();
@@ -337,7 +337,7 @@ fn a_segment_that_tables_name_is_missing_whether_the_log_knows_it_or_not() {
     assert_eq!((checked.findings, checked.notes.len()), (vec![], 1));
 }
 
-/// What made a manifest anew does not know which log the store was over.
+/// A rebuilt manifest does not name the store's log.
 #[test]
 fn a_store_whose_manifest_was_made_anew_has_its_bodies_in_the_log_that_is_there() {
     let disk = with_tables(5);
@@ -354,7 +354,7 @@ fn a_store_whose_manifest_was_made_anew_has_its_bodies_in_the_log_that_is_there(
     } {}
     drop(repair);
     assert_eq!(verify(&disk, Path::new(DATA)).findings, []);
-    // A segment that is not there is told all the same.
+    // A missing segment is reported nevertheless.
     let first = files(&disk).into_iter().find(|it| is_segment(it)).unwrap();
     disk.remove_file(&first).unwrap();
     let findings = verify(&disk, Path::new(DATA)).findings;

@@ -1,8 +1,8 @@
-//! Tells of most keys that are not in a memtable that they are not, without a search.
+//! A filter that excludes most keys that are not in a memtable, without a search.
 //!
-//! A blocked Bloom filter that grows bit by bit while it is asked: one cache line for a key, where a
-//! search compares with a dozen keys, each in lines of its own. It is laid out for a number of keys; with
-//! more it answers "perhaps" more often, and never "no" wrongly.
+//! A blocked Bloom filter that is filled while it is read: one cache line for a key, while a search
+//! compares with a dozen keys, each in lines of its own. It is laid out for a number of keys. With
+//! more keys it answers "perhaps" more often, and never "no" wrongly.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,15 +1,15 @@
-//! Where the newest entry of each key is, by the key's hash: one look into a table instead of a search
+//! An index of each key's newest entry by the key's hash: one lookup in a table instead of a search
 //! that compares with a dozen keys, each in lines of memory of its own.
 //!
-//! Tables are open-addressed and never move: a full one is followed by one of twice its size, and a key
-//! stays where it was put first. So readers need no lock, and no put waits for a table to be made anew.
-//! A filter before them tells of most absent keys, and is a tenth of their size.
+//! Tables are open-addressed and never move: a full one is followed by one of twice its size, and a
+//! key stays in its first table. So readers need no lock, and no put waits for a table to be
+//! rebuilt. A filter before them, a tenth of their size, excludes most absent keys.
 //!
-//! Where many keys fall together, as somebody may have chosen them to, no more are taken in, so that no
-//! look takes long whatever the keys are.
+//! If many keys fall together, as an attacker may have chosen them to, no more are taken in, so
+//! that no lookup takes long.
 //!
-//! A slot: the upper half of the hash, and the number of a place, counted from one; zero while it is
-//! empty. At a place stands what was written, and the number of the place that it came after.
+//! A slot: the upper half of the hash, and the number of a place, counted from one; zero while it
+//! is empty. A place has a write, and the number of the place of the write before it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,23 +27,23 @@ const CHUNK_PLACES: usize = 32;
 /// Lists of chunks, each twice as long as the one before it: room for more places than numbers.
 const LISTS: usize = 28;
 
-/// How far a key is looked for in a table, in slots; another key of the same hash counts as so many. Keys
-/// that nobody chose are nowhere near it.
+/// The limit of a lookup in a table, in slots; another key of the same hash counts as so many. Keys
+/// that were not chosen for it are nowhere near it.
 const LOOK_MAX: usize = 1_024;
 const STRANGER_SLOTS: usize = 64;
 
-/// A place, and what lists and allocator add. Bytes.
+/// A place, and the overhead of lists and allocator. Bytes.
 const PLACE_BYTES: u64 = size_of::<OnceLock<Place>>() as u64 + 2;
 
 type Chunk = Box<[OnceLock<Place>]>;
 
 struct Place {
     written: Written,
-    /// What the key held before.
+    /// The key's previous write.
     older: Option<u32>,
 }
 
-/// Which places have what is newest of each key.
+/// The places of each key's newest write.
 pub(super) struct KeyIndex {
     filter: KeyFilter,
     tables: [OnceLock<Box<[AtomicU64]>>; TABLES_MAX],
@@ -53,7 +53,7 @@ pub(super) struct KeyIndex {
     filled: Mutex<Filled>,
 }
 
-/// How far it is filled.
+/// The fill of the index.
 #[derive(Default)]
 struct Filled {
     /// Slots of all tables.
@@ -63,7 +63,7 @@ struct Filled {
     places: u32,
 }
 
-/// Where a key's slot is, and what is there.
+/// A key's slot, and its contents.
 struct Slot<'a> {
     slot: &'a AtomicU64,
     place: u32,
@@ -96,18 +96,18 @@ impl KeyIndex {
         self.filled.lock().keys
     }
 
-    /// False for most hashes of which no key was given to [`KeyIndex::insert`], taken in or not.
+    /// False for most hashes without a key given to [`KeyIndex::insert`], taken in or not.
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         self.filter.may_contain(hash)
     }
 
-    /// Makes this the newest of its key, and returns the bytes that this takes. `None` when it is older
-    /// than what is there, when too many keys fall together with it, or when there is no room, which
-    /// takes billions of entries.
+    /// Makes this the newest of its key, and returns the bytes that it takes. `None` when it is
+    /// older than the present one, when too many keys fall together with it, or when there is no
+    /// room, which takes billions of entries.
     pub(super) fn insert(&self, hash: u64, written: Written) -> Option<u64> {
         let mut filled = self.filled.lock();
         let may_be_known = self.filter.may_contain(hash);
-        // Before the entry, so that nobody who may see the entry is told that it is not there.
+        // Before the entry, so that no reader that may see the entry gets a "no".
         self.filter.add(hash);
         let known = may_be_known.then(|| self.slot_of(hash, written.key()));
         let known = known.flatten();
@@ -199,7 +199,7 @@ impl KeyIndex {
     }
 }
 
-/// How far a look has come in a table: as far for a key that is put there as for one that is looked for.
+/// The progress of a lookup in a table: the same for a put as for a get.
 #[derive(Default)]
 struct Look {
     passed: usize,
@@ -220,7 +220,7 @@ fn place_of(entry: u64) -> Option<u32> {
         .checked_sub(1)
 }
 
-/// Where a key can be put that is not in the table.
+/// The slot for a key that is not in the table.
 fn empty_slot(table: &[AtomicU64], hash: u64) -> Option<&AtomicU64> {
     let mut look = Look::default();
     for slot in slots_from(table, hash) {

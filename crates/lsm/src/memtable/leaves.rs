@@ -1,13 +1,13 @@
-//! What a memtable has, in key order.
+//! The contents of a memtable in key order.
 //!
-//! Neighbours stand beside one another in leaves of a few dozen, and a list finds a leaf by where it
-//! begins. A walk would wait for each node of a list of entries before it knew where the next one is; of
-//! a leaf it knows all, and the processor fetches ahead what they point to.
+//! Neighbours are together in leaves of a few dozen, and a list finds a leaf by its first key. In a
+//! list of entries, a walk would wait for each node before it could load the next; a leaf has all
+//! pointers, and the processor fetches ahead.
 //!
-//! One writer at a time inserts. A full leaf gives its upper half to a new one, or less where entries
-//! come one behind the other, so that leaves of keys written in order are full. A leaf knows where the
-//! next one begins: whoever looked for a place and comes after the split looks again.
-//! Source: P. L. Lehman, S. B. Yao, Efficient Locking for Concurrent Operations on B-Trees, 1981.
+//! One writer at a time inserts. A full leaf gives its upper half to a new one, or less if entries
+//! arrive in order, so that leaves of keys written in order are full. A leaf has the first key of
+//! the next one: a thread that looked up a place before a split looks again after it. Source: P. L.
+//! Lehman, S. B. Yao, Efficient Locking for Concurrent Operations on B-Trees, 1981.
 
 use std::cmp::Ordering as Compared;
 use std::ops::{Bound, ControlFlow};
@@ -23,14 +23,14 @@ use super::rank::{Rank, Reference};
 
 /// Moving half of a leaf aside costs less than finding it.
 const LEAF_NODES: usize = 32;
-/// A leaf without its nodes, and its place in the list: a node, its tower, and what is counted and rounded
-/// up. Bytes.
+/// A leaf without its nodes, and its place in the list: a node, its tower, and the overhead of
+/// counts and rounding. Bytes.
 const LEAF_BYTES: u64 = (size_of::<Leaf>() + size_of::<Node>()) as u64 + 72;
 
 /// A node, and room in its leaf for as much again by half, in bytes.
 pub(super) const NODE_BYTES_EXPECTED: u64 = size_of::<Node>() as u64 * 3 / 2;
 
-/// What was written to a key, by key; the newest of a key comes first.
+/// Writes by key; the newest of a key comes first.
 #[derive(Clone)]
 struct Node {
     rank: Rank,
@@ -72,7 +72,7 @@ impl Leaves {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Adds what was written, in place of its equal if there is one, and returns what it takes, in bytes.
+    /// Adds a write, in place of its equal if there is one, and returns its memory in bytes.
     pub(super) fn insert(&self, written: Written) -> u64 {
         let reference = || Reference::new(written.key());
         let rank = self.reference.get_or_init(reference).rank(written.key());
@@ -121,8 +121,8 @@ impl Leaves {
         found.map_or(&self.first, |it| it.value())
     }
 
-    /// Shows what is there in order until `visit` breaks. It is called under the lock of a leaf, for which
-    /// a writer waits.
+    /// Shows the writes in order until `visit` breaks. It is called under the lock of a leaf, for
+    /// which a writer waits.
     pub(super) fn walk(
         &self,
         from: Bound<Written>,

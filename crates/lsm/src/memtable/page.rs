@@ -1,5 +1,5 @@
-//! A page: entries of a memtable that follow one another, copied out into one piece of memory, so that
-//! whoever walks them holds on to nothing of the leaves.
+//! A page: consecutive entries of a memtable, copied out into one piece of memory, so that a walk
+//! holds no reference to the leaves.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) struct Page {
 struct Item {
     key: Range<usize>,
     entry: Place,
-    /// Where older versions that were passed over were logged.
+    /// The logged places of older versions that were skipped.
     older: Older,
 }
 
@@ -36,9 +36,9 @@ enum Place {
 
 /// An entry of a page.
 pub(crate) enum Paged {
-    /// As it is encoded.
+    /// Encoded bytes.
     Bytes(Bytes),
-    /// As it stood in the memtable.
+    /// An entry of the memtable.
     Entry(Entry),
 }
 

@@ -1,9 +1,9 @@
-//! An entry in one piece of memory: the key and, behind it, what it holds as it is encoded.
+//! An entry in one piece of memory: the key followed by its encoded value.
 //!
 //! A walk over neighbours, and a search, wait for memory more than for anything else. So a node is
-//! small, and what it points to is one piece that nobody counts references to: readers copy.
-//! Pieces are cut from chunks in the order in which they are written, so that those of keys written in
-//! order lie in order. What is too large to be copied for each reader stands apart, as it was given.
+//! small, and it points to one piece without a reference count: readers copy. Pieces are cut from
+//! chunks in the order of writing, so those of keys written in order lie in order. A value too
+//! large to be copied for each reader is kept apart, unchanged.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use kvorum_value_log::LogPlace;
 use crate::entry::{Head, encode};
 use crate::{Entry, Older, Value};
 
-/// What holds more than this stands apart. Bytes.
+/// The largest value that is kept in a piece. Bytes.
 const PACKED_BYTES_MAX: usize = 1024;
 /// The first chunk of a memtable, and the longest: many stores never have more than a few entries.
 const CHUNK_BYTES_MIN: usize = 2 << 10;
 const CHUNK_BYTES_MAX: usize = 64 << 10;
-/// What is longer gets memory of its own, so that no chunk is left with much unused.
+/// A longer piece gets memory of its own, so that no chunk is left with much unused.
 const CUT_BYTES_MAX: usize = CHUNK_BYTES_MAX / 4;
-/// What stands apart takes so much beside its bytes.
+/// The overhead of an entry that is kept apart. Bytes.
 const APART_BYTES: u64 = size_of::<Entry>() as u64 + 48;
 
-/// Where pieces are cut from.
+/// The chunks that pieces are cut from.
 #[derive(Default)]
 pub(super) struct Pieces {
     left: BytesMut,
@@ -32,10 +32,10 @@ pub(super) struct Pieces {
     piece: Vec<u8>,
 }
 
-/// A key and what a batch wrote to it.
+/// A key and a batch's write to it.
 #[derive(Clone)]
 pub(super) struct Written {
-    /// The key, and the entry unless it stands apart.
+    /// The key, and the entry unless it is kept apart.
     piece: Bytes,
     apart: Option<Arc<Entry>>,
     sequence: u64,
@@ -101,7 +101,7 @@ impl Written {
         self.sequence
     }
 
-    /// The key and, behind it, the entry as it is encoded unless that stands apart.
+    /// The key followed by the encoded entry, unless that is kept apart.
     pub(super) fn piece(&self) -> &[u8] {
         &self.piece
     }
@@ -111,7 +111,7 @@ impl Written {
         key.unwrap_or(&self.piece)
     }
 
-    /// The entry as it is encoded; empty where it stands apart.
+    /// The encoded entry; empty if it is kept apart.
     pub(super) fn packed(&self) -> &[u8] {
         self.piece.get(self.key_len as usize..).unwrap_or(&[])
     }
@@ -123,13 +123,13 @@ impl Written {
     /// The entry, of parts that need nothing of the memtable.
     pub(super) fn entry(&self) -> Option<Entry> {
         match &self.apart {
-            // Nobody else writes a piece, so it decodes.
+            // A piece is written by this module alone, so it decodes.
             None => Entry::copied(self.packed()).ok(),
             Some(entry) => Some(Entry::clone(entry)),
         }
     }
 
-    /// The segment of the value log in which it was logged, if it says so.
+    /// The segment of the value log in which it was logged, if it names one.
     pub(super) fn segment(&self) -> Option<u32> {
         let logged_at = match &self.apart {
             None => Entry::copied(self.packed()).ok()?.logged_at(),
@@ -138,7 +138,7 @@ impl Written {
         logged_at.map(|it| it.segment)
     }
 
-    /// What it takes beside the structures that hold it, in bytes.
+    /// Its memory beside the structures that hold it, in bytes.
     pub(super) fn payload_bytes(&self) -> u64 {
         let apart_bytes = self.apart.as_ref().map_or(0, |entry| {
             let payload_bytes = entry.value.as_ref().map_or(0, Value::payload_bytes);

@@ -1,22 +1,22 @@
-//! Numbers in the order of keys, so that a search rarely has to look at the keys themselves.
+//! Numbers in the order of keys, so that a search rarely has to read the keys themselves.
 //!
-//! The keys of one memtable have much in common: a bucket, a part of their names. So each is compared with
-//! one of them, the reference, and what tells it from others is where it departs from that, to which side,
-//! and the bytes from there on. They make a number that stands in the node. Two keys of one rank are
-//! compared whole.
+//! The keys of one memtable have much in common: a bucket, a part of their names. So each is
+//! compared with one of them, the reference. A key's rank is the position of the first difference
+//! from the reference, its direction, and the bytes from there on, as one number in the node. Two
+//! keys of one rank are compared whole.
 //!
-//! Of keys above the reference the one that departs from it earlier comes behind, of those below it comes
-//! before:
+//! Of two keys above the reference, the one with the earlier difference comes last; of two below
+//! it, first:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 1 | 1: below the reference, 2: begins with it, 3: above it; 0: nothing is known |
-//! | 2 | how many bytes are the same, big-endian; above the reference all bits are the other way round |
+//! | 2 | number of equal bytes, big-endian; above the reference all bits are inverted |
 //! | 13 | the next bytes of the key, zeros behind its end |
 
 use std::cmp::Ordering as Compared;
 
-/// Where a key stands, as far as 16 bytes tell.
+/// A key's position, as precisely as 16 bytes allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rank(u128);
 
@@ -24,7 +24,7 @@ pub(super) struct Rank(u128);
 const REFERENCE_BYTES_MAX: usize = 1024;
 const WINDOW_AT: usize = 3;
 
-/// A key, or what it begins with.
+/// A key, or its beginning.
 #[derive(Clone, Debug)]
 pub(super) struct Reference(Box<[u8]>);
 
@@ -56,10 +56,10 @@ impl Reference {
 }
 
 impl Rank {
-    /// Of a key while there is no reference.
+    /// The rank of a key while there is no reference.
     pub(super) const UNKNOWN: Self = Self(0);
 
-    /// How two keys compare; equal where their ranks do not tell.
+    /// The order of two keys; equal if their ranks do not decide.
     pub(super) fn compare(self, other: Self) -> Compared {
         match self == Self::UNKNOWN || other == Self::UNKNOWN {
             true => Compared::Equal,

@@ -59,7 +59,7 @@ fn a_body_is_found_again_when_its_file_was_rewritten() {
     }
 }
 
-/// Collects what is due, for which no table is written.
+/// Does the due collections, for which no table is written.
 fn collect_alone(disk: &MemoryDisk, store: &kvorum_lsm::Lsm) {
     let tables = files(disk, ".sst");
     for task in store.maintenance_due(NOW) {
@@ -93,7 +93,8 @@ fn a_blob_file_goes_with_its_last_key() {
     assert_eq!(store.status(&everything()).keys, 1);
 }
 
-/// The trap of collectors that look into memory: what hides a body there may be lost in a crash.
+/// Regression: a collector that looks into memory. An entry that hides a body there may be lost in
+/// a crash.
 #[test]
 fn an_overwrite_that_a_crash_loses_does_not_take_the_body_with_it() {
     let disk = MemoryDisk::new();

@@ -1,5 +1,5 @@
-//! The power is cut after each disk operation of a script: what was synced is there, whole, and what
-//! was removed stays away.
+//! The power is cut after each disk operation of a script: synced writes survive, whole, and
+//! removed keys stay away.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::support::{NOW, do_all, get, key, open, put, put_op, scanned, settings
 
 const KEYS: usize = 12;
 
-/// What each key may hold after a crash: its value at the last sync and every later one.
+/// Possible values of each key after a crash: the one at the last sync and every later one.
 #[derive(Default)]
 struct Allowed {
     values: BTreeMap<usize, Vec<Option<Vec<u8>>>>,
@@ -259,7 +259,7 @@ fn what_puts_pay_for_behind_a_manifest_that_was_half_written_costs_nothing() {
         let store = open(&disk, settings());
         let second = Rule::new(device).on(Operation::Rename);
         disk.add_rule(second.path_ends_with("manifest-1").nth(nth));
-        // Nobody does upkeep, so that puts flush and merge.
+        // No upkeep runs, so that puts flush and merge.
         let is_taken = |number: &usize| {
             let ops = [put_op(*number, &[1; 9_000])];
             store.write(&ops, Durability::Buffered, NOW).is_ok()

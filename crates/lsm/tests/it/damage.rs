@@ -1,4 +1,5 @@
-//! Rot: what it hits is told and set aside, everything else is served, and upkeep comes to its end.
+//! Corruption: the damaged parts are reported and set aside, all others are served, and upkeep
+//! finishes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ fn filled(disk: &MemoryDisk, settings: &LsmSettings) {
     store.close().unwrap();
 }
 
-/// How many keys are right and how many say that they are damaged; anything else is wrong.
+/// The numbers of keys that are right and of keys reported as damaged; anything else is wrong.
 fn right_and_damaged(store: &Lsm) -> (usize, usize) {
     let (mut right, mut damaged) = (0, 0);
     for number in 0..KEYS {
@@ -50,7 +51,7 @@ fn right_and_damaged(store: &Lsm) -> (usize, usize) {
     (right, damaged)
 }
 
-/// How far one flip is from the next: every byte is flipped where time does not matter.
+/// The distance between flips: every byte is flipped in long runs.
 fn stride(quick: usize) -> usize {
     #[expect(
         clippy::disallowed_methods,
@@ -145,11 +146,11 @@ fn r25_rot_in_the_log_is_reported_and_not_cut() {
     assert_eq!(store.status(&everything()).lost.len(), 1);
 }
 
-/// What stands in a log when the power goes: how it was filled, and what may be found of each key.
+/// A log at a power cut: its filling, and the possible values of each key.
 struct Logged {
     disk: MemoryDisk,
     settings: LsmSettings,
-    /// What each key ever held, the latest last.
+    /// All values of each key, the latest last.
     ever: BTreeMap<usize, Vec<Option<Vec<u8>>>>,
     /// Keys whose latest value was synced.
     synced: BTreeSet<usize>,
@@ -157,7 +158,7 @@ struct Logged {
     together: usize,
 }
 
-/// How a log is filled.
+/// Kinds of filling for a log.
 #[derive(Clone, Copy, Debug)]
 enum Filling {
     Single,
@@ -208,7 +209,7 @@ impl Logged {
                     self.note(key, Some(body(key)));
                 }
             }
-            // Of keys that are synced; the next sync is of the removal.
+            // Keys that are synced; the next sync is of the removal.
             Filling::RemovedRanges if number % 20 == 10 && number > 20 => {
                 let (from, to) = (number - 20, number - 14);
                 let (from_key, to_key) = (key(from), key(to));
@@ -219,7 +220,7 @@ impl Logged {
                 (from..to).for_each(|key| self.note(key, None));
             }
             Filling::TwoLogs if number == 40 => {
-                // Begun and not finished: what is put from now on is in another log.
+                // A flush that is not finished: later puts are in another log.
                 let begun = store.flush_part(1, Timestamp(1)).unwrap();
                 assert!(!begun.is_done);
             }
@@ -249,7 +250,7 @@ impl Logged {
         assert!(lost <= self.together, "{lost} keys, {story}");
         let is_told = !store.status(&everything()).lost.is_empty();
         assert!(lost == 0 || is_told, "{lost} keys are gone untold, {story}");
-        // What is shown is what gets show.
+        // A scan shows the same as gets.
         for (key, value) in scanned(&store) {
             let number: usize = std::str::from_utf8(&key[4..]).unwrap().parse().unwrap();
             assert_eq!(get(&store, number).unwrap(), Some(value), "{story}");
@@ -286,7 +287,7 @@ fn r25_any_flip_of_a_log_that_was_not_closed_costs_a_batch_at_most_and_is_told()
     }
 }
 
-/// What merging came to.
+/// The result of merging.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Merging {
     /// Steps of merges, of any length.
@@ -322,7 +323,7 @@ fn merge_all(store: &Lsm, merging: &mut Merging) {
     panic!("upkeep never ends: {:?}", store.maintenance_due(NOW));
 }
 
-/// A store whose last level is this one, with all levels in use, or the last one alone.
+/// A store with this last level, with all levels in use, or the last one alone.
 fn deep(last_level: usize, base_bytes: u64) -> LsmSettings {
     let all = settings();
     LsmSettings {
@@ -337,8 +338,8 @@ fn deep(last_level: usize, base_bytes: u64) -> LsmSettings {
     }
 }
 
-/// Older values on the last level, with enough beside them that level 1 may hold all the rest, and on
-/// level 0 one table of newer ones, whose path is returned.
+/// Older values on the last level, with enough beside them that level 1 may hold all the rest, and
+/// one table of newer ones on level 0. Returns the path of this table.
 fn two_layers(disk: &MemoryDisk, last_level: usize) -> PathBuf {
     let at_once = LsmSettings {
         memtable_bytes: 1 << 20,
@@ -372,19 +373,19 @@ fn tables_per_level(store: &Lsm) -> String {
     found.unwrap().1
 }
 
-/// What became of the keys of a damaged store when its tables were merged.
+/// Keys of a damaged store after its tables were merged.
 #[derive(Debug)]
 struct Merged {
-    /// Keys that said that they were damaged before.
+    /// Keys reported as damaged before.
     damaged: usize,
-    /// Keys that say so afterwards.
+    /// Keys reported as damaged afterwards.
     still_damaged: usize,
     /// Keys that are absent afterwards.
     absent: usize,
     merging: Merging,
 }
 
-/// Merges what is on level 0, and on level 1 below it, with new entries on all sides.
+/// Merges level 0, and level 1 below it, with new entries on all sides.
 fn merge_down(disk: &MemoryDisk, last_level: usize) -> Merged {
     let store = open(disk, deep(last_level, 1));
     let (_, damaged) = right_and_damaged(&store);
@@ -437,7 +438,7 @@ fn r27_a_merge_passes_over_a_bad_block_in_one_attempt_and_nothing_older_returns(
                 let (gone, merging) = (merged.still_damaged + merged.absent, merged.merging);
                 assert!(gone <= merged.damaged, "{story}");
                 assert!(merged.damaged == 0 || table == newer, "{story}");
-                // Where there is nothing older to be hidden, nothing tells of them any more.
+                // If there is nothing older to hide, the marks are gone.
                 assert!(last_level == 1 || merged.absent == 0, "{story}");
                 let is_once = merging.attempts == clean.attempts && merging.ended == clean.ended;
                 assert!(
@@ -470,7 +471,7 @@ fn r27_what_is_known_of_a_bad_block_stays_when_its_table_is_merged_away() {
         kept.iter().any(|it| it.name == "BLOCKS.bad") && kept.len() > 1,
         "{kept:?}"
     );
-    // A put repairs what it writes.
+    // A put repairs its key.
     put(&store, 3, &body(3));
     assert_eq!(get(&store, 3).unwrap().unwrap(), body(3));
 }
@@ -540,7 +541,7 @@ fn a_scrub_finds_rot_in_tables_and_blob_files_before_a_reader_does() {
     let disk = MemoryDisk::new();
     filled(&disk, &settings);
     let store = open(&disk, settings);
-    // What is read is in the cache, and rots on the disk.
+    // The blocks are in the cache, and are damaged on the disk.
     assert_eq!(right_and_damaged(&store), (KEYS, 0));
     let names = files(&disk, "");
     for suffix in ["sst", "blob"] {

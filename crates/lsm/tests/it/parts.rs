@@ -1,4 +1,4 @@
-//! Damage by the part that it hits: what each costs, that it is told, and that upkeep goes on.
+//! Damage by the part of a file: the cost of each, its report, and the upkeep afterwards.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn filled(disk: &MemoryDisk, settings: &LsmSettings) {
     store.close().unwrap();
 }
 
-/// The numbers of the keys that say that they are damaged; all others are right.
+/// The numbers of the keys reported as damaged; all others are right.
 fn damaged(store: &Lsm, story: &str) -> Vec<usize> {
     let is_damaged = |number: &usize| match get(store, *number) {
         Ok(got) => {
@@ -62,7 +62,7 @@ fn merge_all(store: &Lsm, story: &str) {
     for number in 0..KEYS {
         match get(store, number) {
             Ok(Some(got)) => assert_eq!(got, body(number), "{story}"),
-            // On the last level nobody remembers what was lost.
+            // The last level keeps no marks over lost keys.
             Ok(None) => {}
             Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{story}"),
         }
@@ -96,8 +96,8 @@ fn lost_of(store: &Lsm, path: &Path) -> Vec<String> {
         .collect()
 }
 
-/// A table that is cut, between two blocks as well as inside of one, is found when the store is
-/// opened; the keys that it no longer has are told before anybody reads one.
+/// A table that is cut, between two blocks as well as inside of one, is detected by the opening,
+/// and its missing keys are reported before the first read.
 #[test]
 fn a_cut_table_degrades_the_store_tells_its_keys_and_is_merged_away() {
     let settings = settings();
@@ -241,9 +241,8 @@ fn faulty(disk: &MemoryDisk, rule: Rule) -> FaultyDisk {
     faulty
 }
 
-/// What the device fails to read is neither absent nor damaged: it says so to whoever asks for it,
-/// nothing is passed over or merged away, and all of it is back when the device is. Its neighbours are
-/// served meanwhile.
+/// A key that the device fails to read is neither absent nor damaged: its gets fail, nothing is
+/// skipped or merged away, and all is back when the device is. Its neighbours are served meanwhile.
 #[test]
 fn what_a_device_fails_to_read_is_never_passed_over_and_is_back_with_it() {
     let settings = settings();
@@ -295,7 +294,7 @@ fn what_a_device_fails_to_read_is_never_passed_over_and_is_back_with_it() {
     assert!(refused > 0);
 }
 
-/// Upkeep as an arbiter does it that tries again what fails: so many times, a minute apart.
+/// Upkeep of an arbiter that retries failed tasks: so many times, a minute apart.
 fn try_for_minutes(store: &Lsm, minutes: u64) {
     for minute in 0..minutes {
         try_at(store, Timestamp(NOW.0 + minute * 60_000_000));
@@ -321,8 +320,8 @@ fn level_zero_tables(store: &Lsm) -> usize {
     levels.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// A sector that stays unreadable holds up no merge for ever: the rest of its table goes on, what stood
-/// there is told, and the file is kept.
+/// A sector that stays unreadable does not hold up merges for ever: the rest of its table goes on,
+/// its keys are reported, and the file is kept.
 #[test]
 fn a_bad_sector_holds_up_merges_for_minutes_and_not_for_ever() {
     let settings = settings();
@@ -339,7 +338,7 @@ fn a_bad_sector_holds_up_merges_for_minutes_and_not_for_ever() {
             let device = Fault::Error(kvorum_disk::ErrorKind::Device);
             let rule = Rule::new(device).on(Operation::Read).path(&path);
             disk.add_rule(rule.over(block.offset()..block.end()));
-            // The ends of the range of keys, so that what is merged overlaps every table.
+            // The ends of the range of keys, so that each merge overlaps every table.
             for round in 0..6 {
                 put(&store, 0, &body(0));
                 (100..160).for_each(|number| put(&store, number, &[round; 80]));
@@ -357,7 +356,7 @@ fn a_bad_sector_holds_up_merges_for_minutes_and_not_for_ever() {
                         assert_eq!(got, body(number), "{story}");
                         sound += 1;
                     }
-                    // On the last level nobody remembers what was lost.
+                    // The last level keeps no marks over lost keys.
                     Ok(None) => {}
                     Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{story}"),
                 }
@@ -369,8 +368,8 @@ fn a_bad_sector_holds_up_merges_for_minutes_and_not_for_ever() {
     }
 }
 
-/// Writers that paid for merges drove them at time 0, so that a table failed since 1970 for whoever knew
-/// the time, and its blocks were given up after seconds.
+/// Writers that paid for merges ran them at time 0. So a table had failed since 1970 for callers
+/// with a clock, and its blocks were given up after seconds.
 #[test]
 fn what_fails_while_writers_pay_is_not_given_up_before_its_time() {
     let settings = settings();
@@ -403,7 +402,7 @@ fn what_fails_while_writers_pay_is_not_given_up_before_its_time() {
     assert!(expected.iter().all(is_kept));
 }
 
-/// For however long: what fails as a whole comes back as a whole.
+/// A device that fails as a whole comes back as a whole, after any time.
 #[test]
 fn a_device_that_fails_as_a_whole_gives_nothing_up() {
     let settings = settings();
@@ -423,8 +422,8 @@ fn a_device_that_fails_as_a_whole_gives_nothing_up() {
     assert!(expected.iter().all(|entry| seen.contains(entry)));
 }
 
-/// What the system refuses for one file alone; refused for all of them, it is no reason to give up
-/// what they hold.
+/// An open may fail for one file alone; if it fails for all of them, that is no reason to give up
+/// their contents.
 #[test]
 fn a_table_that_cannot_be_opened_degrades_the_store_unless_none_can() {
     let settings = settings();
@@ -503,7 +502,7 @@ fn a_table_with_an_unreadable_part_is_opened_without_it_or_not_at_all() {
     assert!(try_open(&disk as &dyn AsDisk, settings).is_err());
 }
 
-/// Everything that a store knows of a key that it lost is in `lost/BLOCKS.bad`, also after a restart.
+/// All known facts of a lost key are in `lost/BLOCKS.bad`, also after a restart.
 #[test]
 fn what_was_lost_is_listed_with_its_keys_after_a_restart() {
     let settings = settings();

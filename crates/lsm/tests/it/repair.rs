@@ -1,5 +1,5 @@
-//! Repairing: what was not in damaged bytes is there afterwards, and nothing that was removed comes
-//! back without being told.
+//! Repairing: entries outside of damaged bytes survive, and no removed one comes back without a
+//! report.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::support::{
 
 const KEYS: usize = 90;
 
-/// What each key holds, and everything that it ever held.
+/// The value of each key, and all of its earlier ones.
 #[derive(Default)]
 struct Model {
     now: BTreeMap<usize, Option<Vec<u8>>>,
@@ -57,8 +57,8 @@ impl Model {
     }
 }
 
-/// A store with several levels, removals of keys and ranges above what they remove, and blob files of
-/// which some were collected.
+/// A store with several levels, removals of keys and ranges above the removed entries, and blob
+/// files, some of them collected.
 fn filled(disk: &MemoryDisk, settings: &LsmSettings) -> Model {
     let mut model = Model::default();
     let store = open(disk, settings.clone());
@@ -185,7 +185,7 @@ fn harms(disk: &MemoryDisk, path: &Path, step: usize) -> Vec<Harm> {
     harms
 }
 
-/// How many keys are not what they were. Each of those has to be told.
+/// The number of keys with wrong values. Each of those has to be reported.
 fn check(store: &Lsm, model: &Model, report: &RepairReport, keeps: bool, story: &str) -> usize {
     let mut changed = 0;
     for (number, expected) in &model.now {
@@ -416,7 +416,7 @@ fn a_store_that_lost_its_manifest_and_more_tells_what_it_cannot_know() {
         for harm_done in harms(&whole, &path, 211) {
             let story = format!("{harm_done:?} of {path:?}, and no manifest");
             if matches!(harm_done, Harm::Delete) {
-                // Nothing then says that there was such a file.
+                // Nothing then refers to the lost file.
                 continue;
             }
             let disk = whole.crash_image(CrashOptions::everything());
@@ -447,7 +447,7 @@ fn hardly_merging(memtable_bytes: u64) -> LsmSettings {
     }
 }
 
-/// The properties of such a table say what it held.
+/// The properties of such a table have its range of keys.
 #[test]
 fn a_table_of_which_nothing_can_be_read_hides_what_is_older_when_the_manifest_is_lost() {
     let settings = hardly_merging(500);
@@ -471,7 +471,7 @@ fn a_table_of_which_nothing_can_be_read_hides_what_is_older_when_the_manifest_is
     assert_eq!(check(&store, &model, &report, false, "one block"), 2);
 }
 
-/// Nothing but its index then says what it held.
+/// Only its index then has its range of keys.
 #[test]
 fn a_table_that_lost_its_properties_too_hides_what_is_older_when_the_manifest_is_lost() {
     let settings = hardly_merging(4_000);
@@ -508,7 +508,8 @@ fn a_table_that_lost_its_properties_too_hides_what_is_older_when_the_manifest_is
     assert!(lost >= 40, "{lost}");
 }
 
-/// What a merge has not removed yet when the power fails is still there when both manifests are lost.
+/// Entries that a merge has not removed before a power cut still exist when both manifests are
+/// lost.
 #[test]
 fn keys_stay_removed_wherever_a_merge_was_cut_before_the_manifest_was_lost() {
     let settings = LsmSettings {

@@ -145,7 +145,7 @@ pub(crate) fn try_scanned(store: &Lsm) -> kvorum_backend::Result<Vec<(Bytes, Byt
     Ok(seen)
 }
 
-/// Does what is due, until nothing is or it has done so many rounds.
+/// Does due upkeep, until none is due or so many rounds are done.
 pub(crate) fn do_all(store: &Lsm) {
     try_do_all(store).unwrap();
 }
@@ -173,7 +173,7 @@ pub(crate) fn is_due(store: &Lsm, kind: TaskKind) -> bool {
     store.maintenance_due(NOW).iter().any(|it| it.kind == kind)
 }
 
-/// Files of the store whose names end so.
+/// Files of the store with this suffix.
 pub(crate) fn files(disk: &MemoryDisk, suffix: &str) -> Vec<PathBuf> {
     let entries = disk.list(Path::new("store")).unwrap().into_iter();
     let named = entries.filter(|it| it.name.ends_with(suffix));

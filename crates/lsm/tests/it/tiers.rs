@@ -1,4 +1,4 @@
-//! Stores over two directories: what lies where, and what happens when one of them is not what it was.
+//! Stores over two directories: the places of files, and changes of one directory.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,7 +22,7 @@ const KEYS: usize = 150;
 const FAST: &str = "store";
 const SLOW: &str = "mnt/slow/store";
 
-/// Five levels, of which the lower ones soon hold something.
+/// Five levels, of which the lower ones are soon in use.
 fn one_directory() -> LsmSettings {
     LsmSettings {
         policy: PolicySettings {
@@ -64,7 +64,7 @@ fn fill(store: &Lsm) {
     }
 }
 
-/// A store that was filled and closed, and what it shows.
+/// A store that was filled and closed, and its entries.
 fn filled(disk: &MemoryDisk, settings: LsmSettings) -> Vec<(bytes::Bytes, bytes::Bytes)> {
     let store = open(disk, settings);
     fill(&store);
@@ -83,7 +83,7 @@ fn tables(disk: &MemoryDisk, directory: &str) -> usize {
     names(disk, directory, ".sst").len()
 }
 
-/// How many tables a store has on each level.
+/// The number of tables of a store on each level.
 fn levels(store: &Lsm) -> Vec<usize> {
     let status = store.status(&everything());
     let details = status.details.iter();
@@ -231,7 +231,7 @@ fn a_slow_directory_that_is_not_mounted_is_refused_and_nothing_is_lost() {
     let before = names(&disk, FAST, "");
     move_directory(&disk, SLOW, "away/store");
     for settings in [tiered(2), one_directory()] {
-        // Where it is not there at all, and where an empty mount point is.
+        // A missing directory, and an empty mount point.
         let said = refusal(&disk, settings.clone());
         assert!(
             said.contains("not mounted") && said.contains(SLOW),
@@ -279,7 +279,7 @@ fn the_slow_directory_of_another_store_is_refused() {
     let _shown = filled(&disk, tiered(2));
     move_directory(&disk, SLOW, "away/store");
     move_directory(&disk, FAST, "other/store");
-    // Another one takes the place of both, and gets what the first one had.
+    // Another store replaces both, and gets the first one's entries.
     let shared = Shared::new(1 << 20, 1 << 30);
     let draw = Arc::new(|| 4_711);
     let other = Lsm::open(
@@ -383,8 +383,8 @@ fn damage_to_a_card_costs_nothing_where_the_settings_say_the_same() {
     assert_eq!(scanned(&open(&disk, tiered(2))), expected);
 }
 
-/// Regression: a store with another store's card took that one's slow directory for its own, and removed the
-/// tables there that it did not know.
+/// Regression: a store with another store's card used that one's slow directory as its own, and
+/// removed unlisted tables there.
 #[test]
 fn a_card_of_another_store_counts_as_damaged() {
     let disk = MemoryDisk::new();
@@ -435,7 +435,7 @@ fn a_backup_is_whole_in_one_directory_whatever_filesystems_there_are() {
         let expected = scanned(&store);
         let directory = format!("copies/{is_other}");
         let made = store.backup(Path::new(&directory)).unwrap().files;
-        // Two copies of the manifest, and what cannot be linked.
+        // Two copies of the manifest, and the files that cannot be linked.
         let in_slow = tables(&disk, SLOW) + names(&disk, SLOW, ".blob").len();
         let copied = 2 + if is_other { in_slow as u64 } else { 0 };
         assert_eq!(made.copied_files, copied);
@@ -487,12 +487,12 @@ fn removing_a_store_removes_both_directories_however_often_it_is_cut_short() {
             disk.cut_after(disk.operations() + cut);
             let _cut = remove_store(&disk, Path::new(FAST));
             let disk = disk.crash_image(options);
-            // Whoever opens it instead misses no slow directory, but perhaps a manifest.
+            // Opening it instead misses no slow directory, but perhaps a manifest.
             let image = disk.crash_image(CrashOptions::everything());
             let opened = try_open(&image, tiered(2)).map(drop);
             let is_refused = |error| matches!(error, ErrorKind::Denied | ErrorKind::Failed);
             assert!(!opened.is_err_and(|it| is_refused(it.kind())), "cut {cut}");
-            // A node that starts goes on with it.
+            // A node that starts continues it.
             if disk.info(Path::new(FAST)).unwrap().is_some() {
                 remove_store(&disk, Path::new(FAST)).unwrap();
             }
@@ -560,7 +560,7 @@ fn a_repair_knows_both_directories_and_keeps_each_file_on_its_side() {
     assert_eq!(report.verdict, RepairVerdict::Repaired);
     let store = open(&disk, tiered(2));
     let rebuilt = scanned(&store);
-    // Without levels, what stands above a lost range may be older than what was lost.
+    // Without levels, an entry above a lost range may be older than the lost ones.
     let is_doubtful = |key: &bytes::Bytes| {
         let mut doubts = report.doubts.iter();
         doubts.any(|it| it.from <= *key && *key < it.to)

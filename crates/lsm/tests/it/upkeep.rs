@@ -1,4 +1,4 @@
-//! Upkeep and what it is for: bounded debt, freed space, caches that keep what is hot.
+//! Upkeep and its purposes: a bounded backlog, freed space, caches that keep hot blocks.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ fn a_store_that_nobody_tends_is_kept_in_bounds_by_its_writers() {
         }
     }
     assert!(level_zero_max > 0, "never flushed");
-    // A merge of deeper levels that was begun goes on to its end, so the mark is overshot by some.
+    // A merge of deeper levels in progress runs to its end, so the mark is overshot by some.
     let most = 2 * settings.policy.slowest_at_tables;
     assert!(level_zero_max <= most, "{level_zero_max} tables on level 0");
     assert_eq!(scanned(&store).len(), 2_000);
@@ -51,8 +51,8 @@ fn a_store_that_nobody_tends_is_kept_in_bounds_by_its_writers() {
 fn no_single_put_pays_for_more_than_its_bound() {
     const BODY_BYTES: usize = 30_000;
     const PAID_BYTES_MAX: usize = 256 << 10;
-    // What is read ahead was not paid for yet, and what is written at once was paid for before; each may
-    // end with a block that goes beyond. Beside that the log takes the put itself.
+    // Bytes read ahead were not paid for yet, and bytes written at once were paid for before; each
+    // may end with a block that goes beyond. In addition the log takes the put itself.
     const BYTES_MAX: usize = 2 * PAID_BYTES_MAX + 4 * BODY_BYTES;
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let settings = LsmSettings {
@@ -142,7 +142,7 @@ fn what_a_snapshot_pins_is_counted_and_let_go_when_its_lease_ends() {
     let _due = store.maintenance_due(later);
     assert_eq!(store.status(&everything()).pinned_bytes, 0);
     assert!(matches!(scan(later), ScanEnd::LeaseExpired(_)));
-    // Whatever the clock says now, what it saw is gone.
+    // The snapshot is gone, and no clock brings it back.
     assert!(matches!(scan(NOW), ScanEnd::LeaseExpired(_)));
 }
 

@@ -1,4 +1,4 @@
-//! Jobs over a node of one in memory: all pages come, memory and replicas that are missing end them.
+//! Jobs over a node of one in memory: all pages arrive, and missing memory or replicas end them.
 
 #![expect(
     clippy::unwrap_used,
@@ -66,7 +66,7 @@ impl World {
     }
 }
 
-/// Runs a test on a node, whose stores are opened or not.
+/// Runs a test on a node, with open stores or without.
 fn with_node<F: Future<Output = ()>>(is_open: bool, test: impl FnOnce(World) -> F) {
     let executor = Runtime::simulated(3).unwrap();
     let node = LoneNode::found(

@@ -1,4 +1,4 @@
-//! Hostile jobs: whatever a client sends is refused, fails or ends, and nothing panics.
+//! Hostile jobs: all are refused, fail or end, and nothing panics.
 
 use kvorum_map_reduce::Job;
 use proptest::prelude::*;

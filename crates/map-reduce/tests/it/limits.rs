@@ -1,4 +1,4 @@
-//! What a job may hold, how much it asks for at a time, and its time.
+//! A job's memory limit, its requests at a time, and its time limit.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn page(from: usize, keys: usize) -> Vec<Bytes> {
         .collect()
 }
 
-/// Runs a job over this many keys with values of this size; the most that it held.
+/// Runs a job over this many keys with values of this size; returns its most memory.
 fn most_held(
     query: &str,
     keys: usize,
@@ -117,7 +117,7 @@ fn a_reduction_of_much_is_handed_out_and_its_results_are_all_there() {
             }
             Next::Reduce(reducing) => {
                 handed_out += 1;
-                // Meanwhile nothing else is to be done but to read on, up to a bound.
+                // Meanwhile the only work is to read on, up to a bound.
                 let next = execution.step().unwrap();
                 assert!(matches!(next, Next::ReadInputs | Next::Wait), "{next:?}");
                 if matches!(next, Next::ReadInputs) {

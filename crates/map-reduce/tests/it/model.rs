@@ -1,5 +1,4 @@
-//! Results against a model: what the phases give must not depend on pages, batches, or the order in which
-//! objects come.
+//! Results against a model: they must not depend on pages, batches, or the order of objects.
 
 use std::collections::BTreeSet;
 

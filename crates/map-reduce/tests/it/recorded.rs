@@ -1,6 +1,6 @@
-//! Jobs that a node of Riak 3.2.3 was recorded with, and its answers.
+//! Recorded jobs of a node of Riak 3.2.3, and its answers.
 //!
-//! What Riak's own process failed at has no answer to compare: it has to be an error here too.
+//! A failure of Riak's own process has no answer to compare: it has to be an error here too.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn lines(text: &str) -> impl Iterator<Item = Value> {
     text.lines().map(|it| serde_json::from_str(it).unwrap())
 }
 
-/// The objects that there are at this step of the recording.
+/// The objects at this step of the recording.
 fn store_at(step: usize) -> Store {
     let mut store = Store::default();
     for number in 0..8 {

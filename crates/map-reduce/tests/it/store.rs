@@ -16,7 +16,7 @@ pub(crate) struct Store {
     entries: BTreeMap<(String, String), Vec<Entry>>,
 }
 
-/// How a driver reads: keys in a page, and which of the objects that are asked for comes first.
+/// A driver's order of reads: keys in a page, and the first of the requested objects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) page_keys: usize,
@@ -127,7 +127,7 @@ impl Store {
         self.objects.get(&(bucket_type, bucket, key)).cloned()
     }
 
-    /// Runs a job; its outputs, in the order in which they come.
+    /// Runs a job; returns its outputs in their order.
     pub(crate) fn outputs(&self, job: Job, reading: Reading) -> Result<Vec<Output>, Failure> {
         let mut execution = Execution::new(job, JOB_BYTES_MAX);
         let mut pages: Option<Vec<String>> = None;

@@ -1,4 +1,5 @@
-//! Jobs in Erlang's terms: they give what the same jobs in JSON give, and hostile ones are refused.
+//! Jobs in Erlang's terms: their results equal those of the same jobs in JSON, and hostile ones are
+//! refused.
 
 use bytes::Bytes;
 use kvorum_erlang_terms::external_term::Term;

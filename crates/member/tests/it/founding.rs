@@ -1,4 +1,4 @@
-//! How a node comes to its identity, and keeps it.
+//! The origin of a node's identity, and its persistence.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Becoming a member: by whom, and who does not.
+//! Becoming a member: nodes that are let in, and nodes that are refused.
 
 use std::time::Duration;
 
@@ -237,8 +237,8 @@ fn one_who_has_left_joins_again_as_it_is() {
     });
 }
 
-/// Who was cut off does not know who joined meanwhile, and would have taken it for removed: the newcomer
-/// would have thrown its log away.
+/// A node that was cut off has no state with the newcomer, and would have taken it for removed: the
+/// newcomer would have thrown its log away.
 #[test]
 fn who_knows_less_proves_no_removal() {
     simulated(59, |world| async move {
@@ -277,7 +277,7 @@ fn the_name_that_was_agreed_on_counts_where_a_member_is_configured_otherwise() {
     });
 }
 
-/// It does not know the leader, and nobody else tells it that the leader is a member.
+/// It has never seen the leader, and no other node gives it the state in which the leader is a member.
 #[test]
 fn who_was_away_learns_from_a_leader_that_joined_meanwhile() {
     simulated(1, |world| async move {
@@ -294,7 +294,7 @@ fn who_was_away_learns_from_a_leader_that_joined_meanwhile() {
             log().voters.contains(&newcomer.node())
         })
         .await;
-        // Whoever else leads is stopped until somebody else does.
+        // Any other leader is stopped until another node leads.
         loop {
             until(&world, "somebody leads", || log().leader.is_some()).await;
             let leader = log().leader;
@@ -319,8 +319,8 @@ fn who_was_away_learns_from_a_leader_that_joined_meanwhile() {
     });
 }
 
-/// It is not told of its removal, and goes on asking over the connections that it has: what the others
-/// confirmed to it then, those that had taken its partitions over did not have.
+/// It has no notice of its removal, and goes on asking over its open connections. The new owners of its
+/// partitions lacked the writes that the others then confirmed to it.
 #[test]
 fn who_was_removed_by_force_is_not_answered_over_the_connections_that_it_had() {
     simulated(57, |world| async move {

@@ -1,4 +1,5 @@
-//! Stores that are gone when a node starts: what they lack is not taken for what nobody wrote.
+//! Stores that are gone when a node starts: a key that they lack is not taken for a key that was never
+//! written.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,7 +26,7 @@ fn key(number: usize) -> String {
     format!("key{number}")
 }
 
-/// Removes all stores of partitions of a machine that is off, and says that they are lost for good.
+/// Removes all stores of partitions of a machine that is off, and accepts their loss.
 fn wipe(machine: &Machine) {
     let directory = Path::new("stores");
     if machine.disk.info(directory).unwrap().is_some() {
@@ -40,7 +41,7 @@ fn accept_loss(machine: &Machine) {
     replace_file(&machine.disk, &data.join(ACCEPT_LOST_STORES), b"").unwrap();
 }
 
-/// A refused start says where the stores should be.
+/// A refused start names the place of the stores.
 async fn is_refused(world: &World, machine: &Machine) {
     let refused = machine.try_start(world).await.unwrap_err();
     assert!(matches!(refused, OpenError::StoresGone { .. }), "{refused}");
@@ -118,7 +119,7 @@ fn stores_that_are_all_lost_are_not_repaired_from_one_another_until_an_operator_
             assert!(vnodes.iter().all(|vnode| !vnode.is_complete()));
             assert_eq!(check_none_absent(machine).await, KEYS);
         }
-        // With one that lacks nothing, if only by what its operator says, the others are repaired.
+        // With one that lacks nothing, if only by its operator's acceptance, the others are repaired.
         let member = machines[1].member();
         let mut given_up = 0;
         for vnode in member.vnodes().all() {
@@ -185,7 +186,7 @@ fn a_node_without_its_stores_answers_no_reads_until_they_are_repaired() {
                 assert_eq!(machine.get(&key(number)).await, ["value"]);
             }
         }
-        // What it takes meanwhile is merged with what it is sent.
+        // Writes of this time are merged with the transferred entries.
         machines[2]
             .try_put("late", "while it lacks the rest")
             .await
@@ -233,8 +234,8 @@ async fn listed(machine: &Machine) -> Result<usize, RequestError> {
 }
 
 /// A node that was found to lack something was asked for no listing for ten seconds, also when all was
-/// repaired long before; when three nodes had their turn within that time, keys had no replica left that
-/// was asked, and listings were refused.
+/// repaired long before; when three nodes had their turn within that time, all replicas of some keys
+/// were left out, and listings were refused.
 #[test]
 fn listings_go_on_while_nodes_lose_their_stores_one_after_the_other() {
     simulated(83, |world| async move {
@@ -256,7 +257,7 @@ fn listings_go_on_while_nodes_lose_their_stores_one_after_the_other() {
     });
 }
 
-/// Nobody reads meanwhile, so no read repairs anything.
+/// No client reads meanwhile, so no read repairs anything.
 #[test]
 fn r32_a_node_without_its_stores_has_every_key_again_within_a_minute_though_nobody_reads() {
     simulated(77, |world| async move {
@@ -505,8 +506,8 @@ fn copy_directory(machine: &Machine, from: &Path, to: &Path) {
     machine.disk.sync_directory(to).unwrap();
 }
 
-/// Regression: a copy of another node's record was believed because it was newer, and the stores that it
-/// does not name were removed.
+/// Regression: a copy of another node's record was accepted because it was newer, and the stores that
+/// it does not name were removed.
 #[test]
 fn a_copy_of_another_nodes_small_files_counts_as_damaged() {
     simulated(101, |world| async move {
@@ -534,8 +535,8 @@ fn a_copy_of_another_nodes_small_files_counts_as_damaged() {
     });
 }
 
-/// Its source is removed for good while the receiver is off, or has just gone: what the receiver finds when
-/// it starts is a ring in which it owns a partition, and a store that is its own.
+/// Its source is removed for good while the receiver is off, or has just gone: the receiver then starts
+/// with a ring in which it owns a partition, and with a store of its own.
 #[test]
 fn a_partition_that_was_half_here_when_its_source_was_lost_is_repaired_first() {
     simulated(79, |world| async move {
@@ -585,7 +586,7 @@ fn a_partition_that_was_half_here_when_its_source_was_lost_is_repaired_first() {
         machines[4].start(&world).await;
         let knows = || machines[4].state().ring().owner(seized) == receiver;
         until(&world, "it knows what it owns", knows).await;
-        // What it found out in that run is gone with it.
+        // Its findings of that run are gone with it.
         world.runtime().sleep(Duration::from_secs(1)).await;
         machines[4].lose_power(&world).await;
         machines[4].start(&world).await;

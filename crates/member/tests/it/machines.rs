@@ -99,7 +99,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What a member is made of on this machine.
+    /// The parts of a member on this machine.
     pub(crate) fn parts(&self, runtime: Runtime, listeners: Vec<Listener>) -> Parts {
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let unmeasured = Arc::new(Unmeasured);

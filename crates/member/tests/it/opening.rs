@@ -217,8 +217,8 @@ fn health_says_which_stores_are_not_open_and_which_partitions_nobody_serves() {
     });
 }
 
-/// A node on a full disk said that it was ready: from its start to the first put that was refused, and again
-/// as soon as a deletion had been committed, which may use what is held back.
+/// A node on a full disk reported that it was ready: from its start to the first put that was refused,
+/// and again as soon as a deletion had been committed: deletions may use the room held back.
 #[test]
 fn health_counts_the_disk_as_full_before_puts_are_refused_and_until_one_is_committed() {
     let (executor, machine) = alone();
@@ -257,7 +257,7 @@ fn a_stop_in_the_middle_of_opening_loses_nothing() {
         }
         stop(&member).await;
         machine.gate.open();
-        // What was held back comes too late to serve.
+        // The stores that were held back come too late to serve.
         assert_eq!(member.vnodes().all().len(), 7);
         let member = open(&machine, runtime).await;
         // It may still have its store's lock, which another process would not; the store is tried again.
@@ -375,7 +375,7 @@ fn others_stand_in_for_vnodes_that_are_not_open() {
                 assert_eq!(machines[1].get(&key).await, ["value"], "{key}");
             }
         }
-        // Which vnodes are asked is drawn anew every time.
+        // The vnodes that are asked are drawn anew every time.
         for turn in 0..40 {
             let lister = machines[turn % machines.len()].member();
             let count = listed(&lister).await;

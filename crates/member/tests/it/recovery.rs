@@ -79,7 +79,7 @@ fn who_is_left_goes_on_and_the_others_that_are_left_follow() {
             .follow_recovered(at(1), Some(&name(1)))
             .await;
         assert_eq!(follows.unwrap().by, name(1));
-        // Its stores outlive a start in which it knows no ring yet.
+        // Its stores outlive a start without a known ring.
         machines[1].lose_power(&world).await;
         machines[1].start(&world).await;
         let node = machines[1].member().node();
@@ -98,7 +98,7 @@ fn who_is_left_goes_on_and_the_others_that_are_left_follow() {
                 .all(|it| it.is_complete())
         );
 
-        // The lost ones are refused, and know it.
+        // The lost ones are refused, and get that answer.
         machines[2].start(&world).await;
         world.runtime().sleep(Duration::from_secs(20)).await;
         let lost = machines[2].member().node();
@@ -128,7 +128,7 @@ fn who_is_left_goes_on_and_the_others_that_are_left_follow() {
         }
         for (number, is_held) in held.into_iter().enumerate() {
             let found = machines[0].get(&key(number)).await;
-            // Of a few keys all three replicas were on the three that are lost.
+            // A few keys had all three replicas on the three nodes that are lost.
             let wanted: &[&str] = if is_held { &["value"] } else { &[] };
             assert_eq!(found, wanted, "{}", key(number));
         }

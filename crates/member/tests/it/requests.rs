@@ -28,7 +28,7 @@ async fn check(machine: &Machine, round: u32) {
     }
 }
 
-/// How many hints a node keeps.
+/// Number of hints that a node keeps.
 fn hints(machine: &Machine) -> u64 {
     machine.member().hints().vnode().store_status().keys
 }
@@ -52,7 +52,7 @@ fn a_killed_node_misses_nothing_in_the_end() {
         let machines = cluster(&world, 3).await;
         write(&machines[0], 1).await;
         machines[1].lose_power(&world).await;
-        // Before anybody has noticed, and after.
+        // Before any node has noticed, and after.
         write(&machines[0], 2).await;
         world.runtime().sleep(Duration::from_secs(15)).await;
         assert_eq!(machines[0].member().liveness().up().len(), 2);
@@ -67,14 +67,14 @@ fn a_killed_node_misses_nothing_in_the_end() {
         until(&world, "all see one another", see_one_another).await;
         let handed = || machines.iter().all(|machine| hints(machine) == 0);
         until(&world, "all hints are handed over", handed).await;
-        // What it holds by itself is enough now, together with one that was away meanwhile.
+        // Its own data is enough now, together with that of one that was away meanwhile.
         machines[2].lose_power(&world).await;
         check(&machines[1], 3).await;
     });
 }
 
-/// A node that stopped dropped the writes that it was giving their versions for clients of other nodes, and
-/// those were answered `timeout`: each restart of a node cost a client of another one a request.
+/// A stopping node dropped the writes that it coordinated for clients of other nodes, and those were
+/// answered `timeout`: each restart of a node cost a client of another one a request.
 #[test]
 fn a_node_that_stops_fails_no_request_of_another() {
     simulated(12, |world| async move {
@@ -102,7 +102,7 @@ fn a_node_that_stops_fails_no_request_of_another() {
     });
 }
 
-/// Writes keys that are new, one after the other; what failed.
+/// Writes new keys, one after the other; returns the failures.
 async fn write_anew(member: Arc<Member>, prefix: String) -> Vec<RequestError> {
     let mut failed = Vec::new();
     for number in 0..100 {
@@ -146,7 +146,7 @@ fn any_one_of_three_nodes_may_be_down_and_no_key_notices() {
     });
 }
 
-/// Lists that made a detour go straight on with a fourth node, and what they hold comes with them.
+/// Lists that made a detour go straight on with a fourth node, and their objects come with them.
 #[test]
 fn detours_end_when_a_node_more_makes_them_needless() {
     simulated(10, |world| async move {
@@ -173,7 +173,7 @@ fn detours_end_when_a_node_more_makes_them_needless() {
                     .all(|it| it.member().liveness().up().len() == 4)
             };
             until(&world, "all see one another", is_well).await;
-            // Who could not be reached is tried again after a pause.
+            // A node that could not be reached is tried again after a pause.
             world.runtime().sleep(Duration::from_secs(10)).await;
         }
     });
@@ -304,7 +304,7 @@ fn a_cluster_that_grows_from_one_to_three_never_misses_a_key() {
         while machines[0].state().ring().replicas_max() < 3 {
             for (number, machine) in (0..KEYS).zip(machines.iter().cycle()) {
                 let key = format!("key {number}");
-                // A coordinator that is behind the others is refused, and knows more in a moment.
+                // A coordinator that is behind the others is refused, and catches up in a moment.
                 let mut tries = 0;
                 let found = loop {
                     match machine.try_get(&key).await {
@@ -326,7 +326,7 @@ fn a_cluster_that_grows_from_one_to_three_never_misses_a_key() {
     });
 }
 
-/// A node left with what it kept for another one that was down: acknowledged writes were gone.
+/// A node left with its hints for another one that was down: acknowledged writes were gone.
 #[test]
 fn who_leaves_is_removed_when_it_keeps_nothing_for_others_any_more() {
     simulated(21, |world| async move {

@@ -23,7 +23,7 @@ pub(crate) struct DiskStores {
     gate: Arc<Gate>,
 }
 
-/// Which stores are not opened at present, by the numbers of their partitions.
+/// Stores that are not opened at present, by the numbers of their partitions.
 #[derive(Default)]
 pub(crate) struct Gate {
     closed: Mutex<Closed>,
@@ -34,11 +34,11 @@ pub(crate) struct Gate {
 
 #[derive(Default)]
 struct Closed {
-    /// Whoever reads one waits.
+    /// A thread that reads one waits.
     held: BTreeSet<u16>,
-    /// Whoever reads one is told that the device fails.
+    /// A thread that reads one gets an error of the device.
     refused: BTreeSet<u16>,
-    /// The room that puts have, where that is known.
+    /// The room for puts, if known.
     room: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ impl DiskStores {
         Ok(store)
     }
 
-    /// Gives stores what an earlier run logged.
+    /// Gives stores the logged writes of an earlier run.
     fn admit_to_log(&self, stores: &[Arc<dyn Backend>]) -> Result<(), StoreError> {
         let known = self.tenants.lock();
         let tenants = stores

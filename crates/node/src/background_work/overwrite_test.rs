@@ -1,10 +1,10 @@
 //! Steady overwriting of real stores over a real value log, driven by the arbiter over virtual time on
-//! a disk that counts: how much the disk holds, how much is written, and what steps cost against what
-//! they declared.
+//! a disk that counts: the size of the disk's files, the bytes written, and the cost of steps against
+//! their declarations.
 //!
-//! What is counted is the length of every file: records, seals, contents, hints, checkpoints. Live are
-//! the records of the newest values. Everything is a hundredth of a node's size or so: what a node has
-//! one of is larger here against the data than it is there.
+//! The size is the length of every file: records, seals, contents, hints, checkpoints. Live are the
+//! records of the newest values. Everything is a hundredth of a node's size or so: single parts of a
+//! node are larger here against the data than they are there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,12 +30,12 @@ use crate::node_log::NodeLog;
 const STORES: u16 = 4;
 const KEYS: u64 = 1500;
 const LOG_SEGMENT_BYTES: u64 = 128 << 10;
-/// What lives in a file of a store that is merged; files are a quarter of what a store has.
+/// Live entries in a file of a store that is merged; files are a quarter of a store.
 const COPIES_BYTES: u64 = 512 << 10;
 /// Record, front and alignment around a value, about.
 const RECORD_BYTES: u64 = 32 + 28 + 12 + 4 + 8;
 
-/// Which key is overwritten next.
+/// The choice of the next key to overwrite.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     /// All alike.
@@ -59,7 +59,7 @@ struct World {
     counts: Counts,
 }
 
-/// What was counted since the last reset.
+/// Counts since the last reset.
 #[derive(Clone, Debug, Default)]
 struct Counts {
     /// Bytes of values.
@@ -67,8 +67,8 @@ struct Counts {
     /// Bytes written to the disk, by puts and by steps.
     written: u64,
     steps: BTreeMap<String, u64>,
-    /// Steps that moved more than twice what was declared: the order, what the step said that it cost,
-    /// and what was read and written.
+    /// Steps that moved more than twice their declaration: the order, the cost that the step reported,
+    /// and the bytes read and written.
     overruns: Vec<(Order, u64, u64)>,
     disk_bytes_max: u64,
 }
@@ -195,7 +195,7 @@ impl World {
         let stores = (0..STORES).map(|at| (Owner::Store(at), self.puts));
         let log = self.log.as_ref();
         let log = log.map(|log| (Owner::ValueLog, log.batches()));
-        // Requests suffer from every step: nothing runs for long but what the debt needs.
+        // Requests suffer from every step: only steps that the backlog needs run for long.
         let millis = if std::mem::take(&mut self.has_worked) {
             100
         } else {
@@ -319,10 +319,10 @@ fn own_settings() -> BitcaskSettings {
     }
 }
 
-/// What the disk may hold beyond one and a half times what lives, 3 % of it here: the file that a store
-/// merges, which stands beside its copies until all of them are durable. Of the log the segment being
-/// written, which cannot be collected yet, and the one being collected. A node with 64 stores has no more
-/// of these.
+/// Bytes on the disk that are allowed beyond one and a half times the live ones, 3 % of them here: the
+/// file that a store merges, which stands beside its copies until all of them are durable; and of the
+/// log the segment being written, which cannot be collected yet, and the one being collected. A node
+/// with 64 stores has no more of these.
 fn allowance(world: &World) -> u64 {
     let log = world.log.as_ref();
     COPIES_BYTES + log.map_or(0, |_| 2 * LOG_SEGMENT_BYTES)

@@ -38,19 +38,19 @@ use crate::node_log::NodeLog;
 const STORES: u16 = 4;
 const CAPACITY_BYTES: u64 = 32 << 20;
 const BLOCK_BYTES: u64 = 4096;
-/// Far more than the disk has room for, and so cut to what it has.
+/// Far more than the disk has room for, and so cut to its room.
 const LOG_SEGMENT_BYTES: u64 = 64 << 20;
 /// Length of the log's segments on a disk of this size.
 const SEGMENT_BYTES: u64 = 1 << 20;
 /// Values that mostly stay in the log, and values that are small enough for the tables of leveldb.
 const LARGE_VALUE_BYTES: u64 = 16 << 10;
 const SMALL_VALUE_BYTES: u64 = 100;
-/// What a store may keep beyond the bound, whatever lives: it is not worth a merge, and the files that
-/// every store has. A node of the usual size has no more of it.
+/// Bytes that a store may keep beyond the bound at any amount of live data: garbage that is not worth a
+/// merge, and the files that every store has. A node of the usual size has no more of it.
 const STORE_BYTES: u64 = 512 << 10;
-/// What a value takes beside its own bytes, about: its key, its head and their frame.
+/// Bytes of a value beside its own, about: its key, its head and their frame.
 const ENTRY_BYTES: u64 = 100;
-/// How many seconds a removal of a small value may be refused for.
+/// Seconds for which a removal of a small value may be refused.
 const WAITS_MAX: u32 = 20;
 const BYTES_PER_SECOND: f64 = 50e6;
 const REST: Duration = Duration::from_secs(60);
@@ -196,7 +196,8 @@ impl World {
             let batch = Batch::of(write);
             let is_small = self.value_bytes_max == SMALL_VALUE_BYTES;
             let mut is_taken = self.write(store, &batch);
-            // Removals of small values take nearly what they free, and may have to wait for upkeep.
+            // Removals of small values take nearly the bytes that they free, and may have to wait for
+            // upkeep.
             for _ in 0..WAITS_MAX {
                 if is_taken || !is_small {
                     break;
@@ -306,7 +307,7 @@ impl World {
         self.live.values().map(of).sum()
     }
 
-    /// What a disk that refuses puts holds at least.
+    /// The live bytes that a disk holds at least when it refuses puts.
     fn live_bytes_expected(&self) -> u64 {
         match self.engine {
             // Leaves of a tree whose keys come in no order are two thirds full, some a half.
@@ -456,7 +457,7 @@ fn seed() -> u64 {
 /// rest heals the disk.
 fn overwrites_fill_it_and_it_heals(engine: Engine, value_bytes_max: u64) {
     let mut world = World::new(engine, value_bytes_max, seed());
-    // What lives takes a third of the disk at most.
+    // Live data takes a third of the disk at most.
     let keys = (2 << 20) / value_bytes_max;
     let keys = keys + world.below(keys);
     for _ in 0..3 {
@@ -487,8 +488,8 @@ fn overwrites_fill_it_and_it_heals(engine: Engine, value_bytes_max: u64) {
     world.check_values();
 }
 
-/// Fills the disk with what lives, so that nothing can be freed: puts are refused, deletes are not, and
-/// what they free is there for puts before long.
+/// Fills the disk with live data, so that nothing can be freed: puts are refused, deletes are not, and
+/// the room that they free is there for puts before long.
 fn deletes_make_room_on_a_disk_full_of_what_lives(engine: Engine, value_bytes_max: u64) {
     let mut world = World::new(engine, value_bytes_max, seed());
     let mut keys = 0_u64;

@@ -96,8 +96,8 @@ fn what_is_wrong(found: &FoundStore, known: StoreId) -> Option<String> {
     }
 }
 
-/// How the stores are looked at, and where they are; `None` for an engine that has no files. Where nothing
-/// names the engine, its directory does.
+/// The function that inspects the stores, and their directory; `None` for an engine that has no files.
+/// Without a name of the engine, its directory decides.
 fn place_of_stores(
     disk: &dyn Disk,
     data: &Path,

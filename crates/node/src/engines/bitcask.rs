@@ -39,7 +39,7 @@ pub(super) fn settings_of(settings: &Settings, drawn: u64) -> BitcaskSettings {
     }
 }
 
-/// When space may be won back.
+/// The times at which space may be won back.
 pub(super) fn merge_policy(settings: &Settings) -> MergePolicy {
     let bitcask = &settings.bitcask;
     match bitcask.merge_policy {
@@ -52,7 +52,7 @@ pub(super) fn merge_policy(settings: &Settings) -> MergePolicy {
     }
 }
 
-/// The cache of what is read; `machine` is what the machine or the container has, if that is known.
+/// The read cache; `machine` is the memory of the machine or the container, if that is known.
 pub(super) fn read_cache(settings: &Settings, machine: Option<u64>) -> Option<Arc<ReadCache>> {
     if settings.node.storage_backend != StorageBackend::Bitcask {
         return None;

@@ -114,7 +114,7 @@ fn loaded(lines: &[&str]) -> Settings {
         .settings
 }
 
-/// A store with these settings, on a disk that counts what is done to it.
+/// A store with these settings, on a disk that counts its operations.
 struct Opened {
     disk: FaultyDisk,
     store: Arc<dyn Backend>,
@@ -253,13 +253,13 @@ impl Opened {
     }
 }
 
-/// Two full files of ten values, of which so many are dead.
+/// Two full files of ten values, with so many garbage values each.
 fn two_files(lines: &[&str], dead: [u32; 2]) -> Opened {
     let opened = open(lines);
     opened.fill(0..20);
     opened.fill(0..dead[0]);
     opened.fill(10..10 + dead[1]);
-    // The second one is full, and what was overwritten is in later ones.
+    // The second one is full, and overwritten values are in later ones.
     opened.fill(20..40);
     // Both are finished before anything is merged.
     let tasks = opened.store.maintenance_due(NOW).into_iter();
@@ -270,7 +270,7 @@ fn two_files(lines: &[&str], dead: [u32; 2]) -> Opened {
     opened
 }
 
-/// How many values are dead after a merge was due and upkeep was done; `None` if none was.
+/// Number of garbage values after a merge was due and upkeep was done; `None` if none was.
 fn dead_after_merge(lines: &[&str], dead: [u32; 2]) -> Option<u64> {
     let opened = two_files(&[&[NO_SMALL, ANY_SHARE], lines].concat(), dead);
     let done = opened.tend(NOW);
@@ -340,7 +340,7 @@ fn small_files_take_part() {
 }
 
 fn too_large_a_dead_share_is_freed() {
-    // No file alone is a reason: of fifty values in all, ten are dead.
+    // No file alone is a reason: ten of fifty values in all are garbage.
     let is_merged = |line| {
         let opened = two_files(&[line, NO_SMALL], [5, 5]);
         opened.tend(NOW).contains(&TaskKind::Merge)
@@ -348,14 +348,14 @@ fn too_large_a_dead_share_is_freed() {
     assert!(is_merged("bitcask.merge.dead_share_max = 20"));
     assert!(!is_merged("bitcask.merge.dead_share_max = 21"));
     assert!(!is_merged(ANY_SHARE));
-    // A third of the log is dead.
+    // A third of the log is garbage.
     let copied = |line| copied_out_of_the_log(&[line], NOW);
     assert!(copied("bitcask.merge.dead_share_max = 30") > 0);
     assert_eq!(copied("bitcask.merge.dead_share_max = 35"), 0);
     assert_eq!(copied(ANY_SHARE), 0);
 }
 
-/// Bytes that are copied out of a log of which a third is dead, in upkeep at this time.
+/// Bytes that upkeep at this time copies out of a log with a third of garbage.
 fn copied_out_of_the_log(lines: &[&str], now: Timestamp) -> u64 {
     let opened = open_logged(lines);
     opened.fill(0..100);
@@ -364,7 +364,7 @@ fn copied_out_of_the_log(lines: &[&str], now: Timestamp) -> u64 {
     opened.data_bytes()
 }
 
-/// Whether a store merges its files, and whether anything is copied out of the log.
+/// True if a store merges its files, and true if anything is copied out of the log.
 fn merges_at(lines: &[&str], hour: u64) -> (bool, bool) {
     let now = Timestamp(NOW.0 / (24 * HOUR) * (24 * HOUR) + hour * HOUR + 1);
     let opened = two_files(&[&[NO_SMALL], lines].concat(), [6, 6]);
@@ -400,7 +400,7 @@ fn no_merge_before_the_window() {
 fn no_merge_after_the_window() {
     assert_eq!(merges_at(&WINDOW, 11), (true, true));
     assert_eq!(merges_at(&WINDOW, 12), (false, false));
-    // What waits for the window is merged when it opens.
+    // A merge that waits for the window runs when it opens.
     let at = |hour| Timestamp(NOW.0 + hour * HOUR);
     let opened = two_files(&WINDOW, [6, 6]);
     assert!(!opened.tend(at(0)).contains(&TaskKind::Merge));
@@ -439,7 +439,7 @@ fn stores_are_where_data_root_says() {
     assert!(found.is_some());
 }
 
-/// Whether stores put to the value log, and how often a put that is waited for syncs.
+/// True if stores put to the value log, and the number of syncs of a put that is waited for.
 fn syncs_of_a_put(lines: &[&str]) -> (bool, usize) {
     let randomness = Arc::new(SeededRandomness::new(1));
     let seam: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
@@ -467,7 +467,7 @@ fn a_put_is_synced_as_told() {
     );
     let interval = syncs_of_a_put(&["bitcask.sync.strategy = interval"]);
     assert_eq!(interval, (false, 0));
-    // Where it is not set, `durability` decides.
+    // `durability` decides where it is not set.
     assert_eq!(syncs_of_a_put(&[]), (true, 1));
     assert_eq!(syncs_of_a_put(&["durability = none"]), (false, 0));
     let lines = ["durability = none", "bitcask.sync.strategy = o_sync"];

@@ -1,5 +1,5 @@
-//! The hanoidb engine's settings from `hanoidb.*`: how much memory its stores may take, and what each store is
-//! told.
+//! The hanoidb engine's settings from `hanoidb.*`: memory for all of its stores, and the settings of
+//! each store.
 
 use std::path::Path;
 

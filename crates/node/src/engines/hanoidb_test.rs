@@ -83,7 +83,7 @@ fn run_node(disk: &MemoryDisk, lines: &[&str]) -> Running {
     Running::open(disk, &[&of_node, lines].concat())
 }
 
-/// A store with these settings and a log of its own, on a disk that counts what is done to it.
+/// A store with these settings and a log of its own, on a disk that counts its operations.
 struct Opened {
     disk: FaultyDisk,
     store: Hanoidb,
@@ -166,7 +166,7 @@ fn stores_are_where_data_root_says() {
     assert!(manifest.unwrap().is_some());
 }
 
-/// What cache and write buffers may take together, in kilobytes.
+/// Limit on cache and write buffers together, in kilobytes.
 fn allowed(lines: &[&str], machine: Option<u64>) -> u64 {
     let shared = memory(lines, machine).shared();
     (shared.cache.bytes_max() + shared.memory.bytes_max()) / 1024
@@ -228,7 +228,7 @@ fn the_unit_is_doubled_with_each_level() {
     assert!(levels.starts_with("0 0 0 1 "), "{levels}");
 }
 
-/// Whether a write that was acknowledged is there after a crash.
+/// True if an acknowledged write is there after a crash.
 fn outlives(line: &str, crash: CrashOptions) -> bool {
     let disk = MemoryDisk::new();
     let running = run_node(&disk, &[line]);
@@ -273,7 +273,7 @@ fn values_and_tables_are_packed_as_told() {
     let taken = |compress: &str| {
         let line = format!("hanoidb.compress = {compress}");
         let opened = open(&[&line, "hanoidb.top_level = 2"]);
-        // Flushes are not packed, and what they are merged to is.
+        // Flushes are not compressed, and the tables that they are merged to are.
         opened.fill(0..1_000, 300);
         opened.fill(1_000..1_200, 2_000);
         opened.flush();

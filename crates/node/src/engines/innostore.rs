@@ -1,5 +1,5 @@
-//! The innostore engine's settings from `innostore.*`: how much memory its stores may take, and what each store
-//! is told.
+//! The innostore engine's settings from `innostore.*`: memory for all of its stores, and the settings
+//! of each store.
 
 use std::path::Path;
 
@@ -11,28 +11,28 @@ use kvorum_settings::{self as settings, Settings};
 use super::shared_settings::{segments_behind_max, sync_strategy};
 use super::tree_memory::{Allowance, Memory};
 
-/// What is in no page yet is read from the log after a crash: a store has no more of it. Bytes.
+/// The most bytes of a store that are in no page yet: after a crash they are read from the log.
 const DIRTY_BYTES_MAX: u64 = 32 << 20;
-/// Where a node has many partitions and little memory. Bytes.
+/// The least, for a node with many partitions and little memory. Bytes.
 const DIRTY_BYTES_MIN: u64 = 64 << 10;
-/// While what one store has in memory is moved to pages, as much may be put.
+/// While one store's memory is moved to pages, as much may be put.
 const DIRTY_EACH: u64 = 2;
 /// Larger pages would be read and written for a few bytes.
 const PAGE_BYTES_MAX: u64 = 1 << 20;
 /// A body of this part of a page has a page of its own.
 const BODY_APART_PART: u64 = 4;
 
-/// How the memory of the engine is shared out on a node, in bytes.
+/// The engine's memory by use on a node, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pool {
     /// Pages that were read, of all stores.
     pub(super) cache: u64,
-    /// What a store may have in no page yet before it is moved there.
+    /// Bytes that a store may have in no page yet before they are moved there.
     pub(super) dirty_each: u64,
 }
 
 impl Pool {
-    /// `machine` is what the machine or the container has, if that is known.
+    /// `machine` is the memory of the machine or the container, if that is known.
     pub(super) fn of(
         innostore: &settings::InnostoreSettings,
         machine: Option<u64>,
@@ -55,7 +55,7 @@ impl Pool {
     }
 }
 
-/// The settings of one store; `drawn` is a random number, so that not all move what they have at once.
+/// The settings of one store; `drawn` is a random number, so that not all move their entries at once.
 pub(super) fn settings_of(settings: &Settings, pool: &Pool, drawn: u64) -> InnostoreSettings {
     let innostore = &settings.innostore;
     let page_bytes = innostore.page_bytes.min(PAGE_BYTES_MAX);

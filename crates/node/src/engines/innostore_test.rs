@@ -134,7 +134,7 @@ fn what_is_in_no_page_has_its_part() {
         Some(1_000 * GIGABYTE),
     );
     assert_eq!(most.dirty_each, DIRTY_BYTES_MAX);
-    // A store moves what it has from there on.
+    // A store moves its entries from there on.
     let drawn = settings_of(&loaded(&[]), &most, 7).dirty_bytes_max;
     assert!(drawn <= most.dirty_each && drawn >= most.dirty_each * 3 / 4);
 }
@@ -159,7 +159,7 @@ fn objects_expire_after_their_time() {
         let found = running.store.get(&crate::engines::running::key(0), at);
         matches!(found, Ok(kvorum_backend::Lookup::Found(_)))
     };
-    // What a test puts was modified in 1970.
+    // An object that a test puts was modified in 1970.
     assert!(!is_there("innostore.expiry_secs = 9"));
     assert!(is_there("innostore.expiry_secs = 0"));
 }

@@ -1,4 +1,5 @@
-//! The leveldb engine's settings from `leveldb.*`: how much memory it may take, and what each store is told.
+//! The leveldb engine's settings from `leveldb.*`: memory for all of its stores, and the settings of
+//! each store.
 
 use kvorum_backend_leveldb::{LeveldbSettings, PolicySettings};
 use kvorum_settings::{self as settings, Settings};

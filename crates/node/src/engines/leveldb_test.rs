@@ -113,7 +113,7 @@ fn run_node(disk: &MemoryDisk, lines: &[&str]) -> Running {
     Running::open(disk, &[&of_node, lines].concat())
 }
 
-/// A store with these settings, on a disk that counts what is done to it.
+/// A store with these settings, on a disk that counts its operations.
 struct Opened {
     disk: FaultyDisk,
     store: Leveldb,
@@ -214,7 +214,7 @@ impl Opened {
     }
 }
 
-/// What 300 longer values take of the value log.
+/// Bytes that 300 longer values take of the value log.
 fn log_bytes(lines: &[&str]) -> u64 {
     let grouped = ["leveldb.sync_on_write = on"];
     let running = run_node(&MemoryDisk::new(), &[&grouped, lines].concat());
@@ -232,7 +232,7 @@ fn table_bytes(lines: &[&str]) -> u64 {
     opened.bytes(".sst")
 }
 
-/// The length of what 300 longer values take apart from their keys.
+/// The bytes of 300 longer values apart from their keys.
 fn value_bytes(lines: &[&str]) -> u64 {
     let opened = open(lines);
     opened.fill(0..300, 2_000);
@@ -307,7 +307,7 @@ fn has(names: &[String], suffix: &str) -> bool {
     names.iter().any(|it| it.ends_with(suffix))
 }
 
-/// How many tables a store on many levels has on each of them, and behind each of the two paths.
+/// Numbers of tables of a store on each of many levels, and behind each of the two paths.
 fn tables_by_tier(level: usize) -> (Vec<usize>, usize, usize) {
     let line = format!("leveldb.tiered = {level}");
     let lines = [
@@ -366,12 +366,12 @@ fn old_tables_are_behind_the_slow_path() {
     assert!(has(&slow, "tier-fast") && has(&slow, ".sst"), "{slow:?}");
 }
 
-/// What the cache rounds up is less.
+/// Kilobytes, so that the cache's rounding does not show.
 fn kilobytes(bytes: u64) -> u64 {
     bytes / 1024
 }
 
-/// What cache and write buffers may take together, in kilobytes.
+/// Limit on cache and write buffers together, in kilobytes.
 fn allowed(lines: &[&str], machine: Option<u64>) -> u64 {
     let shared = memory(lines, machine).shared();
     kilobytes(shared.cache.bytes_max() + shared.memory.bytes_max())
@@ -414,7 +414,7 @@ fn a_developer_needs_little() {
     }
 }
 
-/// How many bytes a store takes that was told these, before it writes a table.
+/// Bytes that a store with these settings takes before it writes a table.
 fn buffered(lines: &[&str], drawn: u64) -> u64 {
     let settings = settings_of(&loaded(lines), &memory(lines, Some(GIGABYTE)), drawn);
     let opened = open_with(&settings);
@@ -475,7 +475,7 @@ fn how_far_stores_may_lie_behind_the_log_differs_by_up_to_a_factor_of_two() {
     assert_eq!((of_two(6), of_two(7)), (2, 1));
 }
 
-/// Whether a write that was acknowledged is there after a crash.
+/// True if an acknowledged write is there after a crash.
 fn outlives(line: &str, crash: CrashOptions) -> bool {
     let disk = MemoryDisk::new();
     let running = run_node(&disk, &[line]);
@@ -508,7 +508,7 @@ fn tables_have_filters_or_not() {
             .step_by(2)
             .for_each(|it| opened.put(it, NOW, text(it, 30)));
         opened.flush();
-        // What is read for the first time is the index.
+        // The first reads read the index.
         (0..4_000)
             .step_by(400)
             .for_each(|it| assert!(opened.holds(it, NOW)));
@@ -597,7 +597,7 @@ fn young_and_old_bytes(lines: &[&str]) -> (u64, u64) {
     unreachable!("tables stay young");
 }
 
-/// Tables that are merged again soon are not compressed, the others are as told.
+/// Tables that are merged again soon are not compressed, the others as configured.
 #[test]
 fn old_tables_are_packed_as_told_and_young_ones_are_not() {
     let with =
@@ -717,7 +717,7 @@ fn partitions_of_a_node_write_their_buffers_at_different_sizes() {
     );
 }
 
-/// A cache and a budget for each store would come to many times what the node may take.
+/// A cache and a budget for each store would come to many times the node's limit.
 #[test]
 fn all_stores_of_a_node_have_one_cache_and_one_budget_for_memtables() {
     let lines = ["storage_backend = leveldb", "leveldb.data_root = /stores"];

@@ -1,5 +1,5 @@
-//! The leveled engine's settings from `leveled.*`: how much memory its ledgers may take, and what each store
-//! is told.
+//! The leveled engine's settings from `leveled.*`: memory for all of its ledgers, and the settings of
+//! each store.
 
 use kvorum_backend::DayHours;
 use kvorum_backend_leveled::{CompressionPoint, JournalPolicy, LeveledSettings};

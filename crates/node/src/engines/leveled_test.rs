@@ -104,7 +104,7 @@ fn a_key_is_tested_here_or_listed_with_its_reason() {
     }
 }
 
-/// A node whose every put goes to the journal needs it, whatever its durability is.
+/// A node whose every put goes to the journal needs it, at any durability.
 #[test]
 fn the_value_log_is_there_without_durability_too() {
     let running = run_node(&MemoryDisk::new(), &["durability = none"]);
@@ -116,14 +116,14 @@ impl Running {
         numbers.for_each(|it| self.put(it, text(it, BODY_BYTES)));
     }
 
-    /// What the ledger has in memory becomes a table: a copy is made of tables alone, and so begins with that.
+    /// Turns the ledger's memory into a table: a copy is made of tables alone, and so begins with that.
     fn flush(&self, disk: &MemoryDisk) {
         let copy = Path::new("/copy");
         self.store.backups().unwrap().backup(copy).unwrap();
         disk.remove_directory(copy).unwrap();
     }
 
-    /// What older tables have of a key counts as needed until they are merged.
+    /// Merges all tables: older entries of a key count as needed until their tables are merged.
     fn merge_tables(&self) {
         let all = StepBudget { bytes: u64::MAX };
         for _ in 0..1_000 {
@@ -136,7 +136,7 @@ impl Running {
         unreachable!("merges do not end");
     }
 
-    /// Gives what the value log lets go of to the journal's own files.
+    /// Moves entries that the value log lets go of to the journal's own files.
     fn collect(&self) {
         let log = self.log.as_ref().unwrap();
         let all = StepBudget { bytes: u64::MAX };
@@ -151,7 +151,7 @@ impl Running {
         unreachable!("collections do not end");
     }
 
-    /// Files of the journal, with what the next rewriting of some would cost in this hour, in bytes.
+    /// Files of the journal; returns the cost of the next rewriting of some in this hour, in bytes.
     fn rewriting_at(&self, hour: u64) -> Option<u64> {
         let due = self.store.maintenance_due(Timestamp(hour * HOUR_MICROS));
         let task = due.iter().find(|it| it.kind == TaskKind::Merge);
@@ -176,7 +176,7 @@ fn stores_are_where_data_root_says() {
     assert!(disk.info(manifest).unwrap().is_some());
 }
 
-/// Whether a value whose put was acknowledged is there after a crash.
+/// True if a value with an acknowledged put is there after a crash.
 fn outlives(strategy: &str, crash: CrashOptions) -> bool {
     let disk = MemoryDisk::new();
     let line = format!("leveled.sync_strategy = {strategy}");
@@ -196,7 +196,7 @@ fn a_write_is_synced_as_told() {
     assert!(outlives("none", CrashOptions::everything()));
 }
 
-/// What cache and buffers may take together, in kilobytes: the cache rounds up less.
+/// Limit on cache and buffers together, in kilobytes: the cache rounds up less.
 fn allowed(lines: &[&str], machine: Option<u64>) -> u64 {
     let shared = memory(lines, machine).shared();
     (shared.cache.bytes_max() + shared.memory.bytes_max()) / 1024
@@ -236,7 +236,7 @@ fn a_full_buffer_becomes_a_table() {
     );
 }
 
-/// What 300 bodies take of the journal.
+/// Bytes that 300 bodies take of the journal.
 fn journal_bytes(method: &str) -> u64 {
     let line = format!("leveled.compression_method = {method}");
     let running = run_node(&MemoryDisk::new(), &[&line]);
@@ -325,7 +325,7 @@ fn journal(lines: &[&str], needed: u32) -> (MemoryDisk, Running) {
     (disk, running)
 }
 
-/// So long a run never is, so that nothing is rewritten for being small.
+/// A length that no run reaches, so that nothing is rewritten for being small.
 const LONGEST: &str = "leveled.max_run_length = 64";
 
 fn so_many_files_are_rewritten_at_once() {
@@ -358,7 +358,7 @@ fn a_run_is_rewritten_when_its_part_is_needed() {
         let single = "leveled.singlefile_compactionpercentage = 0";
         journal(&[LONGEST, single, &line], 2).1.rewriting_at(0)
     };
-    // Of a shorter run a part of the way from 0 to this may be needed.
+    // A shorter run may need a part of the way from 0 to this.
     assert_eq!(is_due("30.0"), None);
     assert!(is_due("100.0").is_some());
 }

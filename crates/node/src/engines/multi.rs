@@ -1,5 +1,5 @@
-//! Several engines on one node: the store of a partition is made of one store of each, and what is agreed about
-//! buckets says which of them a bucket is in.
+//! Several engines on one node: the store of a partition is made of one store of each, and the agreed
+//! properties decide which of them a bucket is in.
 
 use std::cmp::Reverse;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(super) struct AgreedRoutes {
     default: ChildNumber,
     /// Beginnings of names of buckets.
     prefixes: Vec<(String, ChildNumber)>,
-    /// From the time on at which the member has it, which is before any partition's store is opened.
+    /// Set when the member has it, before any partition's store is opened.
     state: OnceLock<Arc<dyn AgreedState>>,
     /// By the version of the agreed state that it was made of; 0 for none.
     made: ArcSwap<(u64, Arc<RouteTable>)>,
@@ -39,7 +39,7 @@ impl AgreedRoutes {
             true => prefixes.collect(),
             false => Vec::new(),
         };
-        // The first one that fits counts: a longer one says more than one that it begins with.
+        // The first one that fits counts: a longer one is more exact than one that it begins with.
         prefixes.sort_by_key(|(start, _)| Reverse(start.len()));
         let names = multi.backends.iter().map(|it| it.name.clone()).collect();
         let default = multi.default_number();
@@ -126,7 +126,7 @@ impl Routes for AgreedRoutes {
     }
 }
 
-/// The identities that the value log knows parts of a store by: those of its children.
+/// The identities of a store's children, which are tenants of the value log.
 pub(super) fn identities_of_children(disk: &dyn Disk, directory: &Path) -> Result<Vec<StoreId>> {
     let mut identities = Vec::new();
     for child in kvorum_backend_multi::known_children(disk, directory, &Belonging::default())? {

@@ -1,4 +1,4 @@
-//! What the kinds of objects ask of a journal, told to an engine that knows no objects.
+//! The demands of the kinds of objects on a journal, for an engine without objects.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ pub(super) fn is_forgotten(tag: Tag) -> bool {
     retention_of(tag) == Some(Retention::Recovr)
 }
 
-/// The list of an object's index entries, for kinds of which it is taken anew from the object when what a store knows
-/// of it is made again from the journal. `None` also for what cannot be read.
+/// The list of an object's index entries, for kinds that derive it anew from the object when a store's
+/// ledger is made again from the journal. `None` also for an object that cannot be read.
 pub(super) fn recalculated(
     tag: Tag,
     head: &Bytes,

@@ -1,4 +1,4 @@
-//! A store of a node as it is run, for tests of what keys of riak.conf do to it.
+//! A store of a node as it is run, for tests of the effects of riak.conf's keys on it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use kvorum_value_log::ValueLog;
 use super::Engines;
 use crate::node_log::open_value_log;
 
-/// Of entries and of questions, in microseconds.
+/// The time of entries and of questions, in microseconds.
 pub(super) const NOW: Timestamp = Timestamp(1_000_000_000);
 
 pub(super) fn loaded(lines: &[&str]) -> Settings {
@@ -53,7 +53,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Opens the first partition's store, and what an earlier opening has left.
+    /// Opens the first partition's store, with the files of an earlier opening.
     pub(super) fn open(disk: &MemoryDisk, lines: &[&str]) -> Self {
         let settings = loaded(lines);
         let seam: Arc<dyn Disk> = Arc::new(disk.clone());

@@ -1,4 +1,4 @@
-//! What the settings of the engines on the disk say alike.
+//! Settings that the engines on the disk have in common.
 
 use kvorum_backend::SyncStrategy;
 use kvorum_backend_leveldb::Compression;
@@ -7,7 +7,7 @@ use kvorum_settings::{self as settings, Durability, DurabilityMode, Settings};
 /// Zstandard's level for values: the fastest, which is still much denser than LZ4.
 pub(super) const ZSTD_LEVEL: i32 = 1;
 
-/// How merge trees pack bodies or tables.
+/// The compression of bodies or tables in merge trees.
 pub(super) fn compression_of(asked: settings::Compression) -> Compression {
     match asked {
         settings::Compression::None => Compression::None,
@@ -16,7 +16,7 @@ pub(super) fn compression_of(asked: settings::Compression) -> Compression {
     }
 }
 
-/// When a store syncs.
+/// The sync strategy of a store.
 pub(super) fn sync_strategy(durability: &Durability) -> SyncStrategy {
     match durability.mode {
         DurabilityMode::Grouped => SyncStrategy::Grouped,
@@ -25,9 +25,9 @@ pub(super) fn sync_strategy(durability: &Durability) -> SyncStrategy {
     }
 }
 
-/// How many segments of the value log a store may lie behind with what its own files say: between half
-/// and all of those that may wait, by a random number. With one bound for all, stores that take writes
-/// alike would all flush in the same seconds.
+/// Number of segments of the value log that a store's own files may lie behind: between half and all of
+/// those that may wait, by a random number. With one bound for all, stores that take writes alike would
+/// all flush in the same seconds.
 pub(super) fn segments_behind_max(settings: &Settings, drawn: u64) -> u32 {
     let log = &settings.commit_log;
     let most = (log.bytes_max / log.segment_bytes.max(1)).max(1);

@@ -1,8 +1,8 @@
-//! How the memory of an engine over merge trees is shared out on a node.
+//! Division of a node's memory for an engine over merge trees.
 
 use kvorum_backend_leveldb::Shared;
 
-/// Where the system does not tell how much memory there is: what Riak takes then.
+/// Memory of a machine where the system does not report it: Riak's value.
 pub(super) const MEMORY_BYTES_UNKNOWN: u64 = 2_684_354_560;
 /// The least: an empty store has to have room for some blocks.
 const MEMORY_BYTES_MIN: u64 = 8 << 20;
@@ -11,32 +11,32 @@ const WRITE_BUFFERS_PERCENT: u64 = 40;
 /// While one write buffer of a partition is written to a table, the next one fills.
 const WRITE_BUFFERS_EACH: u64 = 2;
 
-/// What the settings of an engine allow.
+/// The limits in the settings of an engine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
-    /// Of what the machine or the container has.
+    /// Percentage of the memory of the machine or the container.
     pub(super) percent_max: u8,
     /// The same in bytes; the smaller counts.
     pub(super) bytes_max: Option<u64>,
-    /// Bytes that it is not more than, whatever the two say.
+    /// Upper bound in bytes on both.
     pub(super) limit: u64,
-    /// From how many bytes on a store writes its buffer to a table, at least and at most.
+    /// The fewest and the most bytes of a buffer at which a store writes it to a table.
     pub(super) buffer: (u64, u64),
 }
 
-/// How the memory of the engine is shared out on a node, in bytes.
+/// The engine's memory by use on a node, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
     /// The block cache.
     pub(super) cache: u64,
     /// All write buffers together.
     pub(super) write_buffers: u64,
-    /// From how many bytes on a store writes its buffer to a table, at least and at most.
+    /// The fewest and the most bytes of a buffer at which a store writes it to a table.
     pub(super) write_buffer: (u64, u64),
 }
 
 impl Memory {
-    /// `machine` is what the machine or the container has, if that is known.
+    /// `machine` is the memory of the machine or the container, if that is known.
     pub(super) fn of(allowed: Allowance, machine: Option<u64>, partitions: u64) -> Self {
         let share = machine.map(|bytes| bytes / 100 * u64::from(allowed.percent_max));
         let most = match (share, allowed.bytes_max) {

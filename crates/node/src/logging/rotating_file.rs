@@ -1,9 +1,9 @@
 //! A log file that is put aside when it is long.
 //!
-//! `console.log` becomes `console.log.1`, that becomes `console.log.2`, and so on; the oldest are removed. A
-//! log that cannot be put aside is written on: lines matter more than its length. The file that takes its
-//! place is therefore created first, as `console.log.next`: where that fails, as in a directory that is not
-//! writable, no older file is touched, and it is tried again only after as many bytes again.
+//! `console.log` becomes `console.log.1`, that becomes `console.log.2`, and so on; the oldest are
+//! removed. A log that cannot be put aside is written on: lines matter more than its length. The file
+//! that takes its place is therefore created first, as `console.log.next`: if that fails (the directory
+//! is not writable), no older file is touched, and the next attempt comes after as many bytes again.
 //!
 //! A file that another program has moved or removed is created anew with the next line.
 

@@ -1,4 +1,4 @@
-//! What came of a directory: repaired, or only checked.
+//! The outcome of a directory: repaired, or only checked.
 
 use std::path::PathBuf;
 

@@ -12,7 +12,7 @@ use crate::progress::{Progress, TICK};
 
 struct Bench {
     units: VecDeque<RepairUnit>,
-    /// Units that somebody works on, or the way to the next stage.
+    /// Units under way, or the step to the next stage.
     running: usize,
     is_ended: bool,
     error: Option<String>,
@@ -135,7 +135,7 @@ impl Bench {
     }
 }
 
-/// The next thing to do: a unit, or the next stage of a store where nobody works any more.
+/// The next job: a unit, or the next stage of a store without units under way.
 fn take(benches: &mut [Bench]) -> Option<Job> {
     for (at, bench) in benches.iter_mut().enumerate() {
         if bench.is_ended {

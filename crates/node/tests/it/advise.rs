@@ -1,4 +1,4 @@
-//! `kvorum advise` from what is said, from a load test, and from a running node.
+//! `kvorum advise` from given facts, from a load test, and from a running node.
 
 use std::process::{Command, Output, Stdio};
 
@@ -10,7 +10,7 @@ use crate::server::Site;
 fn advise(directory: &std::path::Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
     command.current_dir(directory).arg("advise").args(words);
-    // Nobody is there to answer questions.
+    // No user is there to answer questions.
     command.stdin(Stdio::null()).output().unwrap()
 }
 

@@ -15,7 +15,7 @@ use crate::leveldb::http;
 use crate::multi::{create_type, keys_of, put};
 use crate::server::Site;
 
-/// Keys that nobody writes during the move.
+/// Keys that are not written during the move.
 const STEADY_KEYS: usize = 240;
 /// Keys that are written and removed all the time.
 const BUSY_KEYS: usize = 40;
@@ -62,7 +62,7 @@ fn refused(site: &Site, words: &[&str]) -> String {
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
-/// Moves that have not ended, by partition; at least one while what has to move is not known yet.
+/// Moves that have not ended, by partition; at least one while the data to move is not known yet.
 fn left(site: &Site) -> usize {
     let status = admin(site, &["status"]);
     let partitions = status["partitions"].as_array().unwrap();
@@ -111,7 +111,7 @@ fn attempt(address: SocketAddr, line: &str, body: &str) -> Option<String> {
     answer.lines().next().map(str::to_owned)
 }
 
-/// What each busy key may have: what was acknowledged last, and what was sent since.
+/// The values that each busy key may have: the last acknowledged one, and those sent since.
 type May = BTreeMap<usize, Vec<Option<String>>>;
 
 /// Writes and removes the busy keys, in turns, until it is stopped.
@@ -332,7 +332,8 @@ fn a_move_under_way_is_taken_back() {
     assert_eq!(keys_of(&site, "old"), STEADY_KEYS as u64);
 }
 
-/// What is in one backend, the other, or both, is in the backup, which is a data directory where the move goes on.
+/// Entries of one backend, the other, or both, are in the backup, which is a data directory where the
+/// move goes on.
 #[test]
 fn a_backup_in_the_middle_of_a_move_has_everything() {
     let mut site = site("leveldb", "bitcask");

@@ -1,4 +1,4 @@
-//! Backups of a running server: what is in them, what they share, and a server on a restored one.
+//! Backups of a running server: their contents, their shared files, and a server on a restored one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -127,7 +127,7 @@ async fn a_backup_is_a_data_directory_and_the_next_one_shares_its_files(engine: 
         first_made["linked_bytes"].as_u64().unwrap() > 2_000 * u64::from(KEYS),
         "{first_made}"
     );
-    // What changes after it: one key in a hundred, and some go.
+    // Changes after it: one key in a hundred, and some go.
     put(&mut client, (0..KEYS).step_by(100), 2).await;
     client.delete_key(b"b", &7u16.to_be_bytes()).await.unwrap();
     back_up(&site, "second");
@@ -168,7 +168,7 @@ async fn a_backup_is_a_data_directory_and_the_next_one_shares_its_files(engine: 
         let leases = fs::read(site.path().join("data/dot_leases")).unwrap();
         fs::remove_dir_all(site.path().join("data")).unwrap();
         copy(&site.path().join(name), &site.path().join("data"));
-        // As if what was here had not been taken away.
+        // Put back as if they had not been taken away.
         fs::write(site.path().join("data/dot_leases"), leases).unwrap();
         let server = site.start();
         let mut client = site.client().await;
@@ -204,14 +204,14 @@ async fn a_backup_of_innostore_is_a_data_directory_and_the_next_one_shares_its_f
     a_backup_is_a_data_directory_and_the_next_one_shares_its_files("innostore").await;
 }
 
-/// What `kvorum admin maintenance` says of the backups.
+/// The backups in `kvorum admin maintenance`.
 fn kept(site: &Site) -> Vec<Value> {
     let shown = site.run(&["admin", "maintenance", "--json"]).stdout;
     let shown: Value = serde_json::from_slice(&shown).unwrap();
     shown["backups"].as_array().unwrap().clone()
 }
 
-/// What a backup has on disk for itself alone.
+/// Bytes on disk that a backup has for itself alone.
 fn own_bytes(site: &Site) -> u64 {
     kept(site)[0]["own_bytes"].as_u64().unwrap()
 }
@@ -226,7 +226,7 @@ async fn what_the_node_has_let_go_of_counts_as_the_backups_own_until_that_is_rem
     let mut client = site.client().await;
     put(&mut client, 0..KEYS, 1).await;
     let made = back_up(&site, "kept");
-    // Checkpoints, and what is the backup's by nature: next to all is shared.
+    // Checkpoints, and files that are a backup's own by nature: next to all is shared.
     let at_once = own_bytes(&site);
     assert!(at_once < VALUES_BYTES / 10, "{at_once}");
     assert!(made["linked_bytes"].as_u64().unwrap() > VALUES_BYTES);
@@ -285,7 +285,7 @@ fn memory_has_nothing_to_back_up() {
     assert!(!site.path().join("copy").exists());
 }
 
-/// Where the file system does not tell when files were born, no copy is known.
+/// A file system without times of birth makes copies undetectable.
 fn knows_copies(site: &Site) -> bool {
     fs::metadata(site.path()).unwrap().created().is_ok()
 }
@@ -301,7 +301,7 @@ async fn a_copied_data_directory_of_a_node_alone_starts_with_fresh_actors_and_a_
     put(&mut site.client().await, 0..KEYS, 1).await;
     let before = actors(&site);
     server.stop();
-    // Moved, it is what it was.
+    // It is the same after a move.
     fs::rename(site.path().join("data"), site.path().join("moved")).unwrap();
     fs::rename(site.path().join("moved"), site.path().join("data")).unwrap();
     let place = site.path().join("data/place");
@@ -332,7 +332,7 @@ fn a_copied_data_directory_of_a_node_of_several_is_refused_until_the_operator_me
     copy(&data, &site.path().join("copy"));
     fs::remove_dir_all(&data).unwrap();
     fs::rename(site.path().join("copy"), &data).unwrap();
-    // What a node of five notes.
+    // The note of a node of five.
     let others =
         kvorum_cluster::checked_text::encode("kvorum number of other members", 1, "others 4\n");
     fs::write(data.join("others"), others).unwrap();

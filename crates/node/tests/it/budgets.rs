@@ -24,7 +24,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The memory engine holds what is put, and lets go of what is deleted.
+/// The memory engine holds all objects put, and frees deleted ones.
 #[tokio::test]
 async fn r36_a_node_whose_memory_is_used_up_refuses_puts_until_deletions_have_made_room() {
     let mut site = Site::new();
@@ -46,7 +46,7 @@ async fn r36_a_node_whose_memory_is_used_up_refuses_puts_until_deletions_have_ma
             Ok(()) => stored.push(key),
             Err(error) => break error.to_string(),
         }
-        // What stores hold is asked for once a second.
+        // The size of the stores is asked for once a second.
         std::thread::sleep(Duration::from_millis(150));
     };
     assert!(refusal.contains("overload"), "{refusal}");
@@ -108,7 +108,7 @@ fn a_start_that_could_not_keep_its_files_open_is_refused_with_a_way_out() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("200 are allowed"), "{said}");
     assert!(said.contains("ulimit -n"), "{said}");
-    // What is enough for a node that nobody can connect to is not for one of a cluster.
+    // Enough files for a node without peers are not enough for one of a cluster.
     site.settings = vec![
         "maintenance.open_files_max=260".to_owned(),
         "listener.peer.internal=127.0.0.1:0".to_owned(),

@@ -78,7 +78,7 @@ pub(crate) fn finds(site: &Site, key: &str) {
     until(&format!("{key} is found"), || has(site, key, "value"));
 }
 
-/// Puts a key that nobody knows; one whose put failed may be there or not, and is not put again.
+/// Puts a new key; one whose put failed may be there or not, and is not put again.
 pub(crate) fn put_new(site: &Site, front: &str) -> String {
     let tried = Cell::new(0);
     let key = || format!("{front}.{}", tried.get());
@@ -112,8 +112,8 @@ fn join_all(sites: &[Site], peers: &[SocketAddr]) {
         let said = admin(site, &["cluster", "join", &first]);
         assert!(said.contains("Success: staged join request"), "{said}");
     }
-    // Whichever node is asked knows at once what another one has just agreed to, or says that it may
-    // not, as on a machine that is too busy for a leader to be heard.
+    // Every node shows the entry that another one has just agreed to, or warns that it may be behind
+    // (the leader may not be heard on a busy machine).
     let planner = &sites[sites.len() - 1];
     until("a plan is not behind", || {
         let plan = json(planner, &["cluster", "plan"]);
@@ -226,7 +226,7 @@ fn three_servers_become_one_cluster_and_outlive_a_kill() {
             .is_empty()
     });
     assert!(has(&sites[2], &late, "while one was away"));
-    // Without a majority a plan is shown all the same, and as what it is.
+    // Without a majority a plan is shown all the same, with a warning.
     servers.truncate(1);
     let plan = json(&sites[0], &["cluster", "plan"]);
     assert!(plan["behind"]["seconds"].as_u64() >= Some(1), "{plan}");

@@ -1,12 +1,12 @@
-//! Small files that decide, and directories, that are damaged or gone when a node starts: it comes up, or
-//! is refused with words that name the file and what helps; `kvorum verify` finds it either way.
+//! Small files that decide, and directories, that are damaged or gone when a node starts: it comes up,
+//! or is refused with words that name the file and the remedy; `kvorum verify` finds it either way.
 
 use std::fs;
 use std::path::Path;
 
 use crate::server::Site;
 
-/// What a start that is refused says.
+/// The output of a start that is refused.
 pub(crate) fn refused(site: &Site) -> String {
     let output = site.run(&["server"]);
     let (out, err) = (&output.stdout, &output.stderr);
@@ -40,7 +40,7 @@ fn with_flip(path: &Path, at: usize, bit: usize) {
     fs::write(path, bytes).unwrap();
 }
 
-/// The advice was to set a backend that does not exist, or to run a version that does not.
+/// The advice was to set a backend, or to run a version, that does not exist.
 #[test]
 fn a_flipped_bit_of_the_engine_or_the_format_is_named_and_found() {
     let site = of_engine("bitcask");
@@ -79,7 +79,7 @@ fn a_flipped_bit_of_the_engine_or_the_format_is_named_and_found() {
     other.start().stop();
 }
 
-/// A new cluster was founded over the stores, without a word.
+/// A new cluster was founded over the stores, silently.
 #[test]
 fn a_directory_that_is_gone_is_missed() {
     for engine in ["bitcask", "leveldb", "leveled", "hanoidb", "innostore"] {

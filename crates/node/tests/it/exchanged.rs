@@ -1,7 +1,7 @@
 //! Directories of partitions that are exchanged or missing, on a server alone.
 //!
-//! They were opened as they were: every key in them was answered as never written, with one warning in the
-//! log; `/health` said that the node is ready, and `verify` that nothing is damaged.
+//! They were opened as they were: every key in them was answered as never written, with one warning in
+//! the log; `/health` reported the node as ready, and `verify` found no damage.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -211,7 +211,7 @@ async fn a_copy_of_another_partitions_directory_is_refused_and_kept() {
     }
 }
 
-/// `all` moved away what a start could not open for a moment, too: stores that were whole.
+/// `all` moved away stores that a start could not open for a moment, too: whole ones.
 #[tokio::test]
 async fn all_losses_are_accepted_of_stores_that_are_refused_and_of_no_others() {
     let site = site_of("bitcask");
@@ -250,8 +250,8 @@ async fn all_losses_are_accepted_of_stores_that_are_refused_and_of_no_others() {
     server.stop();
 }
 
-/// Killed before its first stores were open, a node that had kept its objects in memory missed those of the
-/// run before, which had never had any files.
+/// A node that had kept its objects in memory was killed before its first stores were open. It then
+/// missed stores of the run before, which had never had any files.
 #[tokio::test]
 async fn a_change_from_memory_that_is_killed_half_way_misses_no_stores() {
     let mut site = site_of("memory");

@@ -1,7 +1,7 @@
 //! The health of a server whose companions are gone.
 //!
-//! The last of three servers answered every put with 503, as a quorum of two is two machines, and said that
-//! it was ready: a load balancer kept sending it writes.
+//! The last of three servers answered every put with 503, as a quorum of two is two machines, and
+//! reported that it was ready: a load balancer kept sending it writes.
 
 use serde_json::Value;
 
@@ -59,7 +59,7 @@ fn the_last_of_three_servers_says_that_it_refuses_writes() {
     let count = services["services"].as_array().unwrap().len();
     assert_eq!(count, usize::from(is_ready), "{services}");
 
-    // Both verbs say the same of the ring.
+    // Both verbs report the same of the ring.
     let ring = json(site, &["ring-status"]);
     assert_eq!(ring["ring_ready"], false);
     assert!(!site.run(&["admin", "ringready"]).status.success());

@@ -144,7 +144,7 @@ async fn a_running_server_takes_in_both_tiers_and_answers_queries() {
         (&counts["objects"], &counts["keys_deleted"]),
         (&5.into(), &1.into())
     );
-    // Of warm, typed and the second replica of cold the source has no entries.
+    // The source has no entries of warm, typed and the second replica of cold.
     assert_eq!(counts["index_entries_missing"], 3);
 
     let refused = site.run(&WORDS);

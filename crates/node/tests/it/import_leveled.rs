@@ -11,7 +11,7 @@ use crate::journal::{Journal, key, ledger_key, typed_key};
 use crate::riak_objects::{binary, dotted, object_v1, plain};
 use crate::server::Site;
 
-/// Where a file of a partition's journal is.
+/// The path of a file of a partition's journal.
 fn journal_path(site: &Site, partition: u32, name: &str) -> std::path::PathBuf {
     let index = crate::partitions::partition(partition);
     let directory = format!("riak/leveled/{index}/journal/journal_files");

@@ -27,7 +27,7 @@ const TYPES: [(&str, &str, Option<&str>); 8] = [
     ("fx_set", "bc", Some("set")),
 ];
 
-/// A server as that node was configured, and what it has of data in `riak`.
+/// A server as that node was configured, with its data in `riak`.
 fn site() -> Site {
     let mut site = Site::new();
     site.settings = [
@@ -85,7 +85,7 @@ fn import(site: &Site, directories: &[&str]) -> BTreeMap<String, Value> {
     counts.collect()
 }
 
-/// A key, and what its node answered.
+/// A key, and its node's answer.
 struct Answer {
     bucket_type: String,
     bucket: String,

@@ -1,4 +1,4 @@
-//! Every verb of `kvorum admin` with `--json` against a running node: what it prints is one JSON document.
+//! Every verb of `kvorum admin` with `--json` against a running node: its output is one JSON document.
 //!
 //! The verbs are those that the command line itself lists, so that a new one cannot be forgotten here.
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cluster::site;
 use crate::server::Site;
 
-/// A verb, what it is given, and whether the node of this test grants it.
+/// A verb, its arguments, and true if the node of this test grants it.
 struct Case {
     verb: &'static str,
     arguments: &'static [&'static str],
@@ -35,7 +35,7 @@ const fn refused(verb: &'static str, arguments: &'static [&'static str]) -> Case
 
 const OWN: &str = "node1@127.0.0.1";
 
-/// In an order in which they go: what is staged is committed, what is committed is cleared.
+/// Cases in an order in which each of them can be carried out.
 const CASES: &[Case] = &[
     granted("wait-for-service", &["riak_kv"]),
     granted("status", &[]),
@@ -113,20 +113,20 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The subcommands that the help of these words lists, and whether it has `--json`.
+/// The subcommands that the help of these words lists, and true if it has `--json`.
 fn help(site: &Site, words: &[&str]) -> (Vec<String>, bool) {
     let output = site.help(words);
     assert!(output.status.success(), "{words:?}");
     let text = text(&output.stdout);
     let listed = text.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = listed.take_while(|line| !line.is_empty());
-    // What a subcommand is about may go on in a line that is indented further.
+    // A subcommand's description may go on in a line that is indented further.
     let names = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     let names = names.filter(|name| !name.is_empty() && *name != "help");
     (names.map(str::to_owned).collect(), text.contains("--json"))
 }
 
-/// All verbs below these words that have none below them, and whether each takes `--json`.
+/// All verbs below these words that have none below them, and true for each that takes `--json`.
 fn verbs_below(site: &Site, words: &[&str]) -> Vec<(String, bool)> {
     let (names, has_json) = help(site, words);
     if names.is_empty() {
@@ -164,7 +164,7 @@ fn every_admin_verb_answers_programs_in_json() {
     }
 }
 
-/// The one document that a failed call prints, which says why.
+/// The one document that a failed call prints, with the reason.
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panic")]
 fn failure(site: &Site, words: &[&str]) -> String {

@@ -82,7 +82,7 @@ async fn check_objects(client: &mut Client, round: u8) {
     }
 }
 
-/// What a round leaves.
+/// The keys that a round leaves.
 fn keys() -> BTreeSet<Bytes> {
     let left = (0..KEYS).filter(|number| number % 3 != 0);
     left.map(|number| Bytes::copy_from_slice(&number.to_be_bytes()))
@@ -160,7 +160,7 @@ async fn objects_survive(engine: &str) {
     let mut client = site.client().await;
     check_round(&mut client, 1).await;
     put_round(&mut client, 2).await;
-    // What a drop does is a kill.
+    // Dropping it kills the process.
     drop(server);
 
     let server = site.start();
@@ -264,7 +264,7 @@ fn they_know_the_engine(engine: &str) {
     ] {
         assert!(metrics.contains(figure), "{figure}: {metrics}");
     }
-    // What `maximum_memory` says is shared out, and no more than that.
+    // The memory of `maximum_memory` is divided up, and no more than that.
     let most = |what: &str| -> u64 {
         let name = format!("kvorum_{engine}_{what}_bytes_max ");
         let value = metrics.lines().find_map(|it| it.strip_prefix(&name));
@@ -345,8 +345,8 @@ async fn costs_its_keys_alone(harm: impl Fn(&Path)) {
     let refused = listed(&mut client).await.unwrap_err().to_string();
     // The reason, which names files, is in the log.
     assert!(refused.contains("storage: a store failed"), "{refused}");
-    // What is written anew is there again. Nobody knows whether those were all until a merge has gone on
-    // without the table.
+    // A key that is written anew is there again. It is unknown if those were all until a merge has gone
+    // on without the table.
     put_round(&mut client, 2).await;
     check_objects(&mut client, 2).await;
     match listed(&mut client).await {
@@ -411,7 +411,8 @@ async fn has_every_object_after_a_repair(engine: &str) {
     server.stop();
 }
 
-/// What a ledger has lost is answered as damaged until it is made again from the journal.
+/// Waits for the ledger: keys that it has lost are answered as damaged until it is made again from the
+/// journal.
 async fn wait_for_the_ledger(client: &mut Client) {
     for _ in 0..600 {
         let mut has_failed = listed(client).await.is_err();

@@ -1,5 +1,5 @@
-//! Damage to the value log of a node that was killed: what was overwritten or deleted in the damaged part does
-//! not come back.
+//! Damage to the value log of a node that was killed: objects that were overwritten or deleted in the
+//! damaged part do not come back.
 //!
 //! One flipped bit had the older value served, or the deleted key. With the newest segments gone, all of them
 //! came back.
@@ -89,7 +89,7 @@ fn flip_last_record(site: &Site, number: u8) {
     fs::write(path, bytes).unwrap();
 }
 
-/// No value is older than the last one, and no deleted key is there; what cannot be read says so.
+/// No value is older than the last one, and no deleted key is there; an unreadable one is an error.
 async fn nothing_older_is_served(site: &Site) -> u32 {
     let mut client = site.client().await;
     let mut unreadable = 0;

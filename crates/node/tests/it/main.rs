@@ -1,4 +1,4 @@
-//! The binary as a process: what its verbs do together.
+//! The binary as a process: its verbs together.
 
 #![expect(
     clippy::unwrap_used,

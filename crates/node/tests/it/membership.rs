@@ -1,4 +1,4 @@
-//! The verbs that change who is a member, from the command to the ring, by real servers.
+//! The verbs that change the members, from the command to the ring, by real servers.
 //!
 //! Each change is staged, seen, planned, committed and waited for as a runbook has it; and after each all
 //! keys are there, at every member.
@@ -110,7 +110,7 @@ impl Fleet {
         self.stage_at(1, words);
     }
 
-    /// Again where nobody leads at this moment: it is staged all the same.
+    /// Tries again while there is no leader: it is staged all the same.
     fn stage_at(&self, number: u8, words: &[&str]) {
         let words = [&["admin", "cluster"], words].concat();
         until(&format!("it is staged: {words:?}"), || {
@@ -152,7 +152,8 @@ impl Fleet {
         plan
     }
 
-    /// The arbiter of background work knows what moves, on the node that it leaves and on the other.
+    /// The arbiter of background work has the bytes of a move, on the node that it leaves and on the
+    /// other.
     fn arbiters_are_asked(&self, plan: &Value) {
         let ends = plan["moves"].as_array().unwrap().iter();
         let ends = ends.flat_map(|it| [text(&it["from"]), text(&it["to"])]);
@@ -178,7 +179,7 @@ impl Fleet {
         if is_each { names } else { Vec::new() }
     }
 
-    /// What is said of a member.
+    /// The row of a member.
     fn member(&self, number: u8) -> Value {
         let rows = json(self.site(1), &["member-status"]);
         let mut rows = rows.as_array().unwrap().clone().into_iter();
@@ -282,7 +283,7 @@ fn a_voter_that_is_gone_is_marked_as_down_and_replaced() {
         (&"down".into(), &false.into())
     );
 
-    // And it is replaced as a member, too, by one that repairs what was its.
+    // And it is replaced as a member, too, by one that repairs its partitions.
     fleet.ask_to_join(5);
     fleet.stage(&["force-replace", &name(gone), &name(5)]);
     let left: Vec<u8> = (1..=5).filter(|it| *it != gone).collect();
@@ -315,7 +316,8 @@ fn what_is_cleared_is_not_staged(fleet: &mut Fleet) {
     // The plan that was shown before is none any more.
     let refused = site.run(&["admin", "cluster", "commit"]);
     assert!(!refused.status.success());
-    // Who was to join has left its own log behind already, and begins anew before it joins again.
+    // The node that was to join has left its own log behind already, and begins anew before it joins
+    // again.
     fleet.begin_anew(5);
 }
 
@@ -337,7 +339,7 @@ fn nodes_are_replaced_leave_and_are_removed() {
     fleet.carry_out(&staged, &[1, 2, 3, 4]);
     assert_eq!(fleet.member(3)["location"], "rack 1");
 
-    // Its partitions go to who takes its place, and nowhere else.
+    // Its partitions go to its replacement, and nowhere else.
     fleet.join(5);
     fleet.stage(&["replace", &name(4), &name(5)]);
     let staged = [("join", of(5)), ("replace", by(4, 5))];
@@ -353,7 +355,7 @@ fn nodes_are_replaced_leave_and_are_removed() {
         fleet.voters() == [name(1), name(3), name(5)]
     });
 
-    // Gone for good: what it had is repaired from the two that are left.
+    // Gone for good: its partitions are repaired from the two that are left.
     fleet.kill(3);
     fleet.stage(&["force-remove", &name(3)]);
     let plan = fleet.carry_out(&[("force-remove", of(3))], &[1, 5]);
@@ -366,7 +368,7 @@ fn a_node_comes_back_under_another_name_and_other_addresses() {
     assert!(is_put(&sites[0], "before", "value"));
     let (second, peer) = ("renamed@127.0.0.1", free_address());
     servers.remove(1).stop();
-    // Nobody has to be told: these lines change in its configuration.
+    // No other node is reconfigured: these lines change in its configuration.
     sites[1].protobuf = free_address();
     sites[1].http = free_address();
     sites[1].settings = vec![
@@ -402,7 +404,8 @@ fn a_node_comes_back_under_another_name_and_other_addresses() {
         finds(site, &after);
     }
 
-    // One that is away makes every quorum need the two that are left: the first reaches it where it is now.
+    // With one away every quorum needs the two that are left: the first node reaches the moved one at
+    // its new address.
     drop(servers.remove(2));
     for number in 0..KEYS {
         let key = put_new(&sites[0], &format!("late{number}"));

@@ -1,5 +1,5 @@
-//! The published migration from one backend to another, node by node: what it shows, and what it refuses.
-//! While clients read and write it is run by the stage `cluster` of `cargo xtask test`.
+//! The published migration from one backend to another, node by node: its output, and its refusals. The
+//! stage `cluster` of `cargo xtask test` runs it while clients read and write.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn key(number: usize) -> String {
     format!("key{number}")
 }
 
-/// How many keys the stores of a node hold, if all of them are complete and of this engine.
+/// Number of keys in the stores of a node, if all of them are complete and of this engine.
 fn keys_in(site: &Site, engine: &str) -> Option<u64> {
     let vnodes = json(site, &["vnode-status"]);
     let vnodes = vnodes.as_array().unwrap();
@@ -61,7 +61,7 @@ fn three_nodes_change_their_backend_one_after_the_other() {
         servers.insert(number, sites[number].start());
         let node = format!("node{}@127.0.0.1", number + 1);
         admin(&sites[number], &["wait-for-service", "riak_kv", &node]);
-        // Its stores are empty: what it lacks is not taken for what nobody wrote.
+        // Its stores are empty: a key that they lack is not taken for a key that was never written.
         until("its stores are repaired", || {
             keys_in(&sites[number], "leveldb").is_some()
         });
@@ -97,7 +97,7 @@ fn a_node_that_is_alone_does_not_start_over_with_another_backend() {
     let server = site.start();
     assert!(has(&site, "key", "value"));
     drop(server);
-    // Killed: nobody knows whether something waits for others.
+    // It was killed: it may hold objects for other nodes.
     site.settings.push("storage_backend=leveldb".to_owned());
     let refused = site.run(&["server"]);
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();

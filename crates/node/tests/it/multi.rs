@@ -1,5 +1,5 @@
-//! A node with several backends: buckets go where their properties say, over both protocols and restarts, and
-//! each bucket can do what its own backend can.
+//! A node with several backends: buckets go where their properties place them, over both protocols and
+//! restarts, and each bucket has the abilities of its own backend.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -80,7 +80,7 @@ fn directories(site: &Site) -> BTreeSet<String> {
     partitions.flat_map(|it| listed(&stores.join(it))).collect()
 }
 
-/// Keys of each backend in all partitions, as `vnode-status --json` tells.
+/// Keys of each backend in all partitions, from `vnode-status --json`.
 pub(crate) fn keys_of(site: &Site, backend: &str) -> u64 {
     let output = site.run(&["admin", "vnode-status", "--json"]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -250,7 +250,7 @@ fn a_backend_is_refused_when_it_is_unknown_and_when_there_is_data() {
     assert!(status.contains("204"), "{status}: {body}");
 }
 
-/// Changed configurations must not hide what is there, nor begin anew beside it.
+/// Changed configurations must not hide existing data, nor begin anew beside it.
 #[tokio::test]
 async fn another_default_hides_nothing_and_a_backend_with_data_is_not_left_out() {
     let mut site = site();

@@ -1,7 +1,6 @@
 //! A server that answers while one of its stores is still being opened.
 //!
-//! What holds the store up is a pipe in place of its checkpoint: who opens one to read waits for a
-//! writer.
+//! A pipe in place of its checkpoint holds the store up: opening a pipe to read waits for a writer.
 
 use std::fs;
 use std::future::Future;
@@ -47,7 +46,8 @@ impl HeldStore {
         fs::rename(&self.kept, &self.checkpoint).unwrap();
     }
 
-    /// Lets go who waits at the pipe; finds nothing there, and opens the store by other means or anew.
+    /// Lets the reader at the pipe go on; it finds nothing there, and opens the store by other means or
+    /// anew.
     fn let_go(&self) {
         drop(fs::OpenOptions::new().write(true).open(&self.pipe).unwrap());
     }
@@ -106,7 +106,7 @@ async fn write(site: &Site, round: u8) -> Vec<u16> {
     .await
 }
 
-/// Every key has a value of a round, but for those of one store, which have that of another.
+/// Every key has a value of one round, except that the keys of one store have a value of another round.
 async fn check(client: &mut Client, round: u8, held: &[u16], round_of_held: u8) {
     for number in 0..KEYS {
         let reply = client.get_key(b"b", &number.to_be_bytes()).await.unwrap();
@@ -173,7 +173,7 @@ async fn what_is_open_answers_and_neither_a_stop_nor_a_kill_meanwhile_loses_anyt
 
     let server = site.start_until(is_one_opening);
     assert_eq!(write(&site, 3).await, refused);
-    // What a drop does is a kill.
+    // Dropping it kills the process.
     drop(server);
 
     let server = site.start_until(is_one_opening);

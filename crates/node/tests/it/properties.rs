@@ -1,8 +1,8 @@
 //! The table of properties, walked: a running server's treatment of each over HTTP, over protocol buffers
 //! and by its verb.
 //!
-//! Hooks that never ran, a consistency that was none and seventeen more were once stored without effect and
-//! acknowledged without a word.
+//! Hooks that never ran, a consistency that was none and seventeen more were once stored without effect
+//! and acknowledged without a warning.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -121,7 +121,7 @@ fn ask(site: &Site, method: &str, path: &str, body: &str) -> String {
     answer
 }
 
-/// Chosen when a bucket type is created, and refused for what exists.
+/// Chosen when a bucket type is created, and refused for existing ones.
 const AT_CREATION: [&str; 2] = ["datatype", "write_once"];
 
 fn over_http(site: &Site, property: &str, effect: Effect) {
@@ -251,7 +251,7 @@ fn erlang(property: &str) -> String {
     }
 }
 
-/// The same table for defaults in `advanced.config`, which dropped members without a word, and refused a
+/// The same table for defaults in `advanced.config`, which dropped members silently, and refused a
 /// function that buckets could have.
 #[test]
 fn every_default_in_advanced_config_is_honoured_refused_or_named() {
@@ -345,7 +345,7 @@ fn the_kind_of_objects_is_chosen_while_a_bucket_is_empty() {
     assert!(reset.starts_with("HTTP/1.1 400 "), "{reset}");
     let got = ask(&site, "GET", "/buckets/kinds/keys/k", "");
     assert!(got.ends_with(value), "{got}");
-    // A type keeps what it was created with.
+    // A type keeps the properties of its creation.
     let create = [
         "admin",
         "bucket-type",

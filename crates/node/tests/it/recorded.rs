@@ -121,7 +121,7 @@ async fn holds(site: &Site, written: impl Fn(u16) -> Option<u8>, story: &str) {
     }
 }
 
-/// How many keys the index has.
+/// Number of keys in the index.
 async fn indexed(site: &Site) -> usize {
     let mut client = site.client().await;
     let request = pb::RpbIndexReq {

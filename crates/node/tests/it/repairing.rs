@@ -1,7 +1,7 @@
-//! `repair-partition` and `repair-node`: what a replica lacks comes back from the others.
+//! `repair-partition` and `repair-node`: keys that a replica lacks come back from the others.
 //!
-//! Each key has a replica on each of three nodes, so that a node's stores have all keys between them. What
-//! a node has is asked of it alone in the end: no other is there, and one answer is enough.
+//! Each key has a replica on each of three nodes, so that a node's stores have all keys between them.
+//! In the end a node is asked alone: no other is there, and one answer is enough.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::server::Site;
 const KEYS: usize = 90;
 const THIRD: &str = "node3@127.0.0.1";
 
-/// How many keys the store of each partition has, of those that are complete.
+/// Number of keys in the store of each partition, of those that are complete.
 fn keys_of(site: &Site) -> BTreeMap<u64, u64> {
     let vnodes = json(site, &["vnode-status"]);
     let vnodes = vnodes.as_array().unwrap().iter();
@@ -45,7 +45,8 @@ fn repair(site: &Site, words: &[&str], count: usize) {
     });
 }
 
-/// Removes what a node that is off has of a partition, as if that had been on a disk of its own.
+/// Removes the files of a partition from a node that is off, as if they had been on a disk of their
+/// own.
 fn lose(site: &Site, index: &str) {
     let directory = site.path().join("data/bitcask").join(index);
     std::fs::remove_dir_all(directory).unwrap();
@@ -55,7 +56,7 @@ fn lose(site: &Site, index: &str) {
 fn what_a_replica_lacks_comes_back_from_the_others() {
     let (mut sites, mut servers) = cluster_of_three();
     servers.remove(2).stop();
-    // Nobody stands in for the third, for the others have replicas themselves: it is told of nothing.
+    // No node stands in for the third, since the others have replicas themselves: it gets no hints.
     let put = |number| put_new(&sites[0], &format!("key{number}"));
     let keys: Vec<String> = (0..KEYS).map(put).collect();
     servers.push(sites[2].start());
@@ -75,8 +76,8 @@ fn what_a_replica_lacks_comes_back_from_the_others() {
     repair(&sites[1], &["repair-node", THIRD], own.len());
     until("all is repaired", || is_whole(&sites[2]));
 
-    // A store that is lost. It would be repaired without a word as well, but not by a node that fetches
-    // nothing: what it is asked for waits.
+    // A store that is lost. It would be repaired without a command as well, but not by a node that
+    // fetches nothing: its requests wait.
     let vnodes = json(&sites[2], &["vnode-status"]);
     let lost = vnodes.as_array().unwrap()[1].clone();
     servers.remove(2).stop();
@@ -95,7 +96,7 @@ fn what_a_replica_lacks_comes_back_from_the_others() {
         lost["keys"].as_u64()
     );
 
-    // Alone with what it has.
+    // Alone with its own data.
     servers.drain(..2);
     for key in keys {
         finds(&sites[2], &format!("{key}?r=1"));

@@ -310,7 +310,7 @@ fn refused_types_have_the_sentences_of_riaks_console() {
             "{\"props\":{\"datatype\":\"set\",\"allow_mult\":false}}",
             "Data Type buckets must be allow_mult=true",
         ),
-        // Riak creates a type with a property that it does not know.
+        // Riak creates a type with an unknown property.
         (
             "create",
             "bad",

@@ -1,4 +1,4 @@
-//! Rot under a running server, found because `scrub.period` has come round.
+//! Corruption under a running server, found by a scrub that `scrub.period` starts.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;

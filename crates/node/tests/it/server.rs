@@ -12,14 +12,14 @@ use rustix::process::Signal;
 /// Far more than a start takes; the machine may be busy.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// Below those that the system gives to outgoing connections, any of which may come between the choice of
-/// a port and its use.
+/// Below the ports of outgoing connections, any of which may be taken between the choice of a port and
+/// its use.
 const PORTS: std::ops::Range<u16> = 10_000..20_000;
 
-/// How many were tried; every test gets others.
+/// Number of ports tried; every test gets others.
 static PORTS_TRIED: AtomicU16 = AtomicU16::new(0);
 
-/// An address of this machine that nobody listens on, and that no other test is given.
+/// A free address of this machine, which no other test is given.
 pub(crate) fn free_address() -> SocketAddr {
     let is_free = |address: &SocketAddr| TcpListener::bind(address).is_ok();
     PORTS.map(|_| next_address()).find(is_free).unwrap()
@@ -96,7 +96,7 @@ impl Site {
         command.output().unwrap()
     }
 
-    /// What the command line says of these words.
+    /// The help of these words.
     pub(crate) fn help(&self, words: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
         command.current_dir(self.path()).args(words).arg("--help");
@@ -134,7 +134,7 @@ impl Site {
         reply.lines().map(str::to_owned).collect()
     }
 
-    /// Whether each vnode is open.
+    /// The state of each vnode.
     pub(crate) fn vnode_states(&self) -> Vec<String> {
         let status = self.run(&["admin", "cluster", "partitions", "--json"]);
         let partitions: Vec<serde_json::Value> = serde_json::from_slice(&status.stdout).unwrap();

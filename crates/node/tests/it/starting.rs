@@ -1,4 +1,5 @@
-//! Starts that cannot be: refused with a message that says what to change, and told by `chkconfig` before.
+//! Starts that cannot be: refused with a message that names the change to make, and reported by
+//! `chkconfig` before.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -53,7 +54,7 @@ fn r18_a_start_with_overlapping_ports_is_refused_and_chkconfig_says_so() {
     assert!(told.contains("choose another address"), "{told}");
 }
 
-/// A node is who its data says, whatever it is called now.
+/// A node's identity is in its data, under any present name.
 #[test]
 fn r22_a_node_under_another_name_is_the_same_node_and_says_so() {
     let mut site = Site::new();
@@ -137,8 +138,8 @@ fn a_start_that_fails_prints_its_own_reason_and_nothing_older() {
     assert!(!second.contains("listener.http.internal"), "{second}");
 }
 
-/// Paths in a file were relative to the directory that a start was called from, which began an empty data
-/// directory in each.
+/// Paths in a file were relative to the working directory of the start, so that each began an empty
+/// data directory.
 #[test]
 fn relative_paths_in_a_file_go_by_the_file_and_data_elsewhere_is_not_passed_over() {
     let directory = tempfile::tempdir().unwrap();

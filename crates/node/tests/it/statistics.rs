@@ -1,8 +1,8 @@
 //! `/stats` and `/metrics` of a server that did one thing after the other.
 //!
-//! 61 of 139 names stood at zero whatever a node did, and `vnode_gets` counted the requests of clients.
-//! A test beside the names (`figures.rs`) checks that each is recorded to by something; here a running server
-//! moves those that a node alone can.
+//! 61 of 139 names stood at zero on every node, and `vnode_gets` counted the requests of clients. A
+//! test beside the names (`figures.rs`) checks that each is recorded to by something; here a running
+//! server moves those that a node alone can.
 
 use std::collections::BTreeMap;
 
@@ -139,8 +139,9 @@ async fn the_figures_of_a_node_move_with_what_it_does() {
     assert!(metrics.contains(&gets), "{gets}");
 }
 
-/// What moves where nodes are killed, behind, or do not answer. `skipped_read_repairs` is missing, as it takes a
-/// thousand repairs at the same time, and so are repairs of fallbacks, which take more nodes.
+/// Names that move where nodes are killed, behind, or do not answer. `skipped_read_repairs` is missing,
+/// as it takes a thousand repairs at the same time, and so are repairs of fallbacks, which take more
+/// nodes.
 const MOVED_BY_OTHERS: [&str; 15] = [
     "coord_redirs_total",
     "index_fsm_create_error",
@@ -170,7 +171,7 @@ fn asked(site: &Site, request: &str, body: &str) -> u16 {
     status.and_then(|it| it.parse().ok()).unwrap()
 }
 
-/// Only the hand of a test had moved the figures of what goes on between nodes.
+/// Only a test's own calls had moved the figures of the traffic between nodes.
 #[test]
 fn the_figures_of_nodes_that_lack_each_other_move() {
     // One request at a time, so that a second one is refused.

@@ -11,7 +11,7 @@ use kvorum_tls::{Authority, Identity, Issued, Validity};
 use crate::cluster::{admin, has, is_put, json, site, until};
 use crate::server::{Server, Site};
 
-/// What a command says, however it ends.
+/// The output of a command with any exit.
 fn said(site: &Site, words: &[&str]) -> (bool, String) {
     let output = site.run(words);
     let text = String::from_utf8([&output.stdout[..], &output.stderr[..]].concat()).unwrap();
@@ -157,7 +157,7 @@ fn files_that_cannot_be_used_are_named_before_a_start() {
     renamed_and_ended(&mut first);
 }
 
-/// What the authority in a directory issued ten days ago for one day.
+/// A certificate that the authority in a directory issued ten days ago for one day.
 fn issued_long_ago(directory: &Path, node: &str) -> Issued {
     let read = |file| std::fs::read_to_string(directory.join(file)).unwrap();
     let authority = Authority::read(&read("ca.crt"), &read("ca.key")).unwrap();

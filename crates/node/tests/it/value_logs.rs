@@ -1,8 +1,9 @@
 //! A value log that is another node's, or an empty directory in its place, as a disk that is not mounted
 //! leaves it.
 //!
-//! It was opened as it was. Stores took what they had in their own log for let go, and noted that for good:
-//! a node alone answered 404 for acknowledged keys, and putting the right directory back did not help.
+//! It was opened as it was. Stores took their entries in their own log for let go, and noted that for
+//! good: a node alone answered 404 for acknowledged keys, and putting the right directory back did not
+//! help.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,7 +53,7 @@ fn exchange(one: &Path, other: &Path) {
     }
 }
 
-/// What is in a directory that a refused start must leave alone: names and lengths.
+/// The files of a directory that a refused start must leave alone: names and lengths.
 fn contents(directory: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -126,7 +127,8 @@ async fn another_value_log_is_refused_and_everything_is_served_when_the_right_on
     }
 }
 
-/// Killed before any store has a checkpoint or a table, the node knows its log from the start before.
+/// Killed before any store has a checkpoint or a table, the node has its log's number from the start
+/// before.
 #[tokio::test]
 async fn a_log_that_no_store_names_yet_is_missed_as_well() {
     let site = of_engine("bitcask");

@@ -1,8 +1,8 @@
-//! Random histories of one key over three replicas, compared with a model that knows for each write
-//! the exact set of writes that it superseded, and nothing of clocks.
+//! Random histories of one key over three replicas, compared with a model that has for each write the
+//! exact set of writes that it superseded, and no clocks.
 //!
-//! A write stands at a replica when the replica has heard of it and of no write that superseded it.
-//! Where the newest alone is kept, it is the newest of all that the replica has heard of.
+//! A write stands at a replica when the replica has received it and no write that superseded it. If
+//! only the newest is kept, it is the newest of all that the replica has received.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +69,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 type Dots = BTreeSet<Dot>;
 
-/// What is true of one write.
+/// The model's facts about one write.
 struct Fact {
     superseded: Dots,
     content: Content,
@@ -79,9 +79,9 @@ struct Fact {
 struct World {
     resolution: Resolution,
     replicas: Vec<Replica>,
-    /// Which writes each replica has heard of, directly or through a context.
+    /// Writes that each replica has received, directly or through a context.
     heard: Vec<Dots>,
-    /// What each client last read, as the server and as the model say it.
+    /// Contexts of each client's last read, from the server and from the model.
     contexts: Vec<(Clock, Dots)>,
     facts: BTreeMap<Dot, Fact>,
     actors: u64,
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// Merges what the replicas have in every order and grouping.
+    /// Merges the replicas' objects in every order and grouping.
     fn check_merge_laws(&self) {
         let objects: Vec<_> = self.replicas.iter().filter_map(Replica::read).collect();
         let join = |a: &Object, b: &Object| merge(a.clone(), b.clone(), self.resolution);

@@ -36,7 +36,7 @@ impl Replica {
         self.stored.as_ref().map(decoded)
     }
 
-    /// Coordinates a write: from the head when it says that it suffices.
+    /// Coordinates a write: from the head where that suffices.
     pub(crate) fn write(
         &mut self,
         context: &Clock,
@@ -76,7 +76,7 @@ impl Replica {
         written
     }
 
-    /// Takes in another replica's object: from the head when it says that it suffices.
+    /// Takes in another replica's object: from the head where that suffices.
     pub(crate) fn take_in(&mut self, incoming: Object, resolution: Resolution) {
         let merged = match &self.stored {
             None => merge_into_stored(Stored::Absent, incoming, resolution).unwrap(),

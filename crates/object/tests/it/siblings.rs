@@ -1,4 +1,4 @@
-//! What may be lost, and how many siblings there may be, under clients that behave well.
+//! Bounds on lost values and on the number of siblings, under clients that behave well.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
     /// Interleaved writers once made siblings without end: each write came with a context that was
-    /// older than the others' writes, and clocks by node could not tell them apart.
+    /// older than the others' writes, and clocks by node could not separate them.
     #[test]
     fn siblings_are_no_more_than_concurrent_writers(
         turns in proptest::collection::vec((0..4usize, 0..2usize, any::<bool>()), 1..60),

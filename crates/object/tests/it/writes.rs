@@ -451,7 +451,7 @@ fn content_made_of_siblings_stands_in_their_place_everywhere() {
         Timestamp::from_micros(21)
     );
     assert_eq!(values(&merge(one, after.clone(), KEEP)), values(&after));
-    // What was written elsewhere meanwhile is not among what was taken up.
+    // A concurrent write elsewhere is not among the siblings taken up.
     let elsewhere = put(Some(&both), &blind, content("one"), dot(2, 1), 20, KEEP).unwrap();
     let merged = merge(elsewhere, after, KEEP);
     assert_eq!(values(&merged), [&b"two"[..], b"one and more", b"one"]);

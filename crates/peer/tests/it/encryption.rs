@@ -1,4 +1,4 @@
-//! Encrypted connections: between whom they come about, and who is refused.
+//! Encrypted connections: pairs of settings that connect, and callers that are refused.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a node is given, and a certificate to it.
+/// The security settings of a node, and a certificate to it.
 struct Security {
     runtime: Runtime,
     authority: Authority,
@@ -67,8 +67,8 @@ async fn ask(runtime: &Runtime, peers: &Peers) -> Result<Message, PeerError> {
     peers.request(node(2), Lane::Requests, who, deadline).await
 }
 
-/// How node 1 with one kind of encryption fares with node 2, and whether their connection is encrypted
-/// as both see it.
+/// Calls node 2 from node 1 with one kind of encryption each; returns the result, and the encryption as
+/// both see it.
 async fn outcome(
     runtime: &Runtime,
     calls: Encryption,
@@ -274,7 +274,8 @@ fn a_stranger_knocks_with_any_certificate_of_the_cluster_and_not_without() {
         );
         let refused = knock(Encryption::Off).await.unwrap_err();
         assert!(refused.is_about_encryption(), "{refused}");
-        // One who claims to be a member shows that member's certificate, also when it knocks.
+        // A node that claims to be a member has to show that member's certificate, also at a request to
+        // join.
         let claiming = Introduction {
             node: node(3),
             ..stranger.clone()

@@ -32,7 +32,7 @@ fn address(number: u8) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 7000 + u16::from(number)))
 }
 
-/// What the cluster calls a node.
+/// The name of a node in the cluster.
 fn name(node: NodeId) -> String {
     format!("node{}@host", node.as_bytes()[0])
 }
@@ -94,7 +94,7 @@ impl Directory for Known {
     }
 }
 
-/// Answers by what the head says: `echo`, `wait MS`, `never`, `refuse`, `who`.
+/// Answers by the word in the head: `echo`, `wait MS`, `never`, `refuse`, `who`.
 #[derive(Default)]
 struct Echo {
     runtime: Mutex<Option<Runtime>>,
@@ -357,14 +357,14 @@ fn large_requests_of_all_connections_share_one_room_and_those_of_the_control_lan
         assert_eq!(small.await.unwrap(), Ok(1_000));
         assert_eq!(control.await.unwrap(), Ok(400_000));
         assert_eq!(large.await.unwrap(), Ok(700_000));
-        // The same connections carry what comes after.
+        // The same connections carry the next requests.
         assert_eq!(ask(Lane::Requests, 400_000).await, Ok(400_000));
         assert_eq!(ask(Lane::Bulk, 400_000).await, Ok(400_000));
         assert_eq!(room.taken_bytes(), 0);
     });
 }
 
-/// A caller that is told of an overload asks elsewhere, for nothing was carried out: that has to be so.
+/// A caller with an overload error asks elsewhere, for nothing was carried out: that has to be so.
 #[test]
 fn an_answer_that_finds_no_room_comes_later() {
     simulated(|runtime| async move {
@@ -431,7 +431,7 @@ fn callers_that_say_nothing_are_bounded_and_do_not_disturb_members() {
     });
 }
 
-/// As after links that broke without a word: the connections in use are the newest.
+/// Like after links that broke without closing: the connections in use are the newest.
 #[test]
 fn a_member_with_too_many_connections_on_a_lane_loses_the_oldest() {
     simulated(|runtime| async move {
@@ -467,8 +467,8 @@ fn a_member_with_too_many_connections_on_a_lane_loses_the_oldest() {
     });
 }
 
-/// A node that was removed while it could not be told had its writes confirmed over the connections that
-/// it had, by nodes that had given its partitions to others.
+/// A node was removed without notice. Its writes were then confirmed over its open connections, by
+/// nodes that had given its partitions to others.
 #[test]
 fn who_is_removed_gets_no_answer_over_the_connections_that_it_had() {
     simulated(|runtime| async move {
@@ -491,7 +491,7 @@ fn who_is_removed_gets_no_answer_over_the_connections_that_it_had() {
         });
         assert!(ask(&other, "echo").await.is_ok());
 
-        // It asks before anybody has ended its connections.
+        // It asks before its connections have been ended.
         assert!(ask(&removed, "echo").await.is_ok());
         known.removed.lock().insert(node(1));
         let begun = echo.begun.load(Ordering::Relaxed);
@@ -570,8 +570,8 @@ fn requests_under_way_fail_when_the_connection_breaks() {
     });
 }
 
-/// A node that stopped dropped what it was doing for others: each write that it was coordinating for
-/// another node's client ended in doubt, though the stop was planned and the write could have gone elsewhere.
+/// A node that stopped dropped its work for others: each write that it was coordinating for another
+/// node's client ended in doubt, though the stop was planned and the write could have gone elsewhere.
 #[test]
 fn a_node_that_takes_its_leave_leaves_nothing_in_doubt() {
     simulated(|runtime| async move {
@@ -606,7 +606,7 @@ fn a_node_that_takes_its_leave_leaves_nothing_in_doubt() {
         leaving.await.unwrap();
         assert!(runtime.now().since(started) < Duration::from_secs(1));
         assert_eq!(echo.begun.load(Ordering::Relaxed), 2);
-        // Who connects meanwhile is told at once.
+        // A node that connects meanwhile gets the error at once.
         runtime.sleep(Duration::from_secs(2)).await;
         let anew = ask("echo").await.unwrap();
         assert!(
@@ -618,7 +618,7 @@ fn a_node_that_takes_its_leave_leaves_nothing_in_doubt() {
     });
 }
 
-/// What is not answered before the stop may have been carried out, and is not denied.
+/// A request without an answer at the stop may have been carried out, and is not denied.
 #[test]
 fn a_leave_that_is_cut_short_denies_nothing() {
     simulated(|runtime| async move {

@@ -1,15 +1,15 @@
-//! Nodes of other versions: whoever is called says so over the connection, and who called learns it.
+//! Nodes of other versions: the callee refuses over the connection, and the caller gets the reason.
 //!
-//! There is one version yet. So the hello of this build is rewritten on its way, by who stands between.
+//! There is one version yet. So a relay rewrites the hello of this build on its way.
 
 use std::ops::RangeInclusive;
 
 use super::*;
 
-/// Before the versions stand the magic bytes and the length of what follows it.
+/// The magic bytes and the length stand before the versions.
 const START_BYTES: usize = 10;
 
-/// Passes on what is said at an address to node 2, with other versions in the hello of who calls.
+/// Relays an address to node 2, with other versions in the caller's hello.
 fn between(runtime: &Runtime, number: u8, versions: RangeInclusive<u16>) -> TaskGuard<()> {
     let listener = runtime.listen(address(number), ListenOptions::default());
     let (listener, runtime) = (listener.unwrap(), runtime.clone());

@@ -3,7 +3,7 @@
 //! Clients depend on the rules of the server library that Riak used, which differ from the HTTP
 //! standard: of media types with equal `q` the *last* listed wins, `q=0` is a low rank and no
 //! exclusion, and parameters must match exactly. So `*/*, multipart/mixed` asks for multipart and
-//! `multipart/mixed, */*` for whatever the server lists first.
+//! `multipart/mixed, */*` for the first type that the server lists.
 
 /// Chooses among the media types provided; returns the index of the choice, `None` for 406.
 ///

@@ -13,7 +13,7 @@ pub struct ContentType<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{media_type:?} is not a media type")]
 pub struct ContentTypeError {
-    /// What was given; lossy if it was no text.
+    /// The text that was given; lossy if it was no text.
     pub media_type: String,
 }
 

@@ -27,7 +27,7 @@ impl EntityTags {
         EntityTags::List(tags)
     }
 
-    /// Whether an object with this tag, unquoted, satisfies the header.
+    /// True if an object with this tag, unquoted, satisfies the header.
     pub fn matches(&self, entity_tag: &[u8]) -> bool {
         match self {
             EntityTags::Any => true,
@@ -54,7 +54,7 @@ pub fn format_entity_tag(tag: &[u8]) -> String {
     quoted
 }
 
-/// The text up to the closing quote, and what follows it; backslashes escape.
+/// The text up to the closing quote, and the rest behind it; backslashes escape.
 fn unquote(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut tag = Vec::new();
     let mut position = 0;

@@ -1,4 +1,4 @@
-//! One header for everything that the other headers of an object cannot say.
+//! One header for all values that the other headers of an object cannot express.
 //!
 //! The metadata of an object are bytes, which the protocol-buffer interface takes as they are. A
 //! header is less: its name is a few of the ASCII characters in no particular case, and its value has
@@ -72,7 +72,7 @@ impl ExactWriter {
         }
     }
 
-    /// The header; empty if the other headers say everything.
+    /// The header; empty if the other headers express everything.
     pub(super) fn finish(self) -> String {
         self.header
     }

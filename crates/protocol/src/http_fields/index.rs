@@ -40,7 +40,7 @@ pub enum IndexFieldError {
 /// Reads one value of a field, as it comes in protocol buffers.
 ///
 /// # Errors
-/// [`IndexFieldError`] by what is wrong.
+/// [`IndexFieldError`] by the kind of error.
 pub fn parse_index_value(field: &[u8], value: Bytes) -> Result<IndexEntry, IndexFieldError> {
     let field = Bytes::from(field.to_ascii_lowercase());
     let value = match *field {
@@ -54,8 +54,8 @@ pub fn parse_index_value(field: &[u8], value: Bytes) -> Result<IndexEntry, Index
     Ok(IndexEntry { field, value })
 }
 
-/// Reads one header whose name was [`INDEX_HEADER_PREFIX`] and `field`, appending what it holds
-/// to `entries` and what is wrong with it to `errors`.
+/// Reads one header whose name was [`INDEX_HEADER_PREFIX`] and `field`, appending its entries to
+/// `entries` and its errors to `errors`.
 pub fn parse_index_header(
     field: &[u8],
     header: &Bytes,
@@ -84,8 +84,8 @@ fn separator_after(header: &[u8], start: usize) -> Option<usize> {
     offset.map(|offset| start + offset)
 }
 
-/// The text of the 400 answer: one line for each entry refused. Not always text: it repeats what
-/// the client sent.
+/// The text of the 400 answer: one line for each entry refused. Not always text: it repeats the
+/// client's bytes.
 pub fn index_response_text(errors: &[IndexFieldError]) -> Vec<u8> {
     let mut text = Vec::new();
     for error in errors {

@@ -7,8 +7,8 @@
 //! </buckets/B>; rel="up"
 //! ```
 //!
-//! Both generations are read whatever the URL of the request: a client that moves to the new URLs
-//! still stores the links it has. Pieces are percent- and plus-encoded.
+//! Both generations are read at a request's URL of either: a client that moves to the new URLs still
+//! stores the links it has. Pieces are percent- and plus-encoded.
 
 use bytes::Bytes;
 
@@ -21,11 +21,11 @@ pub struct Link {
     pub bucket: Bytes,
     /// Key of the target.
     pub key: Bytes,
-    /// What the link means to the application.
+    /// The meaning of the link to the application.
     pub tag: Bytes,
 }
 
-/// In which form URLs are written: that of the request.
+/// The form of URLs: that of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlGeneration<'a> {
     /// `/riak/B/K`; the prefix is a setting.

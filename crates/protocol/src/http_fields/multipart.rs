@@ -14,7 +14,7 @@ use super::date::format_http_date;
 use super::object_headers::ObjectHeaders;
 use super::user_metadata::metadata_header_value;
 
-/// What stands above a sibling's value.
+/// The fields above a sibling's value.
 #[derive(Clone, Debug, Default)]
 pub struct PartHead<'a> {
     /// The fields that the client stored beside the value.
@@ -23,9 +23,9 @@ pub struct PartHead<'a> {
     pub vtag: &'a [u8],
     /// Last modified, in seconds since the epoch.
     pub last_modified_seconds: u64,
-    /// Whether the sibling is a tombstone.
+    /// True if the sibling is a tombstone.
     pub is_deleted: bool,
-    /// When the sibling ceases to exist, in seconds since the epoch.
+    /// The time of the sibling's expiry, in seconds since the epoch.
     pub expires_at_seconds: Option<u64>,
 }
 

@@ -3,8 +3,8 @@
 //! All stored fields have names of the client's own: `Content-Type`, `Content-Encoding`, `Link`, and
 //! names that begin with `X-Riak-Meta-` or `x-riak-index-`. Stored fields can therefore not pose as
 //! headers of the server: metadata called `Location` are `X-Riak-Meta-Location`. One more header has
-//! everything that these cannot say exactly, see [`super::EXACT_HEADER`]: reading all of them back gives
-//! the stored fields, byte for byte.
+//! everything that these cannot express exactly, see [`super::EXACT_HEADER`]: reading all of them back
+//! gives the stored fields, byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 

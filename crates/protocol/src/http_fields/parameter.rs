@@ -22,7 +22,7 @@ pub enum ParameterError {
     /// Not a number of milliseconds.
     #[error("timeout {value:?} is no number of milliseconds")]
     Timeout {
-        /// What was given; lossy if it was no text.
+        /// The text that was given; lossy if it was no text.
         value: String,
     },
 }
@@ -76,8 +76,8 @@ pub fn parse_tristate(name: &'static str, value: &[u8]) -> Result<Option<bool>, 
     }
 }
 
-/// Whether a value is the exact word `true`. For `returnbody`, `keys` and the like, where any
-/// other value means no.
+/// True if a value is the exact word `true`. For `returnbody`, `keys` and the like, where any other
+/// value means no.
 pub fn parse_boolean(value: Option<&[u8]>) -> bool {
     value == Some(b"true")
 }

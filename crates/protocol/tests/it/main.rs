@@ -1,6 +1,6 @@
-//! The codec from outside: golden bytes, round trips, and input nobody asked for.
+//! The codec from outside: golden bytes, round trips, and hostile input.
 
-// `cfg(test)` always holds here; it tells the lints that functions shared by tests are tests too.
+// `cfg(test)` always holds here; it marks functions shared by tests as test code for the lints.
 #[cfg(test)]
 mod frames;
 mod generated;

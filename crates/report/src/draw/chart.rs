@@ -1,4 +1,4 @@
-//! What a chart shows, before it is drawn.
+//! The content of a chart, before it is drawn.
 
 use super::scale::Scale;
 
@@ -7,11 +7,11 @@ use super::scale::Scale;
 pub struct Chart {
     /// Its name in the document; unique there.
     pub id: String,
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// What the horizontal axis measures.
+    /// Title of the horizontal axis.
     pub x_title: String,
-    /// What the vertical axis measures.
+    /// Title of the vertical axis.
     pub y_title: String,
     /// The horizontal axis.
     pub x: Scale,
@@ -28,9 +28,9 @@ pub struct Chart {
 /// A line of a chart.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// How it looks.
+    /// Its ink.
     pub ink: Ink,
     /// Places on the horizontal axis, ascending.
     pub x: Vec<f64>,
@@ -43,7 +43,7 @@ pub struct Line {
 pub enum Ink {
     /// The one line that a chart is about.
     Main,
-    /// What failed.
+    /// Failures.
     Failure,
     /// A second line beside the main one.
     Second,
@@ -56,11 +56,11 @@ pub enum Ink {
 /// A stretch of the horizontal axis that is marked, such as a stall.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Band {
-    /// Where it begins.
+    /// Its beginning.
     pub from: f64,
-    /// Where it ends.
+    /// Its end.
     pub to: f64,
-    /// What it is, for a pointer that rests on it.
+    /// Text for a pointer that rests on it.
     pub text: String,
     /// The line that it belongs to, where there are several.
     pub ink: Option<Ink>,
@@ -75,7 +75,7 @@ pub struct Column {
     pub values: Vec<Option<f64>>,
 }
 
-/// How many runs have a colour of their own.
+/// Number of runs that have a colour of their own.
 const RUN_COLOURS: usize = 8;
 
 impl Ink {

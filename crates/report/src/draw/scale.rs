@@ -7,9 +7,9 @@ use super::unit::Unit;
 /// An axis: its ends, its unit and its ticks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
-    /// How it grows.
+    /// Its growth.
     pub kind: ScaleKind,
-    /// What it measures.
+    /// Its unit.
     pub unit: Unit,
     /// The value at its beginning.
     pub min: f64,
@@ -69,8 +69,8 @@ impl Scale {
         }
     }
 
-    /// Where a value lies between the ends: zero at `min`, one at `max`. Below the beginning of a
-    /// logarithmic axis there is nothing, so that such values lie on it.
+    /// Position of a value between the ends: zero at `min`, one at `max`. A value below the beginning
+    /// of a logarithmic axis lies on it.
     pub fn place(&self, value: f64) -> f64 {
         match self.kind {
             ScaleKind::Linear => (value - self.min) / (self.max - self.min),

@@ -1,6 +1,6 @@
 //! Kinds of scales: how an axis grows.
 
-/// How an axis grows.
+/// Growth of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScaleKind {
     /// Equal differences are equal lengths.

@@ -20,7 +20,7 @@ pub struct Frame {
     pub width: f64,
     /// Its height.
     pub height: f64,
-    /// Whether lines are named at their ends.
+    /// True if lines are named at their ends.
     pub has_labels: bool,
 }
 
@@ -139,7 +139,7 @@ fn has_labels(chart: &Chart, frame: &Frame) -> bool {
     frame.has_labels && chart.lines.len() > 1
 }
 
-/// What the drawing shows, for those who hear it.
+/// A description of the drawing for screen readers.
 fn describe(chart: &Chart) -> String {
     let mut text = format!("{}.", chart.title);
     for line in &chart.lines {
@@ -332,7 +332,7 @@ fn draw_labels(svg: &mut String, chart: &Chart, plot: &Plot) {
     }
 }
 
-/// Where a line ends, which may be before the axis does.
+/// The end of a line, which may be before the axis ends.
 fn end(chart: &Chart, plot: &Plot, line: &Line) -> Option<Point> {
     let known = line.x.iter().zip(&line.y).rev();
     let (x, y) = known.filter_map(|(x, y)| Some((*x, (*y)?))).next()?;

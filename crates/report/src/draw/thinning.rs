@@ -1,9 +1,8 @@
-//! Long runs have more rows than a chart has pixels: what is drawn keeps every extreme.
+//! Thinning of long runs, which have more rows than a chart has pixels: every extreme is kept.
 //!
-//! Of the points that fall into one column of pixels the first, the least, the greatest and the
-//! last are kept, so that the line looks as if all had been drawn: a spike of one row out of ten
-//! thousand still stands out. Means over columns, which would hide it, are what charts of
-//! latencies must not show.
+//! The first, the least, the greatest and the last of the points in one column of pixels are kept, so
+//! that the line looks as if all had been drawn: a spike of one row out of ten thousand still stands
+//! out. Means over columns would hide it, so charts of latencies must not use them.
 
 /// A point in units of pixels.
 pub(super) type Point = (f64, f64);

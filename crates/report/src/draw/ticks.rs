@@ -12,8 +12,8 @@ const TIME_STEPS: [f64; 20] = [
 pub(super) fn step(unit: Unit, length: f64, count: u32) -> f64 {
     let rough = length / f64::from(count.max(1));
     if unit == Unit::Seconds {
-        // From two minutes on an axis counts minutes, from two hours on it counts hours; a step
-        // is no fraction of what it counts.
+        // From two minutes on an axis counts minutes, from two hours on it counts hours; a step is no
+        // fraction of that unit.
         let least = match length {
             length if length >= 7200.0 => 3600.0,
             length if length >= 120.0 => 60.0,

@@ -2,7 +2,7 @@
 
 use super::scale_kind::ScaleKind;
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds since the run's start.
@@ -32,7 +32,7 @@ const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
 const BLANK: char = '\u{a0}';
 
 impl Unit {
-    /// The name by which the page's script knows it.
+    /// The name for it in the page's script.
     pub fn name(self) -> &'static str {
         match self {
             Self::Seconds => "seconds",
@@ -122,8 +122,8 @@ fn clock(seconds: f64, largest: f64) -> String {
     with_unit(seconds / divisor, unit)
 }
 
-/// Latencies have one unit everywhere, whatever their size: a column in which microseconds stand above
-/// seconds cannot be compared at a glance.
+/// Latencies of every size have one unit everywhere: a column in which microseconds stand above seconds
+/// cannot be compared at a glance.
 fn microseconds(value: f64) -> String {
     format!("{}{BLANK}ms", grouped(value / 1e3))
 }
@@ -182,7 +182,7 @@ fn plain_to(value: f64, decimals: usize) -> String {
     if text == "-0" { "0" } else { text }.to_owned()
 }
 
-/// A count in words where it has more digits than anybody reads.
+/// A count, in words where it has too many digits to read.
 pub(crate) fn counted(value: f64) -> String {
     match value {
         value if value >= 1e9 => format!("{}{BLANK}billion", digits(value / 1e9)),

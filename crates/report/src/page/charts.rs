@@ -1,5 +1,5 @@
-//! The charts of one run, in the order of the published comparisons: throughput, latencies, and
-//! what the server used.
+//! The charts of one run, in the order of the published comparisons: throughput, latencies, and the
+//! server's resources.
 
 use crate::draw::{Band, Chart, Column, Ink, Line, Scale, Unit};
 use crate::figures;
@@ -37,7 +37,7 @@ pub(super) fn volume_axis(lines: &[Line]) -> Scale {
     Scale::up_to(Unit::Bytes, places.fold(0.0, f64::max), X_TICKS)
 }
 
-/// How much had been moved at the end of each row of the summary.
+/// The volume moved by the end of each row of the summary.
 pub(super) fn volume_of_rows(run: &RunResult) -> Option<Vec<f64>> {
     let volume = run.volume.as_ref()?;
     let times = run.summary.numbers("elapsed");
@@ -56,7 +56,7 @@ pub(super) fn columns_of(table: &Table) -> Vec<Column> {
     table.heads().iter().map(column).collect()
 }
 
-/// Throughput over time, with what failed where anything did.
+/// Throughput over time, with failures if there were any.
 pub(super) fn throughput_over_time(run: &RunResult) -> Chart {
     let lines = throughput_lines(run, &run.summary.numbers("elapsed"));
     let mut table = columns_of(&run.summary);
@@ -153,7 +153,7 @@ fn latency_lines(operation: &Operation) -> Vec<Line> {
     RANKS.into_iter().enumerate().map(line).collect()
 }
 
-/// What the server used: disk space, bytes read and written, CPU, memory; as far as known.
+/// Resources of the server: disk space, bytes read and written, CPU, memory; as far as known.
 pub(super) fn server_charts(run: &RunResult) -> Vec<Chart> {
     let Some(server) = &run.server else {
         return Vec::new();

@@ -21,11 +21,11 @@ pub struct Entry<'a> {
     pub name: String,
     /// The run.
     pub run: &'a RunResult,
-    /// Where its own report is, relative to the page.
+    /// The path of its own report, relative to the page.
     pub report: Option<String>,
 }
 
-/// Names for runs: what tells them apart in the fewest words.
+/// Names for runs: their differences in the fewest words.
 pub fn entries(runs: &[RunResult]) -> Vec<Entry<'_>> {
     let by_backend = |run: &RunResult| {
         let description = run.description.as_ref()?;
@@ -66,8 +66,8 @@ fn names(runs: &[RunResult], rule: impl Fn(&RunResult) -> Option<String>) -> Opt
     (distinct.len() == names.len()).then_some(names)
 }
 
-/// The page of several runs. `base` is the number of the run that ratios are taken against; `note`
-/// says what a reader has to know of all of them.
+/// The page of several runs. `base` is the number of the run that ratios are taken against; `note` is a
+/// remark on all of them for readers.
 pub fn comparison(
     title: &str,
     note: Option<&str>,
@@ -245,7 +245,7 @@ fn latency(entries: &[Entry<'_>], label: &str) -> Vec<Chart> {
     RANKS.into_iter().filter_map(of_rank).collect()
 }
 
-/// What the servers used, as far as known.
+/// Resources of the servers, as far as known.
 fn server(entries: &[Entry<'_>]) -> Vec<Chart> {
     type Rule = fn(&Table, &str) -> Vec<Option<f64>>;
     let sum: Rule = |table, head| table.column(head).unwrap_or_default().to_vec();

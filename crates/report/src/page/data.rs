@@ -1,4 +1,4 @@
-//! What the page's script works on: the numbers behind the charts, each column once.
+//! Data for the page's script: the numbers behind the charts, each column once.
 
 use serde_json::{Number, Value, json};
 

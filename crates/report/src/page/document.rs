@@ -14,17 +14,17 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// A link to another page of the same set.
 #[derive(Debug, Clone)]
 pub struct Link {
-    /// Where it leads, relative to this page.
+    /// Its target, relative to this page.
     pub target: String,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
-/// What a page is made of.
+/// The parts of a page.
 pub(super) struct Document<'a> {
     /// The name of the whole, in the browser's title and as the first heading.
     pub(super) title: &'a str,
-    /// What is said below the title.
+    /// The text below the title.
     pub(super) subtitle: Markup,
     /// Pages that this one belongs with.
     pub(super) links: &'a [Link],
@@ -81,7 +81,7 @@ impl Document<'_> {
     }
 }
 
-/// JSON that cannot end the element that it stands in.
+/// JSON that cannot end its element.
 pub fn escape_json(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

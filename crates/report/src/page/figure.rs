@@ -1,4 +1,4 @@
-//! A chart in the page: title, key, drawing, table, and what exports it.
+//! A chart in the page: title, key, drawing, table, and its export.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -46,7 +46,7 @@ fn key(chart: &Chart) -> Markup {
                 }
             }
             @if !chart.bands.is_empty() {
-                // Where several runs have stalls, each is in its run's colour.
+                // If several runs have stalls, each is in its run's colour.
                 span.stalls.of-runs[chart.bands.iter().any(|band| band.ink.is_some())] {
                     svg.swatch viewBox="0 0 18 8" aria-hidden="true" { path d="M5 1h8l-4 6z" {} }
                     "stall"

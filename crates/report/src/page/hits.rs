@@ -1,5 +1,5 @@
-//! Which share of gets could find anything at all, beside the share that did: without it, a test
-//! over keys that nobody wrote would praise a store for returning nothing.
+//! The share of gets that could find something, beside the share that did: without it, a test over keys
+//! that were never written would praise a store for returning nothing.
 
 use maud::{Markup, html};
 
@@ -7,8 +7,7 @@ use super::run_tables::scrolling;
 use crate::draw::{Unit, counted, digits};
 use crate::result::{Hits, RunResult};
 
-/// Shares further apart than this are told apart in words: gets that overlap a write, and chance,
-/// make less.
+/// Shares further apart than this get a sentence: gets that overlap a write, and chance, make less.
 const APART: f64 = 0.02;
 
 /// The section of runs under their names; nothing where none is known. A single run has no name.
@@ -63,7 +62,7 @@ fn table(runs: &[(&str, Hits)]) -> Markup {
     }
 }
 
-/// How many keys there are, in words where nobody could read the digits.
+/// The number of keys, in words where its digits would be unreadable.
 pub(crate) fn keys(hits: &Hits) -> String {
     match hits.distinct_keys {
         None if hits.possible_share >= 1.0 => "what was written".to_owned(),
@@ -90,7 +89,7 @@ fn power_of_ten(value: f64) -> String {
     )
 }
 
-/// What follows from the numbers, each sentence with the runs that it is about.
+/// Conclusions from the numbers, each sentence with its runs.
 pub(crate) fn sentences(runs: &[(&str, Hits)]) -> Vec<String> {
     let of = |rule: fn(&Hits) -> bool| {
         let names: Vec<&str> = runs
@@ -143,7 +142,7 @@ pub(crate) fn sentences(runs: &[(&str, Hits)]) -> Vec<String> {
     sentences
 }
 
-/// Whether not one get of all could be expected to find its key.
+/// True if not one get of all could be expected to find its key.
 fn is_hopeless(hits: &Hits) -> bool {
     hits.possible_share * hits.gets < 0.5
 }

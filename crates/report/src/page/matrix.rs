@@ -11,12 +11,12 @@ use super::run_tables::{self, scrolling};
 use crate::figures::{Better, Figure, summary};
 use crate::result::RunResult;
 
-/// What the index of a matrix tells.
+/// The content of a matrix's index.
 #[derive(Debug)]
 pub struct MatrixIndex<'a> {
     /// Its title.
     pub title: String,
-    /// What a reader has to know of all of it, in sentences.
+    /// Notes on the whole for readers, in sentences.
     pub notes: Vec<String>,
     /// The backends with their pages.
     pub columns: Vec<Link>,
@@ -35,7 +35,7 @@ pub struct MatrixRow<'a> {
     pub name: String,
     /// The test's title.
     pub title: String,
-    /// What a reader has to know of it.
+    /// A note on it for readers.
     pub note: Option<String>,
     /// The page that compares its runs.
     pub page: Option<String>,
@@ -58,7 +58,7 @@ impl<'a> MatrixIndex<'a> {
         self.rows.iter().flat_map(of_row).collect()
     }
 
-    /// What, on what, when and with which version, in a line.
+    /// The tests, backends, date and version, in a line.
     pub(crate) fn subtitle(&self) -> String {
         let names: Vec<&str> = self.columns.iter().map(|link| link.text.as_str()).collect();
         let mut parts = vec![format!("{} tests on {}", self.rows.len(), names.join(", "))];
@@ -131,7 +131,7 @@ pub fn matrix(index: &MatrixIndex<'_>) -> String {
     document.into_text()
 }
 
-/// What has to be known of tests; nothing where nothing has.
+/// The notes on tests; empty if no test has one.
 fn tests(rows: &[MatrixRow<'_>], sections: &mut Vec<(String, String)>) -> Markup {
     let noted: Vec<(&str, &str)> = rows
         .iter()
@@ -152,7 +152,7 @@ fn tests(rows: &[MatrixRow<'_>], sections: &mut Vec<(String, String)>) -> Markup
     }
 }
 
-/// The figures that any run has, as the first run tells them.
+/// The figures that any run has, in the first run's order.
 pub(crate) fn kinds(rows: &[MatrixRow<'_>]) -> Vec<Figure> {
     let mut kinds: Vec<Figure> = Vec::new();
     for (run, _) in rows.iter().flat_map(|row| &row.cells).flatten() {

@@ -30,8 +30,9 @@ pub(crate) fn loads(runs: &[&RunResult]) -> Vec<usize> {
         .collect()
 }
 
-/// The run against which ratios of the run number `index` are taken: the chosen one, or the first of
-/// its load where that is another. Ratios between unequal loads would say nothing of the servers.
+/// The run against which ratios of the run number `index` are taken: the chosen one, or, if that has
+/// another load, the first of its own load. Ratios between unequal loads would have no meaning for the
+/// servers.
 pub(crate) fn base_of(loads: &[usize], index: usize, base: usize) -> usize {
     match (loads.get(index), loads.get(base)) {
         (Some(own), Some(chosen)) if own != chosen => *own,
@@ -170,8 +171,7 @@ pub(crate) fn ratio_text(value: f64, base: Option<f64>, better: Better, is_base:
     }
 }
 
-/// All figures, in the order in which the runs first tell them, by what they belong to; the server
-/// comes last.
+/// All figures by group, in the order of their first appearance; the server comes last.
 fn groups(runs: &[&RunResult]) -> Vec<(String, Vec<Row>)> {
     let of_runs: Vec<Vec<Figure>> = runs.iter().map(|run| figures(run)).collect();
     let mut groups: Vec<(String, Vec<Row>)> = Vec::new();

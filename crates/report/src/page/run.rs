@@ -162,7 +162,7 @@ const SHOWN: [&str; 4] = [
     "Write amplification",
 ];
 
-/// Says what could not be drawn, and why: an absent chart must not look like a quiet server.
+/// The list of missing charts, with reasons: an absent chart must not look like an idle server.
 fn what_is_missing(run: &RunResult) -> Markup {
     let missing = [
         (

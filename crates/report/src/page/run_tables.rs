@@ -63,7 +63,7 @@ pub(super) fn operations(run: &RunResult) -> Markup {
     scrolling(&table, "Operations")
 }
 
-/// When the server did not answer.
+/// Times at which the server did not answer.
 pub(super) fn stalls(stalls: &[Stall]) -> Markup {
     html! {
         details {
@@ -102,7 +102,7 @@ pub(super) fn machine(description: &Description) -> Vec<(String, String)> {
     known(pairs)
 }
 
-/// How the load was made, as pairs of name and value.
+/// The properties of the load, as pairs of name and value.
 pub(super) fn load(description: &Description) -> Vec<(String, String)> {
     let seconds = |value: Option<f64>| value.map(|value| Unit::Seconds.text(value));
     let mode = description.mode.as_deref().map(|mode| match mode {
@@ -156,14 +156,14 @@ pub(super) fn load(description: &Description) -> Vec<(String, String)> {
     known(pairs)
 }
 
-/// Files by their names: where they were on another machine says nothing.
+/// Files by their names: their directories on another machine have no meaning.
 fn file_names(paths: &str) -> String {
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let names: Vec<String> = paths.split(", ").map(name).collect();
     names.join(", ")
 }
 
-/// How late operations of an open loop began, for a judgement whether the load tool kept up.
+/// The lateness of an open loop's operations, which shows if the load tool kept up.
 fn lateness(lateness: &OperationTotals) -> Option<String> {
     let text = |value: Option<f64>| value.map(|value| Unit::Microseconds.text(value));
     Some(format!(
@@ -219,7 +219,7 @@ pub(super) fn utc(unix_seconds: f64) -> String {
         reason = "a cast of a float saturates, and no clock is that late"
     )]
     let seconds = unix_seconds as i64;
-    // A moment that no calendar reaches is none that a run began at.
+    // No run began at a moment beyond the calendar.
     let at = time::OffsetDateTime::from_unix_timestamp(seconds)
         .unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
     format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute())

@@ -13,8 +13,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Reads a table. A last line without its end is what an interrupted run leaves and is left
-    /// out when it is short of fields.
+    /// Reads a table. An interrupted run leaves a last line without its end, which is left out when it
+    /// is short of fields.
     pub(super) fn parse(text: &str, path: &Path) -> Result<Self, ReadError> {
         let refusal = |line: usize, reason: String| ReadError::Table {
             path: path.to_owned(),
@@ -94,7 +94,7 @@ impl Table {
             .reduce(f64::max)
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, Vec::len)
     }

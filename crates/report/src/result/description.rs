@@ -1,4 +1,4 @@
-//! `run.json`: what a run was, on which machine, and its figures as a whole.
+//! `run.json`: the description of a run and its machine, and its figures as a whole.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,51 +22,51 @@ pub struct Description {
     /// Its configuration: each key with its value as an Erlang term.
     #[serde(default)]
     pub configuration: serde_json::Map<String, serde_json::Value>,
-    /// When it started, in seconds since 1970.
+    /// Its start, in seconds since 1970.
     pub started_unix_seconds: Option<f64>,
-    /// How long it ran, in seconds.
+    /// Length of the run, in seconds.
     pub duration_seconds: Option<f64>,
-    /// How long it warmed up before it was measured, in seconds.
+    /// Length of the warm-up before it was measured, in seconds.
     pub warm_up_seconds: Option<f64>,
     /// `closed`: each worker waits for an answer before it asks again; `open`: requests come at a
     /// fixed rate.
     pub mode: Option<String>,
     /// Requests per second, where they were limited.
     pub rate: Option<f64>,
-    /// How many workers asked.
+    /// Number of workers.
     pub workers: Option<u64>,
-    /// What duration and key space were multiplied by.
+    /// Factor of duration and key space.
     pub scale: Option<f64>,
-    /// What the workers spoke.
+    /// The driver of the workers.
     pub driver: Option<String>,
     /// The server's storage engine.
     pub backend: Option<String>,
-    /// What the server waited for before it acknowledged.
+    /// The promise of an acknowledged write.
     pub durability: Option<String>,
-    /// The server, when it told about itself.
+    /// The server, if it described itself.
     pub server: Option<Server>,
     /// The machine that ran the load.
     #[serde(default)]
     pub machine: Machine,
     #[serde(default)]
     totals: BTreeMap<String, OperationTotals>,
-    /// Whether every value read was checked against what had been written.
+    /// True if every value read was checked against the writes.
     #[serde(default)]
     pub verified: bool,
-    /// In an open loop, how late operations began.
+    /// The lateness of operations, in an open loop.
     pub lateness: Option<OperationTotals>,
-    /// When the server did not answer.
+    /// Times at which the server did not answer.
     #[serde(default)]
     pub stalls: Vec<Stall>,
-    /// What gets could find, where that can be told.
+    /// The possible hits of gets, where known.
     pub hits: Option<Hits>,
 }
 
-/// What gets could find at all, and what they found.
+/// The possible hits of gets, and their hits.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Hits {
     /// Different keys that can be drawn; none where they have no bound, or where gets ask only for
-    /// what was written.
+    /// written keys.
     pub distinct_keys: Option<f64>,
     /// Successful writes of such keys.
     pub writes: f64,
@@ -140,9 +140,9 @@ pub struct OperationTotals {
 /// A time without any answer.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Stall {
-    /// When it began, in seconds since the run's start.
+    /// Its beginning, in seconds since the run's start.
     pub at_seconds: f64,
-    /// How long it took, in seconds.
+    /// Its length, in seconds.
     pub seconds: f64,
 }
 
@@ -200,8 +200,8 @@ fn is_time(name: &str) -> bool {
         .is_some_and(|(day, time)| is_digits(day, 8) && is_digits(time, 6))
 }
 
-/// A label as a file name spells it: the parts of a tuple joined by dashes, and a dash for
-/// whatever is neither letter nor digit.
+/// A label as a file name spells it: the parts of a tuple joined by dashes, and a dash for any
+/// character but a letter or digit.
 fn as_file_label(label: &str) -> String {
     let inner = label
         .strip_prefix('{')

@@ -5,7 +5,7 @@ use super::{Description, RunResult};
 /// Lengths of runs that differ by less than this share are equal.
 const LENGTH_WITHIN: f64 = 0.1;
 
-/// Keys of a configuration that say where a server is or how results are kept: not the load.
+/// Keys of a configuration about the server's address or the results: not the load.
 const NOT_THE_LOAD: [&str; 8] = [
     "report_interval",
     "test_dir",

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Why a result directory cannot be read.
+/// The reason why a result directory cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// A file or the directory cannot be read; give a directory of a run.
@@ -10,7 +10,7 @@ pub enum ReadError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A table is damaged or of another format.
@@ -20,7 +20,7 @@ pub enum ReadError {
         path: PathBuf,
         /// The line, from one.
         line: usize,
-        /// What is wrong with it.
+        /// The error in it.
         reason: String,
     },
     /// `run.json` is damaged or of another format.
@@ -28,7 +28,7 @@ pub enum ReadError {
     Description {
         /// The file.
         path: PathBuf,
-        /// What the parser says.
+        /// The parser's error.
         source: serde_json::Error,
     },
     /// The directory was written by a newer version.

@@ -1,9 +1,9 @@
-//! What charts show, derived from what was counted: rates from sums, volume at a moment.
+//! Series of charts, derived from counts: rates from sums, volume at a moment.
 
 use super::Table;
 
-/// Rows of the end are left out of charts when they cover less than this share of a usual row: a
-/// run ends with a remainder of some milliseconds, whose rate says nothing.
+/// Rows of the end are left out of charts when they cover less than this share of a usual row: a run
+/// ends with a remainder of some milliseconds, whose rate has no meaning.
 const FULL_ROW: f64 = 0.5;
 
 /// A rate per second for each row: `head` over the row's `window`. None for an empty window, and
@@ -30,8 +30,8 @@ fn blank_remainder(values: &mut [Option<f64>], lengths: &[f64]) {
     }
 }
 
-/// The rate per second at which a sum grew since the last row that knows it. The first row has no
-/// rate, and a sum that fell was started anew.
+/// The rate per second at which a sum grew since the last row that has it. The first row has no rate,
+/// and a sum that fell was started anew.
 pub fn rate_of_sum(table: &Table, head: &str) -> Vec<Option<f64>> {
     let times = table.numbers("elapsed");
     let sums = table.column(head).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What an arrangement is worth, counted plainly: shares, distances and moves; and whether a better one
-//! exists, by trying all of them.
+//! The worth of an arrangement, counted plainly: shares, distances and moves; and a search for a better
+//! one by trying all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,13 +16,13 @@ pub(crate) fn located(locations: &[usize]) -> Vec<Claimant> {
     located
 }
 
-/// How many partitions each claimant has.
+/// Number of each claimant's partitions.
 pub(crate) fn counts(ring: &Ring, claimants: &[Claimant]) -> Vec<usize> {
     let count = |claimant: &Claimant| ring.owned_by(claimant.node).count();
     claimants.iter().map(count).collect()
 }
 
-/// How many partitions changed hands.
+/// Number of partitions that changed hands.
 pub(crate) fn moved(before: &Ring, after: &Ring) -> usize {
     let owners = before.partitions();
     owners
@@ -30,7 +30,7 @@ pub(crate) fn moved(before: &Ring, after: &Ring) -> usize {
         .count()
 }
 
-/// How many had to, for the shares to be what they are.
+/// Number that had to, for the shares to be as they are.
 pub(crate) fn least(before: &Ring, after: &Ring) -> usize {
     let gained = |node: &NodeId| {
         let owned = |ring: &Ring| ring.owned_by(*node).count();
@@ -79,11 +79,11 @@ pub(crate) struct Oracle<'a> {
     steps: usize,
 }
 
-/// An oracle that has tried this much does not know.
+/// Steps after which an oracle gives up without an answer.
 const STEPS_MAX: usize = 300_000;
 
 impl<'a> Oracle<'a> {
-    /// Whether there is one; nothing when that takes too long to tell.
+    /// True if there is one; `None` when the search takes too long.
     pub(crate) fn exists(
         partitions: usize,
         location_of: &'a [usize],

@@ -19,8 +19,8 @@ fn moved(before: &Ring, after: &Ring) -> usize {
         .count()
 }
 
-/// Whether any arrangement with shares equal to within one has n consecutive partitions on
-/// distinct nodes: found by trying all of them.
+/// True if any arrangement with shares equal to within one has n consecutive partitions on distinct
+/// nodes: found by trying all of them.
 fn feasible(partitions: usize, nodes: usize, n: usize) -> bool {
     struct Search {
         partitions: usize,

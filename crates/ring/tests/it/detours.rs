@@ -80,7 +80,7 @@ fn detours_change_only_when_others_are_needed() {
     let mut ring = spread(64, 3, 3);
     assert_eq!(ring.begin_growth(3), Err(MoveError::OtherGrowth));
     let (before, owner) = (ring.detours().clone(), size(64).partition(5).unwrap());
-    // Whatever the owners are meanwhile, lists stay until a change of them is agreed.
+    // Lists stay under any change of owners until a change of the lists is agreed.
     ring.seize(owner, ring.owner(size(64).partition(6).unwrap()));
     assert_eq!(*ring.detours(), before);
     assert_ne!(ring.crowded(3), []);
@@ -121,8 +121,8 @@ fn choices(of: &[Partition], count: usize) -> Vec<BTreeSet<Partition>> {
         .collect()
 }
 
-/// Whatever quorum of the old list had a write, every quorum of the new one shows it once all who newly
-/// are in it have what they are to have.
+/// A write that a quorum of the old list had is visible to every quorum of the new one, once all new
+/// vnodes of it are filled.
 #[test]
 fn what_a_quorum_had_before_a_change_of_lists_every_quorum_has_after_it() {
     let mut compared = 0;

@@ -1,4 +1,4 @@
-//! Fresh rings: what claim version 4 of Riak asks for, held against all arrangements where these can be
+//! Fresh rings: the demands of Riak's claim version 4, held against all arrangements where these can be
 //! tried. Shares of k or k + 1 partitions; n consecutive partitions on distinct nodes; and as many in
 //! distinct locations as any arrangement of such shares allows.
 
@@ -26,7 +26,8 @@ fn fresh(partitions: usize, located: &[Claimant], n: usize) -> Ring {
     claim(size, located, u16::try_from(n).unwrap(), None).unwrap()
 }
 
-/// That nothing better exists than what was found; how often that could not be told.
+/// Checks that no arrangement is better than the one found; returns the number of cases that are
+/// undecided.
 fn check(partitions: usize, map: &[usize], n: usize) -> usize {
     let located = located(map);
     let ring = fresh(partitions, &located, n);
@@ -86,7 +87,7 @@ fn locations_of_usual_clusters_are_as_far_apart_as_their_shares_allow() {
     }
 }
 
-/// No list is longer than the ring, whatever n_val a bucket has.
+/// No list is longer than the ring, at any n_val of a bucket.
 #[test]
 fn more_replicas_and_nodes_than_partitions_are_no_harm() {
     for nodes in [7, 8, 9, 20] {
@@ -134,8 +135,8 @@ proptest! {
         if nodes > n && partitions >= 2 * nodes {
             prop_assert_eq!(n_found, n.min(nodes));
         }
-        // The fullest location has to have this many partitions at least: all that is asked of the
-        // solver is what leaves it some room, and a node to spare.
+        // The fullest location has to have this many partitions at least: the solver is only asked for
+        // rings that leave it some room, and a node to spare.
         let in_location = |location: usize| map.iter().filter(|it| **it == location).count();
         let fullest = (0..6).map(in_location).max().unwrap();
         let locations = (0..6).filter(|location| in_location(*location) > 0).count();

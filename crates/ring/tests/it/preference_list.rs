@@ -93,7 +93,7 @@ proptest! {
             }
             prop_assert!(list[..place].iter().all(|other| other.partition != replica.partition));
         }
-        // Nobody who could stand in is passed over.
+        // No node that could stand in is passed over.
         let mut used: Vec<_> = list.iter().map(|replica| replica.node).collect();
         used.sort_unstable();
         used.dedup();

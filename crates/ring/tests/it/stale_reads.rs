@@ -1,16 +1,16 @@
 //! No interleaving of late learners lets a read miss an acknowledged write while a partition moves.
 //!
-//! A search over every state of a small cluster: the source A, the receiver B and the replicas that
-//! do not move; one writer and one reader, each of whom may go by any step that was ever agreed;
-//! messages that arrive whenever they like or never; nodes that learn whenever they like. What may be
-//! asked of whom comes from the crate ([`Phase`]); the gates are the search's own, and each can be
-//! taken out: then the search has to find a read that misses the write.
+//! A search over every state of a small cluster: the source A, the receiver B and the replicas that do
+//! not move; one writer and one reader, each at any step that was ever agreed; messages that arrive at
+//! any time or never; nodes that learn at any time. The lists to ask come from the crate ([`Phase`]).
+//! The gates are the search's own, and each can be taken out: then the search has to find a read that
+//! misses the write.
 
 use std::collections::HashSet;
 
 use kvorum_ring::{List, Phase};
 
-/// What the cluster agrees on, one after the other. Its place in the list is the epoch.
+/// The steps that the cluster agrees on, one after the other. Its place in the list is the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     SettledOnA,
@@ -43,21 +43,21 @@ const FIRST_OTHER: usize = 2;
 /// A rule that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// A vnode that moves refuses lower epochs than it knows.
+    /// A vnode that moves refuses epochs below its own.
     LowerEpochsAreRefused,
     /// Writes ask both lists while the receiver fills.
     FillingWritesAskBoth,
     /// Writes ask both lists while the source closes.
     ClosingWritesAskBoth,
-    /// The source takes its snapshot once it knows that it moves.
+    /// The source takes its snapshot once it has learned that it moves.
     SnapshotBehindTheEpoch,
     /// Closing waits for the receiver to have everything.
     ClosingWaitsForTheReceiver,
-    /// Settling waits for the source to know that it closes.
+    /// Settling waits for the source to learn that it closes.
     SettlingWaitsForTheSource,
 }
 
-/// A cluster, what it agrees on, and the quorums that are asked.
+/// A cluster, its agreed steps, and the quorums that are asked.
 #[derive(Clone, Copy)]
 struct Search {
     steps: &'static [Step],
@@ -149,7 +149,7 @@ impl Search {
             .fold(0, |asked, list| asked | self.members(*list))
     }
 
-    /// Whether answers satisfy a quorum in each list that has to be asked.
+    /// True if answers satisfy a quorum in each list that has to be asked.
     fn is_satisfied(&self, lists: &[List], answered: u8, quorum: usize) -> bool {
         let counts = |list: &List| {
             let count = (answered & self.members(*list)).count_ones();
@@ -212,7 +212,7 @@ impl Search {
         }
     }
 
-    /// A node hears of the next step.
+    /// A node learns the next step.
     fn learn(&self, state: &State, next: &mut Vec<State>) {
         for replica in [A, B] {
             if state.known[replica] < state.agreed {

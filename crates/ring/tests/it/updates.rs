@@ -1,9 +1,9 @@
-//! Joins, leaves and changes of location: what holds for fresh rings holds after them, and little moves.
+//! Joins, leaves and changes of location: the rules of fresh rings hold after them, and little moves.
 //!
-//! What is the least that can move follows from the shares alone. A join moves just that. A leave cannot:
-//! each partition of the departing node has neighbours that must not take it, and the fewer nodes there
-//! are beyond n, the more others have to make room. With hardly more nodes than n, or locations than l,
-//! a ring can only repeat itself, and going back to that moves most of it.
+//! The least that can move follows from the shares alone. A join moves just that. A leave cannot: each
+//! partition of the departing node has neighbours that must not take it, and the fewer nodes there are
+//! beyond n, the more others have to make room. With hardly more nodes than n, or locations than l, a
+//! ring can only repeat itself, and going back to that moves most of it.
 
 use kvorum_ring::{Claimant, Ring, claim};
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn is_balanced(ring: &Ring, claimants: &[Claimant]) -> bool {
     counts.all(|count| (k..=most).contains(&count))
 }
 
-/// The ring after an update, of which all holds that holds for a fresh one.
+/// The ring after an update, with all properties of a fresh one.
 fn updated(before: &Ring, claimants: &[Claimant], n: usize) -> Ring {
     let replicas = u16::try_from(n).unwrap();
     let claimed = |previous| claim(before.size(), claimants, replicas, previous).unwrap();

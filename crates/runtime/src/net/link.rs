@@ -1,7 +1,7 @@
 //! The way between two machines of a simulation: slow, cut, or broken.
 //!
-//! A connection is a stream of bytes, so a link does to it what a network does to TCP: bytes come
-//! late, never out of order; while the link is cut they are held back, in that direction alone; and a
+//! A connection is a stream of bytes, so a link has the effects of a network on TCP: bytes come late,
+//! never out of order; while the link is cut they are held back, in that direction alone; and a
 //! connection can be broken, which both ends notice. Messages that are lost, doubled or reordered are
 //! the business of protocols that send datagrams.
 
@@ -20,12 +20,12 @@ use tokio::time::Instant;
 
 use crate::{Randomness, SeededRandomness};
 
-/// How a link treats what goes over it in one direction.
+/// The properties of a link in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// The least that anything takes.
     pub delay_min: Duration,
-    /// The most; what lies between is drawn.
+    /// The most; delays are drawn between the two.
     pub delay_max: Duration,
     /// Nothing arrives until it is mended.
     pub is_cut: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Links {
 #[derive(Debug, Default)]
 struct State {
     links: BTreeMap<(IpAddr, IpAddr), Link>,
-    /// Who carries what between two machines, the lower address first.
+    /// Tasks that carry bytes between two machines, the lower address first.
     carriers: BTreeMap<(IpAddr, IpAddr), Vec<AbortHandle>>,
 }
 

@@ -19,7 +19,7 @@ use crate::{Result, RuntimeError};
 /// buffer.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// The first port given to whoever asks for none; connections get theirs from the same range.
+/// The first port given to a listener without one; connections get theirs from the same range.
 const FIRST_FREE_PORT: u16 = 49_152;
 
 /// One end of a connection.
@@ -52,7 +52,7 @@ impl Network {
         }
     }
 
-    /// The addresses that somebody listens on.
+    /// The addresses with a listener.
     pub(crate) fn listeners(&self) -> Vec<SocketAddr> {
         self.state.lock().listeners.keys().copied().collect()
     }
@@ -123,7 +123,7 @@ impl Network {
 }
 
 impl State {
-    /// Whoever listens on an address, or on all addresses with this port.
+    /// The listener on an address, or on all addresses with this port.
     fn listener(&self, address: SocketAddr) -> Option<mpsc::Sender<Pipe>> {
         let any = match address {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

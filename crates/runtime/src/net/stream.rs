@@ -31,7 +31,8 @@ pub type WriteHalf = Either<OwnedWriteHalf, tokio::io::WriteHalf<DuplexStream>>;
 
 impl Stream {
     pub(crate) fn tcp(stream: TcpStream, peer: SocketAddr) -> Self {
-        // A socket that is connected has an address; should the system not tell, "none" is honest.
+        // A socket that is connected has an address; "none" stands for a failure of the system to give
+        // it.
         let none = SocketAddr::from(([0, 0, 0, 0], 0));
         let local = stream.local_addr().unwrap_or(none);
         Self {
@@ -59,7 +60,7 @@ impl Stream {
         self.peer
     }
 
-    /// Sends what is written at once (TCP_NODELAY) instead of waiting for more.
+    /// Sends written bytes at once (TCP_NODELAY) instead of waiting for more.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         match &self.inner {
             Either::Left(stream) => stream.set_nodelay(nodelay),
@@ -67,8 +68,8 @@ impl Stream {
         }
     }
 
-    /// Has the system ask now and then whether the other end is still there (SO_KEEPALIVE), so that the
-    /// connection ends when it is not.
+    /// Has the system probe the other end at intervals (SO_KEEPALIVE), so that the connection ends when
+    /// it is gone.
     pub fn set_keepalive(&self, keepalive: bool) -> io::Result<()> {
         match &self.inner {
             Either::Left(stream) => Ok(rustix::net::sockopt::set_socket_keepalive(

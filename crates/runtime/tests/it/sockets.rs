@@ -18,7 +18,7 @@ fn listen(runtime: &Runtime) -> Listener {
         .unwrap()
 }
 
-/// Sends back what each of `connections` sends, until its output ends.
+/// Sends back the bytes of each of `connections`, until its output ends.
 async fn echo(listener: Listener, connections: usize) {
     for _ in 0..connections {
         let (mut stream, peer) = listener.accept().await.unwrap();

@@ -21,7 +21,7 @@ fn simulated<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(World) -> F) {
     executor.block_on(test(world));
 }
 
-/// A machine that sends back what it gets.
+/// A machine that sends back the bytes that it gets.
 fn echoing(world: &World, number: u8) -> SimulatedProcess {
     let process = world.start_process(machine(number));
     let runtime = process.runtime();

@@ -12,8 +12,8 @@ fn no_front(_: &RecordFront<'_>) -> Option<Vec<kvorum_disk::anatomy::Field>> {
     None
 }
 
-/// `kvorum inspect` read zeros behind the last record, then a record that had been appended there in the
-/// meantime, and called the zeros in front of it, 0 bytes, damage.
+/// `kvorum inspect` read zeros behind the last record, then a record that had been appended there
+/// in the meantime, and reported the zeros in front of it, 0 bytes, as damage.
 #[test]
 fn what_is_appended_between_two_reads_is_no_damage() {
     for appended in [1, 9, 4000] {

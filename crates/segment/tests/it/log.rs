@@ -1,4 +1,4 @@
-//! A segment on a disk in memory, and what a scan of it says.
+//! A segment on a disk in memory, and the result of a scan of it.
 
 #![expect(
     clippy::unwrap_used,
@@ -53,7 +53,7 @@ pub(crate) fn append(writer: &mut SegmentWriter, sequences: std::ops::RangeInclu
     }
 }
 
-/// What a scan found: sequences of records, ranges of damage, and the end.
+/// The result of a scan: sequences of records, ranges of damage, and the end.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) sequences: Vec<u64>,

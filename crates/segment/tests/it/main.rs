@@ -1,4 +1,4 @@
-//! Segments over a disk that loses power, fills up, fails and rots.
+//! Segments over a disk that loses power, fills up, fails and corrupts data.
 
 mod anatomy;
 mod faults;

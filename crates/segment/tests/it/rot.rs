@@ -1,4 +1,5 @@
-//! Rot: damage to what was durable costs what it hits, and is told from a torn tail.
+//! Corruption: damage to durable data costs the damaged records, and is distinguished from a torn
+//! tail.
 
 use kvorum_disk::{Disk, MemoryDisk, OpenMode, Reading};
 use kvorum_segment::{

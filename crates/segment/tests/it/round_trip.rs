@@ -1,4 +1,4 @@
-//! What is appended is read back, in one piece or by parts.
+//! Appended records are read back, in one piece or by parts.
 
 use bytes::Bytes;
 use kvorum_disk::Reading;

@@ -1,4 +1,4 @@
-//! Power cuts: what was synced is there, what was torn is cut, and batches are whole or absent.
+//! Power cuts: synced records survive, torn ones are cut, and batches are whole or absent.
 
 use kvorum_disk::{
     CrashOptions, Disk, ErrorKind, Fault, FaultyDisk, OpenMode, Operation, Reading, Rule,
@@ -176,9 +176,9 @@ fn a_seal_that_survives_vouches_for_the_mark_before_it() {
     }
 }
 
-/// The seal of a segment behind which the next one had records already was torn by a power cut, at the
-/// boundary of two sectors: its segment was told to be damaged, and was read at every opening and kept
-/// aside as such.
+/// The seal of a segment whose successor had records already was torn by a power cut, at the
+/// boundary of two sectors: its segment was reported as damaged, and was read at every opening and
+/// kept aside as such.
 #[test]
 fn a_torn_seal_or_mark_is_no_damage_where_everything_was_durable() {
     let known = ScanOptions {

@@ -1,4 +1,4 @@
-//! The versions that a client has seen, as its headers tell.
+//! The versions that a client has seen, from its headers.
 
 use http::{HeaderName, StatusCode};
 use kvorum_object::Clock;

@@ -14,7 +14,7 @@ use crate::reply::{Outcome, empty};
 use crate::route::BucketPath;
 use crate::{failure, origin};
 
-/// Writes a tombstone over the version that the client names, or over what is there.
+/// Writes a tombstone over the version that the client names, or over the present one.
 pub(crate) async fn delete(exchange: &Exchange<'_>, path: &BucketPath, key: Key) -> Outcome {
     let parameters = Parameters::parse(exchange)?;
     let mut seen = context::vclock(exchange)?;
@@ -28,7 +28,7 @@ pub(crate) async fn delete(exchange: &Exchange<'_>, path: &BucketPath, key: Key)
         match conditions.judge(exchange.method(), current, now) {
             Verdict::Failed => return Ok(empty(StatusCode::PRECONDITION_FAILED)),
             Verdict::NotModified => return Ok(empty(StatusCode::NOT_MODIFIED)),
-            // What was judged is what is deleted; a concurrent write stays.
+            // The version that was judged is deleted; a concurrent write stays.
             Verdict::Proceed => seen = seen.or(found.map(|(clock, _)| clock)),
         }
     }

@@ -1,5 +1,4 @@
-//! When an object ceases to exist, as headers say it. Riak has nothing of the kind, so the names are
-//! ours.
+//! The expiry of an object in headers. Riak has nothing of the kind, so the names are ours.
 //!
 //! ```text
 //! X-Kvorum-TTL: 3600                                       of a store request: seconds from now

@@ -56,7 +56,7 @@ pub(crate) async fn get(exchange: &Exchange<'_>, path: &BucketPath, key: Key) ->
     }
 }
 
-/// What a read shows of an object.
+/// The part of an object that a read shows.
 pub(super) enum Selected<'a> {
     One(&'a Sibling),
     Several,
@@ -74,7 +74,7 @@ pub(super) fn select<'a>(object: &'a Object, vtag: Option<&[u8]>) -> Option<Sele
     }
 }
 
-/// 404, which tells the clock of a tombstone, so that a client can write over it.
+/// 404, with the clock of a tombstone, so that a client can write over it.
 pub(super) fn not_found(tombstone: Option<&Object>) -> Answer {
     let mut answer = text(StatusCode::NOT_FOUND, "not found\n");
     if let Some(tombstone) = tombstone {
@@ -89,7 +89,7 @@ pub(super) fn not_acceptable() -> Refusal {
     page(StatusCode::NOT_ACCEPTABLE).into()
 }
 
-/// What the conditions leave of the answer.
+/// The answer after the conditions.
 fn decided(verdict: Verdict, whole: Answer) -> Answer {
     match verdict {
         Verdict::Proceed => whole,
@@ -109,7 +109,7 @@ fn check_acceptable(exchange: &Exchange<'_>, sibling: &Sibling) -> Result<(), Re
     let charset = exchange.header(&ACCEPT_CHARSET);
     let is_charset_taken = metadata.charset.is_empty()
         || choose_charset(&[text(&metadata.charset)], charset.as_deref()).is_some();
-    // What is stored plain can be had compressed; what is stored encoded is only to be had so.
+    // A plain value can be had compressed; an encoded one only as it is.
     let stored = [text(&metadata.content_encoding)];
     let provided: &[&str] = if metadata.content_encoding.is_empty() {
         &["identity", "gzip"]

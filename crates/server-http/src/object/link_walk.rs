@@ -26,19 +26,19 @@ use crate::reply::{Outcome, Refusal, empty, in_pieces, page, text, with_body};
 use crate::route::{BucketPath, Form, LinkStep};
 use crate::{failure, origin};
 
-/// What a walk holds at most, in bytes: its links, the objects of a step, and the answer so far.
+/// Bytes that a walk holds at most: its links, the objects of a step, and the answer so far.
 const WALK_BYTES_MAX: usize = 64 << 20;
 
-/// How long a walk may take, as a MapReduce job of Riak that does not say.
+/// Time for a walk, as in a MapReduce job of Riak that sets none.
 const WALK_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Objects that are read at a time.
 const OBJECTS_AT_A_TIME: usize = 64;
 
-/// What a link takes beside its texts, in bytes.
+/// Bytes that a link takes beside its texts.
 const LINK_OVERHEAD_BYTES: usize = 160;
 
-/// How long the answer may be kept by caches, in seconds.
+/// Seconds for which caches may keep the answer.
 const EXPIRES_AFTER_SECONDS: u64 = 600;
 
 /// Walks links from an object on.
@@ -61,7 +61,7 @@ pub(crate) async fn walk(
         return Ok(page(StatusCode::NOT_FOUND));
     };
     match *exchange.method() {
-        // Of use to a client that has caches forget the answer.
+        // Used by a client to make caches forget the answer.
         Method::POST => Ok(empty(StatusCode::NO_CONTENT)),
         Method::HEAD => {
             let content_type = content_type(&MultipartWriter::new(boundary(exchange)));
@@ -162,7 +162,7 @@ impl<'a> Walk<'a> {
         Ok(objects)
     }
 
-    /// Counts what is held beside the answer.
+    /// Counts bytes that are held beside the answer.
     fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
         let bytes = bytes + self.answer.bytes();
         if bytes > WALK_BYTES_MAX {

@@ -13,7 +13,7 @@ use kvorum_protocol::quorum::Quorum as WireQuorum;
 use crate::exchange::Exchange;
 use crate::reply::{Refusal, text};
 
-/// What a client may say in the query string. All of it is checked on every request, as Riak does.
+/// Options in the query string. All of them are checked on every request, as in Riak.
 #[derive(Debug, Default)]
 pub(crate) struct Parameters {
     r: Option<Quorum>,

@@ -22,7 +22,7 @@ use crate::spelling::{spell, spell_fixed};
 const HEADERS_MAX: usize = 20_000;
 pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
 
-/// In which form siblings are told.
+/// The form of siblings in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SiblingsForm {
     /// Their tags, one a line.
@@ -32,7 +32,7 @@ pub(super) enum SiblingsForm {
 }
 
 impl SiblingsForm {
-    /// What the client accepts; `None` if neither.
+    /// The form that the client accepts; `None` if neither.
     pub(super) fn negotiate(exchange: &Exchange<'_>) -> Option<Self> {
         match exchange.choose_type(&["text/plain", "multipart/mixed"])? {
             0 => Some(Self::Tags),
@@ -121,7 +121,7 @@ pub(super) fn several(
     answer
 }
 
-/// What is left of an answer that would tell the client nothing new.
+/// The answer to a client that has the whole one already.
 pub(super) fn not_modified(whole: &Answer) -> Answer {
     let mut headers = HeaderMap::with_capacity(4);
     for name in [ETAG, VARY] {
@@ -209,8 +209,8 @@ fn put_others(headers: &mut HeaderMap, stored: &ObjectHeaders) -> Vec<Vec<u8>> {
     index_names
 }
 
-/// Inserts a header. One whose value cannot stand in a header is left out, and so are those beyond
-/// what a set of headers can hold.
+/// Inserts a header. One whose value cannot stand in a header is left out, and so are those beyond the
+/// capacity of a set of headers.
 fn put(headers: &mut HeaderMap, name: HeaderName, value: &[u8]) {
     if headers.len() >= HEADERS_MAX {
         return;

@@ -1,8 +1,8 @@
 //! `PUT` and `POST` of an object.
 //!
-//! Conditions cost a read before the write, and what the read found is what the write then demands
-//! of its replica: the two are one step for a bucket whose replica coordinates alone. A request
-//! without conditions reads nothing, so that a blind write makes a sibling.
+//! Conditions cost a read before the write, and the write then demands of its replica the version that
+//! the read found: the two are one step for a bucket whose replica coordinates alone. A request without
+//! conditions reads nothing, so that a blind write makes a sibling.
 
 use http::header::LOCATION;
 use http::{HeaderValue, Method, StatusCode};
@@ -83,7 +83,7 @@ pub(crate) async fn store(
     })
 }
 
-/// The client has to take what it sends, as in Riak.
+/// The client has to accept the media type that it sends, as in Riak.
 fn check_acceptable(exchange: &Exchange<'_>, media_type: &[u8]) -> Result<(), Refusal> {
     let media_type = std::str::from_utf8(media_type).unwrap_or_default();
     match exchange.choose_type(&[media_type]) {
@@ -92,8 +92,8 @@ fn check_acceptable(exchange: &Exchange<'_>, media_type: &[u8]) -> Result<(), Re
     }
 }
 
-/// Judges `If-Match` and its relatives by what is stored, and says what must still hold when the
-/// write happens.
+/// Judges `If-Match` and its relatives by the stored object, and returns the condition that must still
+/// hold when the write happens.
 async fn judge_conditions(
     exchange: &Exchange<'_>,
     parameters: &Parameters,

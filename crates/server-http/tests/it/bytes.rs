@@ -257,7 +257,7 @@ fn bytes_that_stand_raw_in_a_query_are_taken() {
             let answer = client.receive(false).await.unwrap();
             let shown = [byte].escape_ascii().to_string();
             if byte == b'#' {
-                // What is behind it is no part of the query, and there is no such object.
+                // Bytes behind it are no part of the query, and there is no such object.
                 assert_eq!(answer.status, 404, "{shown}");
                 continue;
             }

@@ -1,4 +1,4 @@
-//! A client that says exactly what a test writes, and reads whatever comes back.
+//! A client that sends exactly the bytes of a test, and reads any answer.
 
 use kvorum_runtime::Stream;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 pub(crate) struct Client {
     stream: Stream,
     received: Vec<u8>,
-    /// Whether the server has ended its side.
+    /// True if the server has ended its side.
     pub(crate) is_closed: bool,
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct Response {
     pub(crate) body: Vec<u8>,
     /// The chunks of a chunked body.
     pub(crate) chunks: Vec<Vec<u8>>,
-    /// Whether the body came to its end.
+    /// True if the body came to its end.
     pub(crate) is_complete: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Data types and the counters of Riak 1.4. What a real node answered is among the transcripts of the
-//! conformance tests; here is what those have not.
+//! Data types and the counters of Riak 1.4. The answers of a real node are among the transcripts of the
+//! conformance tests; the tests here are for everything else.
 
 use serde_json::json;
 

@@ -33,7 +33,7 @@ fn an_object_is_gone_when_the_time_has_come_that_its_client_gave_it() {
         client.put("/buckets/b/keys/lasting", "v").await;
         let lasting = client.get("/buckets/b/keys/lasting").await;
         assert_eq!(lasting.header("x-kvorum-expires-at"), None);
-        // A write that says nothing takes the end away.
+        // A write without expiry takes the end away.
         let vclock = client.get("/buckets/b/keys/ttl").await;
         let vclock = vclock.header("x-riak-vclock").unwrap().to_owned();
         let path = "/buckets/b/keys/kept";
@@ -47,7 +47,7 @@ fn an_object_is_gone_when_the_time_has_come_that_its_client_gave_it() {
             assert_eq!(client.get(path).await.status, 404, "{path}");
         }
         assert_eq!(client.get(path).await.text(), "again");
-        // What was there does not come back, also for those who have seen it.
+        // The expired object does not come back, also for clients that have seen it.
         let update = [("X-Riak-Vclock", vclock.as_str()), (TTL, "60")];
         let path = "/buckets/b/keys/ttl";
         assert_eq!(put(&mut client, path, &update, "new").await, 204);

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use crate::world::{World, run};
 
-/// Sends bytes, ends the output, and returns the statuses of whatever comes.
+/// Sends bytes, ends the output, and returns the statuses of all answers.
 ///
-/// Which request an answer is of, and so whether a body follows it, is not known here: a `HEAD` among
-/// the bytes has an answer with a length and no body. So the statuses are looked for in all that came.
+/// The request of each answer is unknown here, and with it the presence of a body: a `HEAD` among the
+/// bytes has an answer with a length and no body. So the statuses are looked for in all that came.
 async fn abuse(world: &World, bytes: &[u8]) -> Vec<u16> {
     let mut client = world.client().await;
     client.send(bytes).await;

@@ -1,4 +1,4 @@
-//! Link walking: which objects a walk leads to, in which parts, and what is refused.
+//! Link walking: the objects that a walk leads to, the parts of its answer, and refusals.
 
 use crate::client::{Client, Response};
 use crate::world::{World, run};

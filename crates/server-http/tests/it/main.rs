@@ -18,6 +18,7 @@ mod link_walk;
 mod listings;
 mod map_reduce;
 mod objects;
+mod openapi;
 mod opening;
 mod properties;
 mod refusals;

@@ -1,4 +1,4 @@
-//! MapReduce: what jobs give from every form of input, in one answer and in parts, and how they end early.
+//! MapReduce: results of jobs from every form of input, in one answer and in parts, and early ends.
 
 use std::time::Duration;
 

@@ -113,7 +113,7 @@ fn a_request_that_has_waited_for_its_time_is_refused_with_the_reason() {
     });
 }
 
-/// Each that waits has a file open, of which the stores need some.
+/// Each waiting request has a file open, and the stores need some.
 #[test]
 fn only_so_many_requests_wait_and_probes_are_answered_all_the_same() {
     run(|world| async move {

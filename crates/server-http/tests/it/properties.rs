@@ -164,7 +164,7 @@ fn what_cannot_be_set_is_refused_with_reasons() {
 }
 
 /// A hook that never runs, a consistency that is none and a backend that is not there were once stored
-/// and acknowledged, and what has no effect was taken without a word.
+/// and acknowledged, and a property without effect was taken without a warning.
 #[test]
 fn nothing_is_taken_silently() {
     run(|world| async move {

@@ -1,4 +1,4 @@
-//! Requests that are refused: which status, which text, and which of several wins.
+//! Requests that are refused: the status, the text, and the precedence of several reasons.
 
 use kvorum_object::Limits;
 
@@ -392,7 +392,7 @@ fn large_bodies_are_refused_while_others_take_the_room_and_small_ones_are_taken(
         let refused = client.ask("PUT", OBJECT, &[TEXT], &large).await;
         assert_eq!((refused.status, refused.text()), (503, "overload\n"));
         assert_eq!(refused.header("retry-after"), Some("1"));
-        // The connection goes on behind what was read and dropped.
+        // The connection goes on behind the bytes that were read and dropped.
         client.put(OBJECT, "small").await;
         drop(others);
         let taken = client.ask("PUT", OBJECT, &[TEXT], &large).await;
@@ -416,7 +416,7 @@ fn a_body_of_unknown_length_takes_room_as_it_comes_and_an_answer_until_it_is_sen
         client.send(b"\r\n0\r\n\r\n").await;
         assert_eq!(client.receive(false).await.unwrap().status, 204);
         assert_eq!(world.room.taken_bytes(), 0);
-        // Nobody takes the answer; the sockets hold a part of it.
+        // The client does not read the answer; the sockets hold a part of it.
         client
             .send(b"GET /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\n\r\n")
             .await;

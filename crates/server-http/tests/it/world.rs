@@ -19,10 +19,10 @@ use serde_json::Value;
 
 use crate::client::Client;
 
-/// What large requests may take together; enough for most tests.
+/// Bytes for large requests together; enough for most tests.
 pub(crate) const ROOM_BYTES: usize = 64 << 20;
 
-/// What a test changes about the node.
+/// A test's changes of the node.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) http: HttpSettings,
@@ -137,7 +137,7 @@ fn coordinator(runtime: &Runtime, options: &Options) -> Arc<Coordinator> {
     Arc::new(Coordinator::new(node.parts(), settings))
 }
 
-/// A node's statistics, which can be told to panic.
+/// A node's statistics, with a switch for panics.
 #[derive(Default)]
 pub(crate) struct Facts {
     panics: AtomicBool,

@@ -252,7 +252,7 @@ fn large_requests_are_refused_while_others_take_the_room_and_small_ones_are_answ
         let large = put_frame("large", vec![7; 1 << 20].into());
         let others = node.room.take_anyway(ROOM_BYTES);
         let small = put_frame("small", vec![7; 1 << 10].into());
-        // Pipelined, so that what comes behind a refused frame is found in its place.
+        // Pipelined, so that bytes behind a refused frame are found in their place.
         let replies = client
             .send_pipelined(&[
                 small.clone(),

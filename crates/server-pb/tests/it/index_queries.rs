@@ -1,4 +1,4 @@
-//! Index queries: what is found, in which messages, and what is refused in which words.
+//! Index queries: their results, the messages of these, and the texts of refusals.
 
 use std::time::Duration;
 
@@ -359,7 +359,7 @@ fn a_query_without_patience_times_out_whole_or_streamed() {
                 ..equal("n_int", "7")
             };
             assert_eq!(refused(&mut client, &asked(None)).await, "timeout");
-            // What a query says of its patience goes before, and 0 is for ever.
+            // The timeout of a query comes before the setting, and 0 is for ever.
             for timeout in [Some(60_000), Some(0)] {
                 let found = keys(&mut client, &asked(timeout)).await;
                 assert_eq!(found, ["k21", "k22", "k23"]);

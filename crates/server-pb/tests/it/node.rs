@@ -1,4 +1,4 @@
-//! A node of one in memory, served on a simulated network, and what tests say to it.
+//! A node of one in memory, served on a simulated network, and the clients of tests.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 pub(crate) const NAME: &str = "kvorum@127.0.0.1";
 /// Small, so that a frame above it is quickly made.
 pub(crate) const FRAME_BYTES_MAX: u32 = 2 << 20;
-/// What large requests may take together; enough for most tests.
+/// Bytes for large requests together; enough for most tests.
 pub(crate) const ROOM_BYTES: usize = 64 << 20;
 
 pub(crate) struct Node {
@@ -47,7 +47,7 @@ impl OpenConnections {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Connections whose task panicked, which their peers cannot tell from a server that closes.
+    /// Connections whose task panicked; to their peers they look like those of a server that closes.
     pub(crate) fn panicked(&self) -> i64 {
         self.panicked.load(Ordering::SeqCst)
     }
@@ -155,7 +155,7 @@ impl Node {
         }
     }
 
-    /// Whether nobody listens any more.
+    /// True if no listener is left.
     pub(crate) async fn is_refusing(&self) -> bool {
         self.runtime.connect(self.address).await.is_err()
     }
@@ -173,7 +173,7 @@ impl Node {
     }
 }
 
-/// A connection on which a test says what no client would.
+/// A connection on which a test sends bytes that no client would.
 pub(crate) struct RawConnection {
     pub(crate) stream: Stream,
     input: BytesMut,
@@ -218,7 +218,7 @@ pub(crate) fn error_text(frame: &Frame) -> String {
     String::from_utf8(error.errmsg.to_vec()).unwrap()
 }
 
-/// What the server said against a request.
+/// The server's refusal of a request.
 pub(crate) fn refusal<T: std::fmt::Debug>(outcome: Result<T, Error>) -> String {
     match outcome {
         Err(Error::Server { text, .. }) => text,

@@ -1,4 +1,4 @@
-//! Objects: what is put comes back, with siblings, tombstones and all metadata.
+//! Objects: stored ones come back, with siblings, tombstones and all metadata.
 
 use bytes::Bytes;
 use kvorum_client::{DeleteOptions, GetOptions, PutOptions, pb};

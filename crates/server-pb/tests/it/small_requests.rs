@@ -1,4 +1,4 @@
-//! Requests about the connection and the node, and those that nobody serves.
+//! Requests about the connection and the node, and requests that are not served.
 
 use bytes::Bytes;
 use kvorum_client::{MessageCode, pb};

@@ -8,7 +8,7 @@ pub(super) type Lines = Vec<(String, String)>;
 /// Turns a value into lines.
 pub(super) type Translation = fn(&Term) -> Result<Translated, Misfit>;
 
-/// What a value with parts says.
+/// The translation of a value with parts.
 #[derive(Debug, Default)]
 pub(super) struct Translated {
     /// As lines of riak.conf.
@@ -112,7 +112,7 @@ pub(super) fn hanoidb_sync_strategy(term: &Term) -> Result<Translated, Misfit> {
     }
 }
 
-/// Options of Erlang processes, which are ignored whatever they are.
+/// Options of Erlang processes, which are ignored with any value.
 pub(super) fn hanoidb_spawn_options(_term: &Term) -> Result<Translated, Misfit> {
     Ok(vec![line("hanoidb.spawn_opt", "given")].into())
 }

@@ -1,4 +1,4 @@
-//! Keys of the properties that buckets without a type have until somebody sets their own.
+//! Keys of the properties that buckets without a type have by default.
 
 use crate::key::{Key, key, own_key};
 use crate::kind::{Choice, Kind, REPLICAS_MAX};

@@ -1,4 +1,4 @@
-//! Keys of background work: what it may use.
+//! Keys of background work: the resources that it may use.
 
 use std::time::Duration;
 

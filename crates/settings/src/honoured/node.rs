@@ -4,7 +4,7 @@ use crate::key::{Change, Key, key, own_key};
 use crate::kind::{Choice, Kind};
 use crate::settings::StorageBackend;
 
-/// What `storage_backend` may be, but for the mixes of several: all that one of several may be.
+/// Values of `storage_backend` besides the mixes of several: those of one of several backends.
 pub(super) const ENGINES: [Choice; 6] = [
     Choice("bitcask", |settings| {
         settings.node.storage_backend = StorageBackend::Bitcask;

@@ -11,8 +11,8 @@ fn anchors() -> Anchors {
     }
 }
 
-/// Regression: `kvorum start` with a file that has `platform_data_dir = data` began a new and empty data
-/// directory in each directory that it was called from.
+/// Regression: `kvorum start` with a file that has `platform_data_dir = data` began a new and empty
+/// data directory in each working directory.
 #[test]
 fn what_a_file_says_goes_by_the_file_and_what_the_command_line_says_by_the_working_directory() {
     let load = |text: &str, set: &[&str], anchors: &Anchors| {
@@ -68,8 +68,8 @@ fn paths_that_refer_to_others_follow_them_wherever_these_were_set() {
     assert_eq!(settings.log.file, Path::new("/etc/kvorum/log/console.log"));
 }
 
-/// A path that began with a reference was taken as it came out: `$(platform_etc_dir)` is `./etc`, so that
-/// a certificate was looked for in the directory that the server was called from.
+/// A path that began with a reference was taken as it came out: `$(platform_etc_dir)` is `./etc`, so
+/// that a certificate was looked for in the server's working directory.
 #[test]
 fn paths_that_begin_with_a_reference_to_anything_are_anchored_as_well() {
     let load = |text: &str, set: &[&str]| {
@@ -92,7 +92,7 @@ fn paths_that_begin_with_a_reference_to_anything_are_anchored_as_well() {
     }
     let text = "platform_lib_dir = $(platform_data_dir)/lib\nlogger.file = $(platform_lib_dir)/l";
     assert_eq!(load(text, &[]).1, "/etc/kvorum/data/lib/l");
-    // A name is no path, and says nothing about where it is.
+    // A name is no path, and needs no place.
     let text = "nodename = a@b\nplatform_data_dir = $(nodename)/x";
     assert_eq!(data(text, &[]), "/etc/kvorum/a@b/x");
     let set = ["platform_data_dir=$(nodename)/x"];

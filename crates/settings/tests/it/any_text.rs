@@ -1,4 +1,4 @@
-//! Whatever the text, loading it ends with settings or with problems, never with a panic.
+//! Loading any text ends with settings or with problems, never with a panic.
 
 use kvorum_settings::{Configuration, honoured_keys};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! The pages in `docs` are what the tables say.
+//! The pages in `docs` are generated from the tables.
 
 const HINT: &str = "write it again: cargo run -p kvorum-settings --example write_reference";
 

@@ -373,7 +373,7 @@ fn what_bucket_properties_honour_is_honoured_as_a_default_too() {
     assert_eq!(buckets.chash_keyfun, KeyFunction::Standard);
 }
 
-/// Strings were masked; atoms and numbers were printed, whatever their key was called.
+/// Strings were masked; atoms and numbers were printed, under any key.
 #[test]
 fn secrets_are_masked_whatever_their_form() {
     let advanced = "[{kernel, [{cookie, topsecret}, {cookies, [topsecret, 1]}]}, \

@@ -1,4 +1,4 @@
-//! What an operator is told about a file that is wrong.
+//! Messages to operators about a file with errors.
 
 use kvorum_settings::{Configuration, Outcome};
 
@@ -244,7 +244,7 @@ fn objects_larger_than_a_request_are_a_warning() {
     assert!(configuration.report().contains("warning"));
 }
 
-/// A riak.conf of a machine that is not at UTC merged at other hours, and nothing said so.
+/// A riak.conf of a machine that is not at UTC merged at other hours, without a warning.
 #[test]
 fn a_merge_window_in_which_hours_count_is_a_warning() {
     let window = "bitcask.merge.policy = window\n";

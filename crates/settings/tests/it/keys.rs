@@ -62,7 +62,8 @@ fn every_honoured_key_reaches_the_settings() {
 
 #[test]
 fn no_two_values_of_a_flag_or_choice_are_the_same() {
-    // Riak has more levels than we do, packings that we do not, and two ways to sync; the help says so.
+    // Riak has more levels than we do, packings that we do not, and two ways to sync; the help mentions
+    // it.
     let meant = [
         "logger.level",
         "leveldb.compression.algorithm",

@@ -25,7 +25,7 @@ fn loaded(text: &str) -> Configuration {
     load(text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// What is wrong with a file that is not right, one text each.
+/// The problems of a file with errors, one text each.
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panic")]
 fn problems(text: &str) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Which of several settings counts, and what is known of where it came from.
+//! Precedence of several settings, and the known origin of the value.
 
 use std::path::Path;
 use std::time::Duration;

@@ -291,7 +291,7 @@ fn a_key_of_the_whole_node_is_refused_under_a_backend_and_named() {
     );
 }
 
-/// A suggestion that is unknown itself helps nobody.
+/// A suggestion that is unknown itself is no help.
 #[test]
 fn no_suggestion_is_a_name_that_is_refused() {
     for misspelt in [

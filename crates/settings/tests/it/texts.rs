@@ -1,4 +1,4 @@
-//! What operators read: the report at start, the list of values, the description of a key.
+//! Texts for operators: the report at start, the list of values, the description of a key.
 
 use kvorum_settings::Configuration;
 

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// Runs that making a failing plan smaller may take.
     #[arg(long, default_value_t = 60)]
     pub(crate) shrink_runs: usize,
-    /// Print at the end, in Markdown, what runs of this version came to.
+    /// Print at the end, in Markdown, the results of this version's runs.
     #[arg(long)]
     pub(crate) section: Option<String>,
     /// Print the plan before it runs.
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     #[cfg(feature = "planted-defects")]
     #[arg(long)]
     pub(crate) planted: bool,
-    /// Look in every third place only where a defect may be: 0, 1 or 2 says in which.
+    /// Look in every third place only where a defect may be: the third with number 0, 1 or 2.
     #[cfg(feature = "planted-defects")]
     #[arg(long, value_parser = clap::value_parser!(u8).range(..3))]
     pub(crate) third: Option<u8>,

@@ -1,4 +1,4 @@
-//! Many seeds, side by side; one that fails is made smaller and said how to replay.
+//! Many seeds, side by side; one that fails is made smaller and printed with its command.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub(crate) struct Campaign {
     sum: Mutex<Sum>,
 }
 
-/// Runs what the arguments say; whether nothing was found.
+/// Runs the campaign of the arguments; true if nothing was found.
 pub(crate) fn campaign(
     runtime: &Runtime,
     arguments: Arguments,

@@ -1,4 +1,4 @@
-//! `kvorum-sim`: runs seeds and says what came of them; `cargo xtask sim` builds and calls it.
+//! `kvorum-sim`: runs seeds and prints their results; `cargo xtask sim` builds and calls it.
 
 mod arguments;
 mod campaign;

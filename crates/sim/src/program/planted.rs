@@ -14,7 +14,7 @@ use crate::arguments::Arguments;
 use crate::console::{conclude, line};
 use crate::single::{Manner, one};
 
-/// Seeds that a defect may take to be found: what a run of the tests has time for.
+/// Seeds within which a defect has to be found: as many as a run of the tests has time for.
 const SEEDS_FOR_A_DEFECT: u64 = 100;
 
 /// Those that show in a cluster; tests of the crates that have them plant the others.
@@ -45,7 +45,7 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         Defect::EpochRuleSkippedOnReceiver => &[
             Join, Replace, Leave, LateNews, LateNews, IsolateOne, SlowNode,
         ],
-        // Between a write that only some replicas got and one that has not learned, a quorum misses it.
+        // A quorum misses a write that only some replicas got, if another has not learned of the move.
         Defect::EpochRuleSkippedOnSender => &[
             Join,
             Replace,
@@ -109,7 +109,7 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
 fn controls(defect: PlantedDefect) -> &'static [Control] {
     use PlantedDefect as Defect;
     match defect {
-        // What only members have a part of.
+        // Defects in parts that only members have.
         Defect::AgreedBeforeSync
         | Defect::VoteForgotten
         | Defect::PlanNotCompared
@@ -123,7 +123,7 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
     }
 }
 
-/// The engines with which it is looked for: what a log can have, under each of them.
+/// The engines with which it is looked for: defects of a log under each engine with one.
 fn engines(defect: PlantedDefect) -> &'static [Engine] {
     use PlantedDefect as Defect;
     match defect {
@@ -139,7 +139,7 @@ fn engines(defect: PlantedDefect) -> &'static [Engine] {
     }
 }
 
-/// Where a defect is looked for.
+/// The search for a defect with one kind of cluster and one engine.
 #[derive(Clone, Copy)]
 struct Place {
     defect: PlantedDefect,
@@ -204,7 +204,7 @@ fn plan(place: Place, seed: u64) -> RunPlan {
     plan
 }
 
-/// Where the search begins: what shows in one seed of many is known to show in this one.
+/// The first seed of the search: a defect that shows in one seed of many is known to show in this one.
 fn first_place(defect: PlantedDefect, control: Control) -> u64 {
     use PlantedDefect as Defect;
     match (defect, control) {
@@ -222,11 +222,11 @@ fn first_place(defect: PlantedDefect, control: Control) -> u64 {
     }
 }
 
-/// What became of the search for one defect.
+/// The result of the search for one defect.
 struct Finding {
-    /// How many seeds it took, and what the last of them found.
+    /// Number of seeds that it took, and the finding of the last.
     found: Option<(u64, String)>,
-    /// What that seed finds without the defect: nothing, or it tells nothing of it.
+    /// Findings of that seed without the defect: none, or the seed proves nothing.
     without: Vec<String>,
 }
 
@@ -238,11 +238,11 @@ struct Search {
     next: AtomicUsize,
     first_seed: u64,
     failed: AtomicUsize,
-    /// Of a run that fails also without a defect, every event is wanted.
+    /// Keeps all events for a run that fails also without a defect.
     keep_trace: bool,
 }
 
-/// Plants one defect or all, each alone; whether each was found, and only because it is there.
+/// Plants one defect or all, each alone; true if each was found, and only because it is there.
 pub(crate) fn find_all(
     runtime: &Runtime,
     only: Option<PlantedDefect>,

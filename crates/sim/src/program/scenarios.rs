@@ -10,11 +10,11 @@ use crate::console::{conclude, line};
 use crate::single::PlantedDefect;
 use crate::sum::Sum;
 
-/// A few seeds may all be without what a scenario is about, a fault that finds nobody whom it may strike
-/// just then: so many times others are run in all.
+/// Sets of seeds that are run at most: a few seeds may all be without the fault of a scenario, if it
+/// finds no node that it may strike at its time.
 const TRIES: usize = 10;
 
-/// Runs one scenario or `all`; whether nothing was found and each was shown.
+/// Runs one scenario or `all`; true if nothing was found and each was shown.
 pub(crate) fn run(
     runtime: &Runtime,
     arguments: &Arguments,
@@ -69,6 +69,6 @@ pub(crate) fn run(
 fn has_happened(scenario: &Scenario, sum: &Sum) -> bool {
     let named = scenario.kinds.first();
     named.is_some_and(|kind| sum.faults.contains_key(kind))
-        // Of those that make a machine forget, a plan has one, of whichever kind.
+        // A plan has one of the kinds that make a machine forget, and any of them counts.
         || scenario.kinds.iter().any(|it| it.is_amnesia() && sum.faults.contains_key(it))
 }

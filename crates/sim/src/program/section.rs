@@ -1,10 +1,10 @@
-//! What a campaign came to as a section of the page that keeps them.
+//! The results of a campaign as a section of the page that keeps them.
 
 use std::fmt::Write as _;
 
 use crate::sum::Sum;
 
-/// The section, in Markdown; `version` is what was run.
+/// The section, in Markdown; `version` is the version of the runs.
 pub(crate) fn section(version: &str, first: u64, sum: &Sum) -> String {
     let mut text = String::new();
     let last = first.wrapping_add(sum.runs.saturating_sub(1));

@@ -1,4 +1,5 @@
-//! One run on a thread of its own, watched: a run that does not end is told from one that takes long.
+//! One run on a thread of its own, watched: a run that does not end is distinguished from one that
+//! takes long.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -8,8 +9,8 @@ use anyhow::{Context as _, bail};
 use kvorum_runtime::Runtime;
 use kvorum_sim::{Outcome, RunPlan, Trace, run_traced};
 
-/// Real time that no run takes, on whatever machine: one that takes longer turns without its virtual
-/// time passing. Its thread cannot be ended; it ends with the process.
+/// Real time that no run takes on any machine: one that takes longer turns without its virtual time
+/// passing. Its thread cannot be ended; it ends with the process.
 const RUN_WAIT_MAX: Duration = Duration::from_secs(240);
 
 #[cfg(feature = "planted-defects")]
@@ -18,17 +19,17 @@ pub(crate) use kvorum_planted_defects::PlantedDefect;
 #[cfg(not(feature = "planted-defects"))]
 pub(crate) use std::convert::Infallible as PlantedDefect;
 
-/// How a plan is carried out.
+/// The manner in which a plan is carried out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Manner {
-    /// What is wrong with the nodes.
+    /// The defect of the nodes.
     pub(crate) defect: Option<PlantedDefect>,
     /// The events are wanted in words.
     pub(crate) keep_trace: bool,
 }
 
-/// Carries a plan out. The thread is of its own because what the standard library draws once a thread
-/// must not outlive a run.
+/// Carries a plan out. The thread is of its own because values that the standard library draws once a
+/// thread must not outlive a run.
 pub(crate) fn one(runtime: &Runtime, plan: &RunPlan, manner: Manner) -> anyhow::Result<Outcome> {
     let trace = Arc::new(Trace::new(manner.keep_trace));
     let (plan, traced) = (plan.clone(), trace.clone());
@@ -36,7 +37,7 @@ pub(crate) fn one(runtime: &Runtime, plan: &RunPlan, manner: Manner) -> anyhow::
     let thread = runtime.thread("run", move || {
         #[cfg(feature = "planted-defects")]
         let _planted = manner.defect.map(kvorum_planted_defects::plant);
-        // Nobody waits any more when it took too long.
+        // The receiver is gone if the run took too long.
         let _nobody = ended.send(run_traced(&plan, &traced));
     })?;
     match end.recv_timeout(RUN_WAIT_MAX) {

@@ -1,4 +1,4 @@
-//! What many runs came to.
+//! The results of many runs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use kvorum_sim::{FaultKind, Operations, Outcome, Upkeep};
 
 use crate::console::{conclude, line};
 
-/// What all runs came to.
+/// The results of all runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sum {
     pub(crate) runs: u64,
-    /// Those of which the trace was compared with that of a second run.
+    /// Runs with traces that were compared with those of a second run.
     pub(crate) compared: u64,
     pub(crate) operations: Operations,
     pub(crate) faults: BTreeMap<FaultKind, u64>,
@@ -49,7 +49,7 @@ impl Sum {
         kinds.map(move |kind| (kind, count(kind)))
     }
 
-    /// Tells it all; whether nothing was found. `took` is real time.
+    /// Prints it all; true if nothing was found. `took` is real time.
     pub(crate) fn print(&self, first: u64, took: Duration) -> bool {
         for (kind, count) in self.faults_by_kind() {
             line(&format!("{count:>8}  {}", kind.name()));

@@ -1,3 +1,3 @@
-//! Seeds run twice go the same way, and what they find is nothing.
+//! Seeds run twice go the same way, and find nothing.
 
 mod seeds;

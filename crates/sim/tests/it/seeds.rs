@@ -22,9 +22,9 @@ fn what_was_acknowledged_outlives_power_cuts_of_all_machines() {
     assert!(outcome.faults[&FaultKind::CrashAll] >= 5);
 }
 
-/// A replica's store had applied a put when the log in front of it met a full disk. The coordinator,
-/// which had been told by another replica that the ring had changed, let the put be coordinated again:
-/// one put, two siblings.
+/// A replica's store had applied a put when the log in front of it met a full disk. The coordinator had
+/// an answer of another replica that the ring had changed, and let the put be coordinated again: one
+/// put, two siblings.
 #[test]
 fn a_put_of_which_the_sync_failed_is_not_coordinated_again() {
     let scenario = Scenario::of_id("R-07").unwrap();
@@ -35,7 +35,7 @@ fn a_put_of_which_the_sync_failed_is_not_coordinated_again() {
     }
 }
 
-/// Members as the server opens them: they elect, agree on plans, and fetch what moves.
+/// Members as the server opens them: they elect, agree on plans, and fetch moving partitions.
 #[test]
 fn members_run_the_same_way_twice_and_find_nothing() {
     let plan = RunPlan {

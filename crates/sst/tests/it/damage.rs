@@ -1,4 +1,4 @@
-//! Every byte of a table is flipped, and its end cut off: what is read is right, what is lost is told,
+//! Every byte of a table is flipped, and its end cut off: reads are right, lost keys are reported,
 //! and a block's neighbours are served.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use kvorum_sst::{
 
 use crate::support::{Map, PATH, Told, flip, get, map, open, scan, small_options, write};
 
-/// How many keys cannot be read; what can be is compared with the map.
+/// The number of keys that cannot be read; the others are compared with the map.
 fn lost_keys(disk: &MemoryDisk, written: &KnownTable, map: &Map) -> usize {
     let told = Told::default();
     let table = open(disk, written, &told);
@@ -82,8 +82,8 @@ fn cut(disk: &MemoryDisk, len: u64) {
     file.truncate(len).unwrap();
 }
 
-/// Every cut, those between two blocks included: what is gone says so, to gets and to scans, and the
-/// range of its keys is told when the table is opened.
+/// Every cut, those between two blocks included: gets and scans report the lost keys, and the range
+/// of lost keys is reported when the table is opened.
 #[test]
 fn a_cut_table_serves_what_is_left_and_tells_the_keys_that_are_gone() {
     let map = map(35);
@@ -155,8 +155,8 @@ fn a_table_that_is_cut_while_it_is_open_says_which_keys_are_gone() {
     }
 }
 
-/// Two neighbouring partitions without anything that tells them apart, and no top index: the second
-/// one's filter must not speak for the first.
+/// Two neighbouring partitions with nothing to separate them, and no top index: the second one's
+/// filter must not answer for the first.
 #[test]
 fn a_hole_over_a_partitions_end_hides_no_key_of_its_neighbours() {
     let map = map(35);

@@ -1,4 +1,4 @@
-//! A table is the map that it was written from, whatever its options.
+//! A table is the map that it was written from, with any options.
 
 use std::ops::Bound;
 use std::sync::Arc;

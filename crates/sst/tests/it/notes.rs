@@ -1,4 +1,4 @@
-//! Tables of which their owners know no more than the name: notes, indexes that stay in memory, ranges.
+//! Tables that their owners open by name alone: notes, indexes that stay in memory, ranges.
 
 use std::ops::Bound;
 use std::path::Path;

@@ -15,10 +15,10 @@ const FILE_HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: u64 = 20;
 const FOOTER_BYTES: u64 = 48;
 
-/// So many make several partitions.
+/// Enough keys for several partitions.
 const KEYS: usize = 160;
 
-/// Where a block's frame stands in the file, and what it says that it is.
+/// The place of a block's frame in the file, and its part.
 struct Frame {
     kind: u8,
     offset: u64,
@@ -118,7 +118,7 @@ fn damaged_segment_sets_are_told_and_their_partition_is_read_unfiltered() {
     assert!(!tells_of_sets(&told));
 }
 
-/// Writes another payload of the same length into a frame, under good checksums.
+/// Writes another payload of the same length into a frame, under right checksums.
 fn replace_payload(disk: &MemoryDisk, frame: &Frame, change: impl Fn(&mut [u8])) {
     let bytes = whole_file(disk);
     let at = usize::try_from(frame.offset).unwrap();
@@ -139,7 +139,7 @@ fn replace_payload(disk: &MemoryDisk, frame: &Frame, change: impl Fn(&mut [u8]))
     file.write_at(&changed, frame.offset).unwrap();
 }
 
-/// Only a bug writes that: sets that say to be longer than their block.
+/// Sets that name a greater length than their block's are due to a bug.
 #[test]
 fn segment_sets_that_do_not_decode_hide_nothing_behind() {
     let map = map(KEYS);
@@ -163,8 +163,8 @@ fn segment_sets_that_do_not_decode_hide_nothing_behind() {
     }
 }
 
-/// An index that was made again has one row for neighbours that are damaged, while each of them has a
-/// set: the blocks behind were then looked for in the sets of others, and passed over.
+/// A rebuilt index has one row for damaged neighbours, while each of them has a set: the blocks
+/// behind were then looked up in the sets of others, and skipped.
 #[test]
 fn segment_sets_are_not_asked_beside_an_index_that_was_made_again() {
     let map = map(KEYS);

@@ -19,7 +19,7 @@ pub(crate) const PATH: &str = "3.sst";
 
 pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A map of so many keys, with values that tell what they are.
+/// A map of so many keys, with values that name their keys.
 pub(crate) fn map(keys: usize) -> Map {
     let key = |number: usize| format!("key {:05}", number * 3).into_bytes();
     let value = |number: usize| {
@@ -63,7 +63,7 @@ pub(crate) fn write(disk: &MemoryDisk, map: &Map, options: TableOptions) -> Know
     writer.finish().unwrap()
 }
 
-/// Remembers what damage it was told of.
+/// Stores the damage that was reported.
 #[derive(Default)]
 pub(crate) struct Told(pub(crate) Mutex<Vec<TableDamage>>);
 

@@ -23,7 +23,7 @@ fn tls(runtime: &Runtime, material: Material) -> Tls {
     Tls::new(runtime.clone(), material).unwrap()
 }
 
-/// Both ends of a connection: who calls, and who is called.
+/// Both ends of a connection: the caller's and the callee's.
 async fn connection(runtime: &Runtime) -> (Stream, Stream) {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = runtime.listen(address, ListenOptions::default()).unwrap();
@@ -39,7 +39,7 @@ async fn accept(called: &Tls, mut stream: Stream) -> Shaken {
     called.accept(stream, &heard).await
 }
 
-/// A handshake, and a byte from the end that is called: by then the caller knows its verdict.
+/// A handshake, and a byte from the callee: by then the caller has its verdict.
 async fn shake(runtime: &Runtime, calling: &Tls, called: &Tls) -> (Shaken, Shaken) {
     let (one, other) = connection(runtime).await;
     let caller = async {
@@ -129,7 +129,8 @@ fn a_certificate_of_another_authority_is_refused_by_either_end() {
         );
         let told = error(answerer);
         assert!(matches!(told, HandshakeError::Refused { .. }), "{told}");
-        // Of an end that believes both, and shows what the other does not believe.
+        // The material of an end that accepts both authorities, with a certificate that the other end
+        // does not accept.
         let own = issued(&other, "two@host", 30);
         let both = [&ours, &other]
             .map(|it| it.issued().certificate.clone())

@@ -1,4 +1,4 @@
-//! Certificates and handshakes: what fits, and everything that does not.
+//! Certificates and handshakes: pairs that fit, and all kinds that do not.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,7 +13,7 @@ use std::time::Duration;
 use kvorum_runtime::WallTime;
 use kvorum_tls::{Authority, Identity, Issued, Material, MaterialError, Pem, Validity};
 
-/// When simulations begin.
+/// The beginning of simulations.
 const START: WallTime = WallTime::from_seconds(1_767_225_600);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -1,4 +1,4 @@
-//! The three files of a node: whether they fit, and which of them does not.
+//! The three files of a node: checks that they fit, and of the file that does not.
 
 use kvorum_runtime::WallTime;
 use kvorum_tls::{Authority, Material, MaterialError, Part, Pem, Validity};

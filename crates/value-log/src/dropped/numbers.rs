@@ -1,4 +1,5 @@
-//! Sets of segment numbers as ranges: what the log let go in its life is many numbers and few gaps.
+//! Sets of segment numbers as ranges: the segments dropped in a log's life are many numbers with
+//! few gaps.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ impl Numbers {
         if first > last {
             return;
         }
-        // The ranges that this one touches become one with it.
+        // The ranges that touch this one are merged with it.
         while let Some((known_first, known_last)) = self.last_up_to(last.saturating_add(1)) {
             if known_last < first.saturating_sub(1) {
                 break;
@@ -56,7 +57,7 @@ impl Numbers {
         self.ranges.iter().map(|(first, last)| (*first, *last))
     }
 
-    /// What is in either.
+    /// Numbers in either set.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let mut both = self.clone();
         other
@@ -65,7 +66,7 @@ impl Numbers {
         both
     }
 
-    /// What is not in it, from 1 to `newest`.
+    /// Numbers from 1 to `newest` that are not in the set.
     pub(crate) fn complement(&self, newest: u32) -> Self {
         let mut gaps = Self::default();
         let mut next = 1;
@@ -80,7 +81,7 @@ impl Numbers {
         gaps
     }
 
-    /// What is not in the other.
+    /// Numbers that are not in the other set.
     pub(crate) fn without(&self, other: &Self) -> Self {
         self.complement(u32::MAX).and(other).complement(u32::MAX)
     }
@@ -96,7 +97,7 @@ impl FromIterator<u32> for Numbers {
     }
 }
 
-/// What is said of a range of segments that are missing.
+/// Text for a range of missing segments.
 pub fn in_words((first, last): (u32, u32)) -> String {
     if first == last {
         format!("segment {first} is missing")

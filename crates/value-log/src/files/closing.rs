@@ -1,4 +1,4 @@
-//! The end of a segment: closing it, marking it while it is idle, sealing it, and letting it go.
+//! The end of a segment: closing it, marking it while the log is idle, sealing it, and removing it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,8 +38,7 @@ impl Files {
         self.state.lock().is_behind(number)
     }
 
-    /// True when nothing was appended since this was asked last, and no mark says that all of it is
-    /// durable.
+    /// True when nothing was appended since the last call, and no mark proves that all is durable.
     pub(crate) fn wants_mark(&self) -> bool {
         let mut state = self.state.lock();
         let Some(end) = state.active.as_ref().map(|active| active.writer.end()) else {
@@ -50,8 +49,9 @@ impl Files {
         is_idle && state.active.as_ref().is_some_and(is_unmarked)
     }
 
-    /// Leaves proof of what was synced last when no later record carries it, so that damage to it
-    /// does not pass for a torn tail. Batches wait for their places meanwhile: it takes one.
+    /// Writes a mark that proves the last sync when no later record does, so that damage to the
+    /// synced records does not pass for a torn tail. Batches wait for their places meanwhile, since
+    /// the mark takes one.
     pub(crate) fn mark_if_idle(&self) -> Result<()> {
         let mut state = self.state.lock();
         let cursor = self.room.cursor.lock();
@@ -69,7 +69,7 @@ impl Files {
         active.marked_end = active.writer.end();
         active.segment.set_end(active.marked_end);
         match marked {
-            // It proves something, and nothing depends on it.
+            // The mark is a proof on which nothing depends.
             Err(error) if error.kind() != ErrorKind::Full => Err(error),
             _ => Ok(()),
         }
@@ -79,7 +79,8 @@ impl Files {
         !self.state.lock().retired.is_empty()
     }
 
-    /// Seals a closed segment and writes down what it contains; false when there is none.
+    /// Seals a closed segment and writes the list of its contents; false when there is none to
+    /// seal.
     pub(crate) fn seal_one(&self) -> Result<bool> {
         let Some(mut retired) = self.state.lock().retired.pop_front() else {
             return Ok(false);
@@ -91,7 +92,7 @@ impl Files {
                 if error.kind() == ErrorKind::Full {
                     self.state.lock().retired.push_front(retired);
                 }
-                // Without a seal it is scanned at the next opening, and whole all the same.
+                // A segment without a seal is complete; the next opening scans it.
                 return Err(error);
             }
         }
@@ -99,14 +100,14 @@ impl Files {
         Ok(true)
     }
 
-    /// Writes anew what is beside a segment and does not say what it should; how long that is, if it was
-    /// so. The segment is closed, and was read from its beginning to its end.
+    /// Rewrites the list of contents beside a segment if it is wrong; returns its length then. The
+    /// segment is closed, and was read from its beginning to its end.
     pub(crate) fn mend_contents(&self, segment: &LogSegment) -> Result<Option<u64>> {
         let number = segment.number;
         let is_retired = |it: &Active| it.segment.number == number;
-        // Whoever seals it writes it for the first time.
+        // Sealing writes it for the first time.
         let is_to_come = self.state.lock().retired.iter().any(is_retired);
-        // What was lost of a damaged one is not known any more, so that every opening has to read it.
+        // The lost contents of a damaged segment are unknown, so every opening has to read it.
         if is_to_come || segment.is_damaged() || !segment.has_records() {
             return Ok(None);
         }
@@ -129,9 +130,8 @@ impl Files {
         contents.write(&*self.disk, &segment.path)
     }
 
-    /// Removes segments that nobody needs, for certain before anyone can know that they are gone: a
-    /// removal in a later segment may go once nothing is left that it hides. They are noted before.
-    /// `lost` is where damaged ones go.
+    /// Removes segments that no store needs. They are noted durably before: a removal in a later
+    /// segment may go once nothing is left that it hides. Damaged segments are moved to `lost`.
     pub(crate) fn drop_segments(&self, unneeded: &[Arc<LogSegment>], lost: &Path) -> Result<()> {
         if unneeded.is_empty() {
             return Ok(());
@@ -152,7 +152,7 @@ impl Files {
             segments.remove(&segment.number);
         }
         drop(segments);
-        // Where there was no space for it, there is now.
+        // Removal has made space for a note that did not fit before.
         self.write_note().map(drop)
     }
 

@@ -6,15 +6,15 @@ use kvorum_segment::SegmentError;
 
 use crate::error::from_segment;
 
-/// Why a group is not durable.
+/// Failures of making a group durable.
 pub(crate) enum GroupFailure {
-    /// It was not written, and the next one may be.
+    /// The group was not written; the next one may be.
     ThisGroup(BackendError),
-    /// Nothing can be promised any more.
+    /// No promise can be kept any more.
     ForGood(BackendError),
 }
 
-/// What came of writing.
+/// Result of writing.
 pub(crate) type Written<T = ()> = Result<T, GroupFailure>;
 
 #[cfg(test)]
@@ -26,14 +26,14 @@ impl GroupFailure {
     }
 }
 
-/// Places were handed out that the file does not have: nothing may be written any more.
+/// The file lacks places that were handed out: nothing may be written any more.
 pub(super) fn out_of_place() -> GroupFailure {
     let detail = "a batch of the value log has no place in its segment; report this bug";
     GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
 }
 
-/// There may be room later, and what cannot be read now may be read then: nothing was promised of what
-/// waits. All else is final.
+/// Failures for want of space and of reads may pass, since no waiting batch was promised anything.
+/// All others are final.
 pub(super) fn failed_end(error: &SegmentError) -> GroupFailure {
     let is_unread =
         matches!(error, SegmentError::Disk(disk) if disk.operation() == Operation::Read);
@@ -46,12 +46,13 @@ pub(super) fn failed_end(error: &SegmentError) -> GroupFailure {
 }
 
 pub(super) fn failed_sync(error: &SegmentError) -> GroupFailure {
-    // Whatever its kind (a full disk may show as late as this), it is final.
+    // A failed sync of any kind is final: a full disk may show as late as this.
     let detail = from_segment(error).to_string();
     GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
 }
 
-/// A new file whose sync fails holds nothing, and yet the device has failed to keep a promise.
+/// The failed sync of a new file is final: the file is empty, but the device has failed to keep a
+/// promise.
 pub(super) fn failed_creation(error: &SegmentError) -> GroupFailure {
     match error {
         SegmentError::Disk(disk)

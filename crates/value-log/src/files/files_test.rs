@@ -1,4 +1,4 @@
-//! What is written, and when, where a group is committed while more is queued behind it.
+//! Writes and their order when a group is committed while more is queued behind it.
 
 use std::path::Path;
 use std::sync::{Arc, Barrier};
@@ -31,7 +31,7 @@ fn files(disk: &FaultyDisk, segment_bytes: u64) -> Files {
     )
 }
 
-/// A batch in a place that there is room for.
+/// A batch in a place that has room for it.
 fn place(files: &Files, sequence: u64, value_bytes: usize) -> Arc<Item> {
     let batch = batch(sequence, value_bytes);
     assert!(makes_room(files, batch.stored_len()));
@@ -96,15 +96,15 @@ fn a_group_that_the_sync_before_it_covered_needs_none_of_its_own() {
     assert_eq!(disk.log(), []);
 }
 
-/// Key directories took whatever stood behind 8 GiB of a segment to stand there.
+/// Key directories assumed that no record begins beyond 8 GiB of a segment.
 #[test]
 fn no_segment_is_longer_than_places_can_name() {
     let files = files(&FaultyDisk::over_memory(&MemoryDisk::new()), 1 << 40);
     assert_eq!(files.settings.segment_bytes, 8 << 30);
 }
 
-/// Upkeep that marked an idle segment waited for the state and kept all batches from their places, while
-/// the state's holder waited for a file, and whoever made that for a place.
+/// Upkeep that marked an idle segment waited for the state and kept all batches from their places.
+/// Meanwhile the holder of the state waited for a file, and the maker of the file for a place.
 #[test]
 fn whoever_waits_for_the_state_keeps_no_batch_from_its_place() {
     let files = files(&FaultyDisk::over_memory(&MemoryDisk::new()), 1 << 20);
@@ -125,7 +125,7 @@ fn whoever_waits_for_the_state_keeps_no_batch_from_its_place() {
     });
 }
 
-/// A disk that was full once had no spare made ahead of need until the next start.
+/// After a disk was full once, no spare was made ahead of need until the next start.
 #[test]
 fn spares_are_made_again_once_there_is_space() {
     for (kind, operation) in [
@@ -148,8 +148,8 @@ fn makes_spare(files: &Files) -> bool {
     made.unwrap()
 }
 
-/// Two writers made room for one file and each took a place; the second stood in a segment that no space
-/// was left for, was refused, and could be read all the same.
+/// Two writers made room for one file and each took a place. The second place was in a segment
+/// without reserved space, so the batch was refused, and yet it could be read.
 #[test]
 fn no_place_is_given_where_there_is_no_file() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
@@ -173,7 +173,7 @@ fn no_place_is_given_where_there_is_no_file() {
     assert!(files.appended() > placed);
 }
 
-/// A batch that is longer than a segment stood in a file with a segment's space.
+/// A batch that is longer than a segment was placed in a file with a segment's space.
 #[test]
 fn a_batch_that_is_longer_than_a_segment_has_its_space_before_its_place() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
@@ -197,7 +197,7 @@ fn a_batch_that_is_longer_than_a_segment_has_its_space_before_its_place() {
     assert!(is_written(files.write(&[long], LogPromise::Durable)));
 }
 
-/// The same for a segment that is begun and has nothing in it yet.
+/// The same for a segment that was begun and is empty.
 #[test]
 fn a_begun_segment_is_widened_for_a_batch_that_is_longer() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
@@ -220,7 +220,7 @@ fn a_group_is_not_failed_by_what_did_not_fit_behind_it() {
     let (ours, later) = (place(&files, 2, 100), place(&files, 3, 600));
     assert_ne!(ours.segment, later.segment);
     let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
-    // What was reserved is not there after all, as on a disk that copies what is written over.
+    // Writes into reserved space fail, as on a disk that copies on write.
     let file = Path::new("values").join(file_name(later.segment.into()));
     disk.add_rule(Rule::new(no_space).on(Operation::Write).path(&file));
     assert!(is_written(
@@ -237,8 +237,8 @@ fn a_group_is_not_failed_by_what_did_not_fit_behind_it() {
     assert!(files.is_synced_to(files.appended()));
 }
 
-/// Puts and removals until both are refused: the number of each that were placed, and the free bytes at
-/// the first refusal of a put.
+/// Places puts and removals until both are refused. Returns the number of each, and the free bytes
+/// at the first refusal of a put.
 fn fill(files: &Files, disk: &FaultyDisk) -> (usize, usize, u64) {
     let mut sequence = 0;
     let mut placed = |purpose| {
@@ -282,7 +282,8 @@ fn on_a_small_disk_files_are_shorter_and_the_last_part_is_left_to_others() {
     assert!(files.segments().len() > 20);
 }
 
-/// Health counts puts as refused when there is no room for a small one: it has to agree with what puts meet.
+/// Health reports puts as refused when there is no room for a small one; puts have to agree with
+/// that.
 #[test]
 fn the_room_for_puts_is_what_puts_can_take_and_deletions_do_not_show_in_it() {
     let memory = MemoryDisk::with_blocks(40 << 20, 4096);
@@ -305,7 +306,7 @@ fn the_room_for_puts_is_what_puts_can_take_and_deletions_do_not_show_in_it() {
     assert!(left < 11_000, "a put of 10,000 bytes was refused: {left}");
 }
 
-/// A program beside the server had filled the file system to its last byte.
+/// Another program had filled the file system to its last byte.
 #[test]
 fn the_end_of_a_file_is_left_to_removals_while_there_is_no_next_one() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
@@ -319,7 +320,7 @@ fn the_end_of_a_file_is_left_to_removals_while_there_is_no_next_one() {
     assert!(makes_room(&files, 10_000));
 }
 
-/// A file that was made for removals, out of the reserve, takes no puts before the reserve is made up for.
+/// A file made for removals, out of the reserve, takes no puts before the reserve is refilled.
 #[test]
 fn a_file_for_removals_takes_puts_once_there_is_room() {
     let memory = MemoryDisk::with_blocks(40 << 20, 4096);

@@ -1,10 +1,10 @@
-//! Room for what is appended: files are created with their space before places in them are handed out.
+//! Room for appends: files are created with their space before places in them are handed out.
 //!
-//! Clients' writes take space here and nowhere else, so the last part of the free space is held back here
-//! ([`kvorum_disk::Reserve`]): collections and merges copy into it. The file system is asked once for each
-//! file. Files are shorter where little is free. Puts are refused where nothing is; removals may take a part
-//! of the reserve. Before that they may take the last part of each file, which is left to them until the next
-//! file exists.
+//! Clients' writes take space here and nowhere else, so this module holds back the last part of the
+//! free space ([`kvorum_disk::Reserve`]) for the copies of collections and merges. The file system
+//! is asked once per file. Files are shorter where little space is free. Puts are refused where
+//! none is; removals may take a part of the reserve. Before that they may take the last part of
+//! each file, which is left to them until the next file exists.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -19,14 +19,14 @@ use parking_lot::Mutex;
 use crate::files::failure::{GroupFailure, Written, failed_creation};
 use crate::log_segment::{LogSegment, SEGMENT_KIND};
 
-/// What a file for removals alone takes at most: this, and that part of the reserve. Once they have taken a part,
-/// collections begin that need the rest. Bytes.
+/// The most that a file for removals alone takes, in bytes; it also takes no more than a part of
+/// the reserve. Collections need the rest of it.
 const REMOVALS_BYTES_MAX: u64 = 1 << 20;
 const REMOVALS_FILE_PART: u64 = 8;
 /// The part of a file that is left to removals while there is no next one.
 const REMOVALS_PART: u64 = 16;
 
-/// The place of the next batch, and files that are made ahead of need.
+/// The place of the next batch, and the files made ahead of need.
 pub(crate) struct Room {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) directory: PathBuf,
@@ -34,17 +34,17 @@ pub(crate) struct Room {
     pub(super) segment_bytes: u64,
     /// The part of the free space that is held back.
     pub(super) reserve: Arc<Reserve>,
-    /// Where the next batch goes. Taken within the queue's lock.
+    /// The place of the next batch. Taken within the queue's lock.
     pub(super) cursor: Mutex<Cursor>,
-    /// Files that were made ahead of need, oldest first. The lock is held while one is created, by
-    /// whoever does it.
+    /// Files that were made ahead of need, oldest first. The lock is held during creation of one.
     pub(super) spares: Mutex<VecDeque<SegmentWriter>>,
     /// The highest number for which there is a file with its space, or one of an earlier run.
     pub(super) ready_to: AtomicU64,
     /// The room in files that were created ahead of need.
     pub(super) rooms: Mutex<BTreeMap<u64, FileRoom>>,
     pub(super) has_directory: AtomicBool,
-    /// There was no space for a spare, or no file handle: it is not tried again before somebody needs one.
+    /// There was no space or no file handle for a spare: the next attempt waits until a file is
+    /// needed.
     pub(super) is_full: AtomicBool,
 }
 
@@ -64,12 +64,12 @@ pub(super) struct Cursor {
     room: Option<FileRoom>,
 }
 
-/// What came of asking for a file.
+/// Result of asking for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made {
     /// A batch of the length fits into the file of this number.
     Fits(u64),
-    /// The file of this number is there, and has to be made wider ([`Room::widen`]).
+    /// The file of this number exists, and has to be extended ([`Room::widen`]).
     Short(u64),
 }
 
@@ -93,7 +93,7 @@ impl FileRoom {
         self.is_for(purpose) && end <= self.end - margin
     }
 
-    /// What puts can append to a file that has been appended to up to `end`. Bytes.
+    /// Bytes that puts can append to a file whose records end at `end`.
     fn left_to_puts(&self, end: u64, has_next: bool) -> u64 {
         let margin = if has_next {
             0
@@ -180,7 +180,7 @@ impl Room {
             number: u64::from(number),
             kind: SEGMENT_KIND,
         };
-        // What has the name is left of a creation that failed.
+        // A file of that name is left of a failed creation.
         let is_left = self.disk.info(&path).is_ok_and(|found| found.is_some());
         if is_left {
             let _created_or_refused_next = self.disk.remove_file(&path);
@@ -188,7 +188,7 @@ impl Room {
         let created = SegmentWriter::create(&*self.disk, &path, id);
         let mut writer = created.map_err(|error| failed_creation(&error))?;
         if let Err(error) = writer.reserve_to(end) {
-            // Its number is the next one's.
+            // The next file has the same number.
             let _gone_or_not = self.disk.remove_file(&path);
             return Err(failed_creation(&error));
         }
@@ -271,8 +271,8 @@ impl Room {
         }
     }
 
-    /// Extends the room of this file, which has no batch yet, so that it takes a batch of this length. The file
-    /// is that of `active`, or a spare.
+    /// Extends the reserved space of this file, which has no batch yet, to take a batch of this
+    /// length. The file is that of `active`, or a spare.
     pub(super) fn widen(
         &self,
         number: u64,
@@ -284,7 +284,7 @@ impl Room {
         let end = FILE_HEADER_BYTES + len;
         let mut spares = self.spares.lock();
         let Some(known) = self.room_of(number) else {
-            // Another thread has already gone beyond it.
+            // Another thread has already passed it.
             return Ok(());
         };
         // A file made for removals alone gives its bytes back to the reserve before it takes puts.
@@ -318,7 +318,7 @@ impl Room {
         })
     }
 
-    /// True when the segment that comes next has no file yet, and may soon need one.
+    /// True when the next segment has no file yet, and may soon need one.
     pub(crate) fn wants_spare(&self) -> bool {
         let cursor = self.newest();
         let ready_to = self.ready_to.load(Ordering::Acquire);
@@ -329,13 +329,13 @@ impl Room {
     /// Makes the next segment's file ahead of need; false if there is one, or no space.
     pub(crate) fn make_spare(&self) -> Written<bool> {
         let mut spares = self.spares.lock();
-        // Somebody may have been faster.
+        // Another thread may have made it.
         if !self.wants_spare() {
             return Ok(false);
         }
         match self.create_segment(self.next_number()?, 0, Purpose::Store) {
             Ok(spare) => spares.push_back(spare),
-            // Whoever needs it is told, and other upkeep may make room.
+            // The append that needs the file reports the error, and other upkeep may make room.
             Err(GroupFailure::ThisGroup(error)) if passes(&error) => {
                 self.is_full.store(true, Ordering::Release);
                 return Ok(false);
@@ -345,14 +345,14 @@ impl Room {
         Ok(true)
     }
 
-    /// What puts can append, in bytes: to files that are there, and to one that could be made now. Asks
-    /// the file systems.
+    /// Bytes that puts can append to existing files and to one that could be made now. Queries the
+    /// file systems.
     pub(crate) fn room_for_puts(&self) -> u64 {
         let headroom = self.reserve.measure();
         self.room_made() + self.room_to_make(&headroom)
     }
 
-    /// What puts can append to the files that are there, in bytes.
+    /// Bytes that puts can append to existing files.
     fn room_made(&self) -> u64 {
         let cursor = self.cursor.lock();
         let rooms = self.rooms.lock();
@@ -366,7 +366,7 @@ impl Room {
         bytes
     }
 
-    /// How long a file for puts could be made, in bytes; 0 where there is no space for one.
+    /// The length of a file for puts that could be made, in bytes; 0 without space for one.
     fn room_to_make(&self, headroom: &Headroom) -> u64 {
         let least = FILE_HEADER_BYTES;
         let mut end = self.file_bytes(headroom, least, Purpose::Store);
@@ -379,7 +379,7 @@ impl Room {
         end
     }
 
-    /// What files have reserved and no batch takes yet, in bytes.
+    /// Reserved bytes of files that no batch takes yet.
     pub(super) fn ahead_bytes(&self) -> u64 {
         let cursor = self.cursor.lock();
         let end = cursor.room.map_or(0, |room| room.end);
@@ -421,7 +421,7 @@ fn refused(headroom: &Headroom, purpose: Purpose) -> GroupFailure {
     GroupFailure::ThisGroup(BackendError::new(ErrorKind::Full, detail))
 }
 
-/// True for what ends when somebody makes room.
+/// True for failures that end when space or handles become free.
 fn passes(error: &BackendError) -> bool {
     matches!(error.kind(), ErrorKind::Full | ErrorKind::Exhausted)
 }

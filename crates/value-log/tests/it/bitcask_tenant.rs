@@ -84,9 +84,9 @@ impl EngineUnderTest for BitcaskTenant {
         2
     }
 
-    /// A write that finds no space in a file whose space was reserved, as the suite has it, comes when
-    /// the put can be seen: it stays, and later ones are refused until it is written. Where each value
-    /// of the suite needs a segment of its own, as here, the first one is refused; that is chance.
+    /// A write that finds no space in a file with reserved space, as in the suite, comes after the
+    /// put has become visible: the put stays, and later ones are refused until it is written. Each
+    /// value of the suite needs a segment of its own here, so by chance the first put is refused.
     fn works_on_a_full_disk(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! Leveldb over the value log: where its bodies are, what is written of them, and what is told when one is
-//! lost.
+//! Leveldb over the value log: the places of bodies, the bytes written for them, and the report of
+//! a lost one.
 
 #![expect(
     clippy::unwrap_used,
@@ -109,7 +109,7 @@ impl Node {
         }
     }
 
-    /// Makes files, and drops what nobody needs.
+    /// Makes files, and drops unneeded segments.
     fn do_chores(&self) {
         while self.log.is_chore_due() && self.log.chore_step().unwrap() {}
     }
@@ -173,7 +173,7 @@ fn a_collection_copies_what_lives_and_nothing_else() {
     let disk = MemoryDisk::new();
     let node = Node::open(&disk);
     (0..100).for_each(|key| node.put(key, 1));
-    // Nine of ten are dead.
+    // Nine of ten become garbage.
     for value in 2..12 {
         (0..100)
             .filter(|key| key % 10 != 0)
@@ -199,9 +199,9 @@ fn a_collection_copies_what_lives_and_nothing_else() {
     check(&Node::open(&disk));
 }
 
-/// A memtable holds only places, so it would be flushed after a long time.
-/// Regression: on a full disk, deletes spread over all segments made no room. A merge asked for a look
-/// through the log only when it let go of whole segments, and no append asked for one.
+/// A memtable holds only places, so it would be flushed after a long time. Regression: on a full
+/// disk, deletes spread over all segments made no room. Only a merge that let go of whole segments
+/// requested a survey of the log, and no append did.
 #[test]
 fn a_merge_that_needs_less_of_every_segment_has_the_log_looked_through() {
     let node = Node::open(&MemoryDisk::new());
@@ -273,7 +273,7 @@ fn a_store_that_lies_far_behind_the_log_is_flushed_however_little_it_has() {
     assert!(!is_flush_due());
     let covered = Some(node.store.tenant.covered());
     assert_eq!(covered, Some(Sequence(key as u64)));
-    // A batch without a write has nothing to be flushed, and has to be covered all the same.
+    // A batch without a write has nothing to be flushed, and yet has to be covered.
     let empty = node.store.put(&Batch::default(), Durability::Grouped);
     empty.unwrap().wait().unwrap();
     (0..5).for_each(|_| node.log.roll().unwrap());
@@ -313,7 +313,7 @@ fn flip(disk: &MemoryDisk, path: &Path, offset: u64) {
     file.write_at(&[byte[0] ^ 0x40], offset).unwrap();
 }
 
-/// A damaged record is not offered: what it held is gone with its segment, and by its key.
+/// A damaged record is not offered: its body is lost with the segment, and reported by its key.
 #[test]
 fn a_body_that_is_lost_with_its_segment_is_told_by_its_key() {
     let disk = MemoryDisk::new();
@@ -351,7 +351,7 @@ fn a_body_that_is_lost_with_its_segment_is_told_by_its_key() {
         assert!(matches!(node.value(key), Ok(Some(_))), "{key}");
     }
     assert!(node.value(lost).is_err());
-    // It is absent for nobody, and a put makes it good.
+    // A get fails rather than finds it absent, and a put repairs it.
     node.put(lost, 7);
     assert_eq!(node.value(lost), Ok(Some(7)));
 }
@@ -362,7 +362,7 @@ fn a_segment_that_is_missing_is_told_and_one_that_was_let_go_is_not() {
     let node = Node::open(&disk);
     (0..50).for_each(|key| node.put(key, 1));
     node.keep_store();
-    // With it goes the note of what was let go.
+    // The note of dropped segments is removed too.
     node.do_chores();
     node.store.close().unwrap();
     drop(node);
@@ -439,7 +439,7 @@ fn a_body_stays_while_a_table_above_it_cannot_be_read() {
     faulty.add_rule(Rule::new(denied).on(Operation::Open).path(&newest));
     let node = Node::open_on(Arc::new(faulty.clone()), &settings()).unwrap();
     assert!(node.value(1).is_err());
-    // Most of the first segments is dead, as far as anybody can tell.
+    // Most of the first segments counts as garbage.
     let tenant = &node.store.tenant;
     let mut refused = 0;
     for segment in 1..node.log.newest_segment() {
@@ -466,14 +466,14 @@ fn a_body_stays_while_a_table_above_it_cannot_be_read() {
     }
 }
 
-/// What cannot be read of the log now may be readable at the next start: its sequences are used up. And
-/// an index of what was lost in part is not complete.
+/// A batch that cannot be read now may be readable at the next start, so its sequence is used up.
+/// An index with lost entries is not complete.
 #[test]
 fn a_sequence_whose_batch_was_unreadable_once_is_not_given_out_again() {
     let disk = MemoryDisk::new();
     let node = Node::open(&disk);
     (0..3).for_each(|key| node.put(key, 1));
-    // The segment is sealed, and says what is in it.
+    // The segment is sealed, with a list of its contents.
     node.log.roll().unwrap();
     node.do_chores();
     drop(node);
@@ -499,7 +499,7 @@ fn a_sequence_whose_batch_was_unreadable_once_is_not_given_out_again() {
     }
 }
 
-/// A node whose log cannot be read any more from the call of the second one on.
+/// A node, and a call from which on the log's second segment cannot be read.
 fn node_and_broken_log() -> (Node, impl Fn()) {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let node = Node::open_on(Arc::new(disk.clone()), &settings()).unwrap();
@@ -521,7 +521,7 @@ fn what_is_read_twice_from_the_log_is_kept_in_memory() {
     break_log();
     assert_eq!(node.value(1).unwrap(), Some(1));
     node.value(2).unwrap_err();
-    // What is put at another place is not what was read.
+    // The put has another place than the body that was read.
     node.put(1, 9);
     node.value(1).unwrap_err();
 }

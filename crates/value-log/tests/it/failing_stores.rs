@@ -1,5 +1,6 @@
-//! Several stores over one value log, of bitcask or of leveldb, on disks that are full or that fail for one of
-//! them: a store that fails costs no other anything, and what was acknowledged or shown is there afterwards.
+//! Several stores of bitcask or of leveldb over one value log, on disks that are full or that fail
+//! for one of them: a failing store does not affect the others, and acknowledged or visible writes
+//! survive.
 
 #![expect(
     clippy::unwrap_used,
@@ -97,8 +98,8 @@ fn kind_of<T>(outcome: Result<T>) -> Option<ErrorKind> {
     outcome.err().map(|error| error.kind())
 }
 
-/// A refused put may be seen. Once it could be read, it was gone after a crash also long after there was room
-/// again, unless something else was put to the store meanwhile.
+/// A refused put may be visible. Regression: it was lost in a crash even long after there was room
+/// again, unless another put followed it in the store.
 #[test]
 fn what_a_full_log_refused_and_a_store_shows_stays_once_there_is_room() {
     for kind in KINDS {
@@ -116,7 +117,8 @@ fn what_a_full_log_refused_and_a_store_shows_stays_once_there_is_room() {
     }
 }
 
-/// A put that changes nothing is acknowledged when what is there is durable: an empty batch stands for it.
+/// A put that changes nothing is acknowledged when the present state is durable: an empty batch
+/// stands for it.
 #[test]
 fn nothing_is_acknowledged_over_what_the_log_could_not_take() {
     for kind in KINDS {
@@ -134,8 +136,8 @@ fn nothing_is_acknowledged_over_what_the_log_could_not_take() {
     }
 }
 
-/// The power fails while the disk is full, and there is no room for what a store would have to write to be
-/// given what it lacks: then it does not open, and the log keeps all of it until there is room.
+/// The power fails while the disk is full, without room for the writes that a store's replay needs.
+/// The store does not open, and the log keeps all of its batches until there is room.
 #[test]
 fn r28_stores_that_were_cut_on_a_full_disk_open_once_there_is_room_and_lack_nothing() {
     for kind in KINDS {
@@ -221,8 +223,8 @@ fn stores_that_close_unsynced_on_a_full_disk_lose_nothing_of_the_log() {
     }
 }
 
-/// A store has to write while it is given what it lacks, and cannot: the others are admitted and go on, and
-/// the log keeps what that one lacks.
+/// A store has to write during its replay, and cannot: the others are admitted and go on, and the
+/// log keeps the batches that the failed one lacks.
 #[test]
 fn a_store_that_fails_keeps_no_other_from_being_admitted_and_loses_nothing() {
     let kind = Kind::Leveldb;
@@ -265,8 +267,9 @@ fn a_store_that_fails_keeps_no_other_from_being_admitted_and_loses_nothing() {
     );
 }
 
-/// Wherever erasing fails, what is left is all of the old contents or none, under an identity of its own; and
-/// what is put afterwards, if the store takes it, is not lost with what was erased.
+/// After an erasure that fails anywhere, the old contents exist as a whole or not at all, each
+/// under an identity of its own. Later puts, if the store takes them, are not lost with the erased
+/// contents.
 #[test]
 fn after_a_failed_erasure_what_is_put_is_logged_under_the_identity_that_the_store_has() {
     for kind in KINDS {
@@ -306,7 +309,7 @@ fn after_a_failed_erasure_what_is_put_is_logged_under_the_identity_that_the_stor
     }
 }
 
-/// The number of what is put after an erasure.
+/// The number of the put after an erasure.
 const LATER: usize = 77;
 
 fn with_later(values: &Values) -> Values {

@@ -1,5 +1,5 @@
-//! Disks that fail under the log: the cost of a failed append, a failed sync, a torn or misplaced segment and
-//! an unreadable sector; and that what was acknowledged is there afterwards.
+//! Disks that fail under the log: the cost of a failed append, a failed sync, a torn or misplaced
+//! segment and an unreadable sector. Acknowledged writes survive all of them.
 
 #![expect(
     clippy::unwrap_used,
@@ -60,7 +60,7 @@ impl Rig {
             .add_rule(Rule::new(Fault::Error(kind)).on(operation));
     }
 
-    /// A node over what a power cut leaves, in which nothing is damaged or lost.
+    /// A node after a power cut, with nothing damaged or lost.
     fn after_a_cut(&self) -> Node {
         let image = self.memory.crash_image(CrashOptions::nothing_unsynced());
         opened_whole(&image, &self.drawn)
@@ -118,7 +118,7 @@ fn what_is_queued_behind_a_failed_append_is_not_acknowledged_before_it_is_writte
     assert_eq!(kind(second.wait()), Some(ErrorKind::Full));
     rig.faulty.heal();
     third.wait().unwrap();
-    // What stands before it could be seen, and was written with it.
+    // The batches before it were visible, and were written with it.
     let node = rig.after_a_cut();
     let values = &node.values()[0];
     let has_all = [1, 2, 3].map(|number: u8| values.contains_key(&vec![number]));
@@ -142,8 +142,8 @@ fn a_torn_append_leaves_nothing_in_the_way() {
     }
 }
 
-/// One sync fails, once: that of the segment that the group before the last one was in. What follows it in the
-/// next segment would be synced without an error.
+/// One sync fails, once: that of the segment with the last group but one. The records behind it, in
+/// the next segment, would be synced without an error.
 #[test]
 fn a_failed_sync_is_not_escaped_into_the_next_segment() {
     let rig = Rig::new();
@@ -205,9 +205,9 @@ fn a_log_without_room_for_a_spare_segment_lets_segments_go() {
     assert_eq!(rig.after_a_cut().values(), rig.node.values());
 }
 
-/// A store whose own files cannot be written keeps the segments that it needs. Of a store that was erased
-/// meanwhile the log knows that it was for as long as a segment has anything of it; otherwise it would wait
-/// for that store for ever.
+/// A store whose own files cannot be written keeps the segments that it needs. The note of a store
+/// that was erased meanwhile stays for as long as a segment has any of its records; without it the
+/// log would wait for that store for ever.
 #[test]
 fn the_record_of_an_erasure_stays_with_what_it_speaks_of() {
     let rig = Rig::new();
@@ -254,7 +254,7 @@ fn killed() -> (MemoryDisk, Arc<AtomicU64>, Vec<Values>) {
     (image, rig.drawn, values)
 }
 
-/// Where the records of a segment end: behind them stand zeros.
+/// The end of the records of a segment: zeros follow.
 fn used(bytes: &[u8]) -> usize {
     let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
     (bytes.len() - zeros).next_multiple_of(8)

@@ -2,10 +2,10 @@
 //! among several stores over one value log. Earlier acknowledged writes are there, later ones survive a power
 //! cut, and no other store is touched.
 //!
-//! The story: a copy of a partition's identity was overwritten by another partition's, as by a restore into
-//! the wrong directory. It was the newer of the two copies, so it was believed. The store took on the other
-//! one's identity, both put entries to the log under it, and both lost every write acknowledged from then
-//! on.
+//! Regression: a copy of a partition's identity was overwritten by another partition's, as by a
+//! restore into the wrong directory. It was the newer of the two copies, so it was used. The store
+//! took on the other one's identity, both put entries to the log under it, and both lost every
+//! write acknowledged from then on.
 
 #![expect(
     clippy::unwrap_used,

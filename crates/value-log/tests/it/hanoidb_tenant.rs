@@ -79,7 +79,7 @@ impl EngineUnderTest for HanoidbTenant {
         10
     }
 
-    /// What finds no space when the log writes it stays, visible, and later ones are refused until it is
+    /// A put for which the log finds no space stays visible, and later ones are refused until it is
     /// written.
     fn works_on_a_full_disk(&self) -> bool {
         false

@@ -1,4 +1,4 @@
-//! The suite over innostore, whose redo log the value log is.
+//! The suite over innostore, with the value log as its redo log.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl EngineUnderTest for InnostoreTenant {
                 sync: SyncStrategy::None,
                 ..settings
             },
-            // What was put is moved at once, and hardly anything is kept in memory of what was read.
+            // Puts are moved at once, and memory keeps hardly any page that was read.
             _ => InnostoreSettings {
                 dirty_age_max: Duration::ZERO,
                 sync: SyncStrategy::Interval(Duration::from_secs(1)),
@@ -84,7 +84,7 @@ impl EngineUnderTest for InnostoreTenant {
         10
     }
 
-    /// What finds no space when the log writes it stays, visible, and later ones are refused until it is
+    /// A put for which the log finds no space stays visible, and later ones are refused until it is
     /// written.
     fn works_on_a_full_disk(&self) -> bool {
         false

@@ -1,5 +1,6 @@
-//! Upkeep of one store of innostore: damage is found before somebody reads it, files of which a part cannot be
-//! read are left all the same, expired entries go, and a crash leaves little to read again.
+//! Upkeep of one store of innostore: damage is found before a read meets it, files with an
+//! unreadable part are left nevertheless, expired entries go, and a crash leaves little to read
+//! again.
 
 #![expect(
     clippy::unwrap_used,
@@ -73,7 +74,7 @@ impl Node {
         })
     }
 
-    /// Everything that is due of these kinds, until nothing is. Returns what it cost.
+    /// Does all due tasks of these kinds, until none is due. Returns their cost.
     fn tend(&self, kinds: &[TaskKind], now: Timestamp) -> u64 {
         let mut cost_bytes = 0;
         for _ in 0..10_000 {
@@ -144,7 +145,8 @@ fn filled(settings: &InnostoreSettings) -> (MemoryDisk, Node) {
     (disk, node)
 }
 
-/// Nobody reads the page: a scrub does, once in its period, and says so as a reader would.
+/// The page has no readers but the scrub, once in its period, which reports damage as a reader
+/// would.
 #[test]
 fn a_scrub_finds_every_damaged_page_and_replaces_a_damaged_copy() {
     let settings = InnostoreSettings {
@@ -173,7 +175,7 @@ fn a_scrub_finds_every_damaged_page_and_replaces_a_damaged_copy() {
                 "{file} at {at}: {status:?}"
             );
             told += usize::from(errors > 0);
-            // Of a branch both copies are read, and one is enough.
+            // Both copies of a branch are read, and one is enough.
             mended += usize::from(errors == 0 && status.corrupt_reads > 0);
             let again = status.corrupt_reads;
             node.tend(&ALL, Timestamp(NOW.0 + 6 * DAY));
@@ -260,7 +262,7 @@ fn what_is_expired_goes_with_the_next_rewrite_of_its_leaf() {
     assert_eq!(node.keys_folded(end), KEYS / 2);
 }
 
-/// What a start after a crash reads from the log is bounded by what memory may hold.
+/// The limit of memory bounds the part of the log that a start after a crash reads.
 #[test]
 fn a_crash_leaves_no_more_to_read_again_than_memory_holds() {
     let disk = MemoryDisk::new();
@@ -276,12 +278,12 @@ fn a_crash_leaves_no_more_to_read_again_than_memory_holds() {
     drop(node);
     let image = disk.crash_image(kvorum_disk::CrashOptions::nothing_unsynced());
     let node = Node::open(&image, &settings);
-    // Twice what is allowed, at some 300 bytes a put.
+    // Twice the limit, at some 300 bytes a put.
     assert!(node.replayed < 25, "{} batches", node.replayed);
     assert_eq!(node.keys_folded(NOW), KEYS);
 }
 
-/// A snapshot is what it was while everything below it is written anew, and its files go with it.
+/// A snapshot does not change while everything below it is rewritten, and its files go with it.
 #[test]
 fn a_snapshot_stands_while_its_files_are_left() {
     let (disk, node) = filled(&settings());
@@ -311,7 +313,7 @@ fn a_snapshot_stands_while_its_files_are_left() {
     assert_eq!(node.store.status().pinned_bytes, 0);
 }
 
-/// What memory does not have is not waited for.
+/// A read that must not wait reports that the page is not in memory.
 #[test]
 fn a_read_that_must_not_wait_says_so() {
     let (disk, node) = filled(&settings());
@@ -342,7 +344,7 @@ fn unread(memory: &MemoryDisk) -> (FaultyDisk, Node) {
     (disk, node)
 }
 
-/// A step of moving what is in memory to the tree.
+/// A step of moving entries from memory to the tree.
 fn flush(node: &Node) -> Result<()> {
     let due = node.store.maintenance_due(NOW);
     let task = due.iter().find(|it| it.kind == TaskKind::Flush);
@@ -350,7 +352,8 @@ fn flush(node: &Node) -> Result<()> {
     step.map(drop)
 }
 
-/// A rewrite left out a leaf that the device had failed to give once, and what was in it was lost.
+/// A rewrite left out a leaf that the device had failed to give once, and the leaf's entries were
+/// lost.
 #[test]
 fn what_a_device_fails_to_give_for_a_while_is_there_afterwards() {
     let (memory, node) = filled(&settings());

@@ -121,7 +121,7 @@ fn a_lost_ledger_is_made_again_and_nothing_comes_back() {
 fn removals_go_with_what_they_remove_however_long_others_stay() {
     let disk = MemoryDisk::new();
     let node = Node::open(&disk);
-    // What stays in the log for good, as no segment of it has garbage.
+    // Entries that stay in the log for good, since their segments have no garbage.
     (0..KEYS / 2).for_each(|key| node.put(key, 1));
     let mut sizes = Vec::new();
     for round in 0..60_u8 {
@@ -234,8 +234,8 @@ fn repair(disk: &MemoryDisk) -> RepairReport {
     }
 }
 
-/// Puts, removes and keeps up, does harm to the store that is not open, and repairs it: then what is known is
-/// right, and in the end all is known.
+/// Puts, removes and keeps up, damages the closed store, and repairs it. After that, known answers
+/// are right, and in the end all are known.
 fn nothing_is_lost_and_nothing_comes_back(harm: impl Fn(&MemoryDisk)) {
     for seed in 100..120 {
         let (mut draw, disk) = (Draw(seed), MemoryDisk::new());

@@ -81,8 +81,8 @@ impl EngineUnderTest for LeveldbTenant {
         10
     }
 
-    /// As of bitcask over the value log: what finds no space when the log writes it stays, visible, and
-    /// later ones are refused until it is written.
+    /// A put for which the log finds no space stays visible, and later ones are refused until it is
+    /// written.
     fn works_on_a_full_disk(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What the original of this engine is known to lose, each in a test of that name: none of it is lost here.
+//! Losses of the original of this engine, each in a test of that name: none of them occurs here.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use crate::leveled_node::{
     BODY_BYTES, KEYS, NOW, Node, SMALL, close, files, flip, key_of, read_file, remove_files,
 };
 
-/// What a step may take beyond its budget: the two records that it stands on, and a table's end.
+/// The most that a step may exceed its budget: its two current records, and a table's end.
 const STEP_BYTES_MAX: u64 = SMALL.bytes + 8 * BODY_BYTES as u64;
 
 fn value_of(key: usize) -> u8 {
@@ -47,7 +47,7 @@ fn put_over_values() -> BTreeMap<usize, u8> {
     (0..KEYS).map(|key| (key, value(key))).collect()
 }
 
-/// The files of a directory with such a name in which the body of this value stands, and where.
+/// The files of a directory with such a name that contain the body of this value, and its offset.
 fn bodies(disk: &MemoryDisk, directory: &str, suffix: &str, value: u8) -> Vec<(PathBuf, usize)> {
     let names = disk.list(Path::new(directory)).unwrap().into_iter();
     let paths = names
@@ -70,7 +70,7 @@ fn head_is_there(node: &Node, key: usize) -> bool {
     matches!(node.store.head(&key_of(key), at), Ok(Lookup::Found(_)))
 }
 
-/// Every key but these has what it is to have.
+/// Checks every key but these.
 fn check_others(node: &Node, damaged: &[usize], expected: &BTreeMap<usize, u8>) {
     for key in (0..KEYS).filter(|key| !damaged.contains(key)) {
         assert_eq!(
@@ -127,7 +127,7 @@ fn check_that_one_is_lost(disk: &MemoryDisk, damaged: usize) {
     check_others(&node, &[damaged], &expected());
     match node.value(damaged) {
         Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt),
-        // Its key is not known, and this is told.
+        // Its key is unknown, and the loss is reported.
         Ok(value) => {
             assert_eq!(value, None);
             assert!(
@@ -140,7 +140,7 @@ fn check_that_one_is_lost(disk: &MemoryDisk, damaged: usize) {
     node.keep_all();
     check_others(&node, &[damaged], &expected());
     close(node);
-    // The ledger is made again of all that stands behind the damage too.
+    // The ledger is rebuilt from the records behind the damage too.
     remove_files(disk, ".sst");
     let node = Node::open(disk);
     node.keep_store();
@@ -159,7 +159,7 @@ fn renames_that_were_not_synced() {
         let disk = prepared.crash_image(CrashOptions::everything());
         let node = Node::open(&disk);
         disk.cut_after(disk.operations() + cut);
-        // What fails, fails because the power is gone.
+        // A failure is due to the power cut alone.
         let collected = node.try_to_collect();
         while collected.is_ok()
             && let Some(Ok(_)) = node.upkeep_step(NOW)
@@ -180,7 +180,7 @@ fn renames_that_were_not_synced() {
     assert!(cut > 60, "few operations: {cut}");
 }
 
-/// There, a record of the journal that cannot be read is left out by a collection, and nobody learns of it.
+/// The original's compaction drops a journal record that cannot be read, without a report.
 #[test]
 fn compaction_that_drops_records_with_a_bad_checksum_in_silence() {
     let disk = MemoryDisk::new();
@@ -252,13 +252,13 @@ fn an_unreadable_block_of_the_ledger_is_not_taken_for_an_empty_one() {
     }
     assert!(!damaged.is_empty() && damaged.len() < KEYS, "{damaged:?}");
     assert!(!lost_in(&node, ".sst").is_empty());
-    // Merges give the block up, and what it had is made again from the journal.
+    // Merges drop the block, and its entries are rebuilt from the journal.
     (KEYS..2 * KEYS).for_each(|key| node.put(key, 1));
     node.keep_all();
     assert_eq!(node.values(), put_over_values());
 }
 
-/// There, a merge rewrites whatever overlaps a file, and nothing else is done meanwhile.
+/// The original's merge rewrites all files that overlap one, and no other work is done meanwhile.
 #[test]
 fn huge_merges() {
     let disk = MemoryDisk::new();
@@ -282,7 +282,7 @@ fn huge_merges() {
 fn journals_of_removals_that_are_compacted_for_ever() {
     let disk = MemoryDisk::new();
     let node = Node::open(&disk);
-    // What was put once stays in the log for as long as the segment is full of what is needed.
+    // Entries that were put once stay in the log while their segment is full of needed ones.
     (0..8 * KEYS).for_each(|key| node.put(key, 1));
     (0..8 * KEYS)
         .filter(|key| key.is_multiple_of(8))
@@ -294,7 +294,7 @@ fn journals_of_removals_that_are_compacted_for_ever() {
     check_that_it_rests(&disk, &node);
 }
 
-/// The same where nobody can tell which records are needed.
+/// The same where the use of records is unknown.
 #[test]
 fn journals_of_unknown_use_that_are_compacted_for_ever() {
     let disk = MemoryDisk::new();

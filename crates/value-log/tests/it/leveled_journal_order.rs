@@ -1,5 +1,6 @@
-//! Folds in the order of the journal of leveled while its files come and go, and what kinds of entries ask of the
-//! journal: which removals stay, and what is taken anew when the ledger is made again.
+//! Folds in the order of leveled's journal while its files come and go, and the journal's treatment
+//! of kinds of entries: the removals that stay, and the entries that are read again when the ledger
+//! is rebuilt.
 
 #![expect(
     clippy::unwrap_used,

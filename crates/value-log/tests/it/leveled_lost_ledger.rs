@@ -1,6 +1,6 @@
-//! A ledger of leveled that is lost again and again, as a whole or in part, with entries that expire over older
-//! ones that do not, and with power cuts in the middle of collections and of making tables again: what is gone
-//! stays away, and what is there stays.
+//! A ledger of leveled that is lost again and again, as a whole or in part. Entries that expire
+//! hide older ones that do not, and the power is cut in the middle of collections and of rebuilding
+//! tables: removed entries stay away, and live ones stay.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 
 use crate::leveled_node::{Draw, KEYS, NOW, Node, SMALL, close, files, flip, remove_files};
 
-/// When what expires does so.
+/// The time of expiry.
 const END: Timestamp = Timestamp(NOW.0 + 10);
 const EXPIRING: Fields = Fields {
     segment: 0,
@@ -37,9 +37,9 @@ fn hidden() -> impl Iterator<Item = usize> {
     (0..KEYS).step_by(2)
 }
 
-/// A removal was found in the journal after the ledger was lost, and the table that was made of it did not say
-/// that the older put was in the journal too. So the removal went with the next merge, and the put came back
-/// when the ledger was lost once more.
+/// A removal was found in the journal after the ledger was lost, and the table made from it did not
+/// record that the older put was in the journal too. So the next merge dropped the removal, and the
+/// put came back when the ledger was lost once more.
 #[test]
 fn a_removal_found_in_the_journal_stays_as_long_as_what_it_removes() {
     check_that_they_stay_away(NOW, Node::remove);
@@ -62,7 +62,7 @@ fn check_that_they_stay_away(now: Timestamp, hide: impl Fn(&Node, usize)) {
     node.flush();
     node.keep_store_at(now);
     node.log.roll().unwrap();
-    // What hides it stands among garbage.
+    // The removal that hides it lies among garbage.
     for key in hidden() {
         hide(&node, key);
         (60..72).for_each(|other| node.put(other, 2));
@@ -78,7 +78,7 @@ fn check_that_they_stay_away(now: Timestamp, hide: impl Fn(&Node, usize)) {
     }
 }
 
-/// What keys hold: the value, and whether it expires.
+/// The value of each key, and whether it expires.
 type Model = BTreeMap<usize, (u8, bool)>;
 
 fn at(model: &Model, now: Timestamp) -> BTreeMap<usize, u8> {
@@ -114,7 +114,7 @@ fn write_some(node: &Node, model: &mut Model, draw: &mut Draw, now: Timestamp) {
     }
 }
 
-/// What was lost of the ledger.
+/// The lost part of the ledger.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lost {
     Nothing,
@@ -141,10 +141,10 @@ fn lose_tables(disk: &MemoryDisk, draw: &mut Draw) -> Lost {
     Lost::Tables
 }
 
-/// Does some of what is due, and cuts the power in the middle of it.
+/// Does some of the due upkeep, and cuts the power in the middle of it.
 fn cut_in_upkeep(disk: &MemoryDisk, node: &Node, draw: &mut Draw, now: Timestamp) -> MemoryDisk {
     disk.cut_after(disk.operations() + draw.below(60) as u64);
-    // What fails, fails because the power is gone, or the ledger.
+    // A failure is due to the power cut or the lost ledger alone.
     for _ in 0..draw.below(4) {
         let mut steps = draw.below(80);
         while steps > 0
@@ -196,7 +196,7 @@ pub(crate) fn run_lives(seed: u64) {
         }
         node.keep_store_at(now);
         if lost == Lost::Block {
-            // Merges come by the block, or none of what is put touches it.
+            // Merges come by the block, or no put touches it.
             (KEYS..3 * KEYS).for_each(|key| node.put(key, 1));
             node.keep_store_at(now);
             check_what_is_known(&node, &at(&model, now), now, &story);
@@ -209,7 +209,7 @@ pub(crate) fn run_lives(seed: u64) {
     }
 }
 
-/// What is not known yet is no answer, and what is known is right.
+/// Unknown keys are no answer, and known ones are right.
 fn check_what_is_known(node: &Node, expected: &BTreeMap<usize, u8>, now: Timestamp, story: &str) {
     for key in 0..KEYS {
         match node.value_at(key, now) {
@@ -237,7 +237,7 @@ fn tables_are_made_again_in_small_steps() {
             break;
         };
         let step = node.store.maintenance_step(task, SMALL, NOW).unwrap();
-        // One step may write what was gathered.
+        // One step may write all gathered entries.
         assert!(
             step.cost_bytes < 8 * SMALL.bytes,
             "{} bytes",

@@ -1,4 +1,5 @@
-//! One store of leveled over its journal, with small files and upkeep by hand, and what is done to its files.
+//! One store of leveled over its journal, with small files and upkeep by hand, and with damage to
+//! its files.
 
 #![expect(
     clippy::unwrap_used,
@@ -38,7 +39,7 @@ pub(crate) const LOG: ValueLogSettings = ValueLogSettings {
 pub(crate) struct Node {
     pub(crate) log: ValueLog,
     pub(crate) store: Opened,
-    /// What opening the log found damaged or missing.
+    /// Damaged or missing parts of the log, found by opening it.
     pub(crate) damage: Vec<String>,
 }
 
@@ -182,14 +183,14 @@ impl Node {
         panic!("upkeep does not end: {:?}", self.store.maintenance_due(now));
     }
 
-    /// One small step of what is due beside syncs.
+    /// One small step of due upkeep other than syncs.
     pub(crate) fn upkeep_step(&self, now: Timestamp) -> Option<Result<StepOutcome>> {
         let due = self.store.maintenance_due(now);
         let task = due.iter().find(|it| it.kind != TaskKind::Sync)?;
         Some(self.store.maintenance_step(task, SMALL, now))
     }
 
-    /// Moves what is in memory to tables.
+    /// Moves entries from memory to tables.
     pub(crate) fn flush(&self) {
         let flush = Task {
             kind: TaskKind::Flush,

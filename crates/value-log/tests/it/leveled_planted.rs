@@ -1,4 +1,5 @@
-//! Each defect that can be planted in leveled is found: by the suite, or by what loses its ledger again and again.
+//! Each defect that can be planted in leveled is found: by the suite, or by repeated loss of the
+//! ledger.
 
 use std::panic::catch_unwind;
 

@@ -1,4 +1,5 @@
-//! Bitcask over the value log: what folds read, with log hints, without, and with damaged ones; and heads.
+//! Bitcask over the value log: the bytes that folds and heads read with log hints, without, and
+//! with damaged ones.
 
 #![expect(
     clippy::unwrap_used,
@@ -34,7 +35,7 @@ struct Node {
     store: Opened,
 }
 
-/// What was read since it was asked last.
+/// Reads since the last count.
 #[derive(Debug, Default)]
 struct Read {
     /// Reads of segments of the log.
@@ -77,7 +78,7 @@ impl Node {
         let _buffered = put.unwrap();
     }
 
-    /// Puts so many keys, in no order, and does what is due now and then.
+    /// Puts so many keys, in no order, and does due upkeep now and then.
     fn fill(&self, count: usize) {
         for number in 0..count {
             // Each once: the factor has no divisor in common with the counts of the tests.
@@ -230,7 +231,7 @@ fn a_fold_of_a_bucket_reads_what_is_said_of_that_bucket() {
     assert!(found == keys(COUNT)[7 * 600..8 * 600] && next.is_none());
     let read = node.read();
     assert!(read.fronts <= unhinted, "{read:?}");
-    // 600 entries of less than 60 bytes, and what a block has of its neighbours.
+    // 600 entries of less than 60 bytes, and the neighbours in their blocks.
     let bytes_max = 600 * 60 + hints * 2 * (BLOCK_BYTES + 100);
     assert!(read.block_bytes <= bytes_max, "{read:?}");
     assert!(
@@ -239,8 +240,8 @@ fn a_fold_of_a_bucket_reads_what_is_said_of_that_bucket() {
     );
 }
 
-/// Anti-entropy looks into a few segments at a time, and each time every block was read. What supersedes a key
-/// may stand in a block that has none of them.
+/// Anti-entropy folds over a few segments at a time, and each fold read every block. The entry that
+/// supersedes a key may be in a block without a key of these segments.
 #[test]
 fn a_fold_over_a_few_anti_entropy_segments_reads_few_blocks_and_shows_what_there_is() {
     const COUNT: usize = 12_000;
@@ -274,7 +275,7 @@ fn a_fold_over_a_few_anti_entropy_segments_reads_few_blocks_and_shows_what_there
     }
     let moved = 3;
     node.put(vec![put_in(moved, segment_of(wanted[3]), 3)]);
-    // A log hint of its own for what came last.
+    // A log hint of their own for the last entries.
     for number in (0..2 * RECORDS_MIN).map(|it| it * 2 + 1_000_000) {
         node.put(vec![put_in(number, 500_000, 4)]);
     }
@@ -314,15 +315,15 @@ fn a_fold_over_a_few_anti_entropy_segments_reads_few_blocks_and_shows_what_there
     );
 }
 
-/// What is collected is copied to a segment of the store's own, which has no hint until it is full: each
-/// part of a listing read all of it.
+/// Collected entries are copied to a segment of the store's own, which has no hint until it is
+/// full: each part of a listing read all of it.
 #[test]
 fn a_listing_in_parts_reads_a_few_blocks_of_what_was_copied_out_of_the_log() {
     const COUNT: usize = 6_000;
     let memory = MemoryDisk::new();
     let node = Node::open(&memory);
     node.fill(COUNT);
-    // A part of each segment dies each time, and what lives is copied.
+    // A part of each segment becomes garbage each time, and the rest is copied.
     for round in 0..5 {
         for number in (0..COUNT).filter(|number| number % 8 == round) {
             node.put(vec![put(number, COUNT, round)]);
@@ -381,7 +382,7 @@ fn log_hints_outlive_a_restart_and_what_came_behind_them_is_found() {
     assert!(read.fronts <= 5 * RECORDS_MIN, "{read:?}");
 }
 
-/// Snapshots that were taken before keys changed see them as they were, whatever hints came since.
+/// Snapshots taken before keys changed see the old state, also with log hints written since.
 #[test]
 fn a_snapshot_sees_its_moment_while_log_hints_are_written_and_merged() {
     const COUNT: usize = 2_000;
@@ -504,7 +505,7 @@ fn log_hints_of_an_earlier_version_are_written_again_without_a_word() {
     assert!(node.all_in_parts(700).0 == keys(COUNT));
 }
 
-/// What is superseded in a part of a hint that cannot be read is not shown either.
+/// An entry whose successor is in an unreadable part of a hint is not shown either.
 #[test]
 fn a_fold_over_anti_entropy_segments_passes_over_no_damage() {
     const COUNT: usize = 2_000;
@@ -587,8 +588,8 @@ fn a_lease_that_ends_while_keys_are_gathered_ends_the_fold() {
     assert!(read.fronts < COUNT / 2, "{read:?}");
 }
 
-/// What stands in memory for a key beside the key directory was neither counted nor bounded: 8 bytes for
-/// each record in the log, and as much again while the list grew.
+/// Memory for keys beside the key directory was neither counted nor bounded: 8 bytes for each
+/// record in the log, and as much again while the list grew.
 #[test]
 fn a_key_takes_no_more_than_24_bytes_whether_log_hints_are_written_or_not() {
     const COUNT: usize = 200_000;

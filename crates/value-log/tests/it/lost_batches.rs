@@ -1,8 +1,9 @@
-//! Batches that a damaged or missing part of the log held: the stores that lost some are told, and no others,
-//! and the log tells each loss until it is noted.
+//! Batches in a damaged or missing part of the log: exactly the stores that lost some are reported,
+//! and each loss is reported until it is noted.
 //!
-//! After a crash one flipped bit had an older value served, or a deleted key come back, and a missing newest
-//! segment hundreds of them: the log said which bytes were damaged, and nobody which stores had lost writes.
+//! After a crash one flipped bit made the log serve an older value, or brought a deleted key back,
+//! and a missing newest segment did so for hundreds of keys. The log reported the damaged bytes,
+//! but not the stores that had lost writes.
 
 #![expect(
     clippy::unwrap_used,
@@ -33,7 +34,7 @@ fn before((number, at): Place, bytes: u64) -> Place {
     (number, at - bytes)
 }
 
-/// A node that was killed, and what it was.
+/// A killed node, and its state before.
 struct Killed {
     disk: MemoryDisk,
     drawn: Arc<AtomicU64>,
@@ -59,7 +60,7 @@ impl Killed {
             }
             put(&node, *store, number);
         }
-        // What was put last is proven to have been durable.
+        // The last puts are proven to have been durable.
         for _ in 0..2 {
             while node.log.chore_step().unwrap() {}
         }
@@ -150,7 +151,7 @@ fn a_damaged_back_costs_its_key_and_no_store_its_completeness() {
     let node = killed.open();
     assert_eq!(killed.lost(&node), []);
     assert!(!node.opening.damage.is_empty() || !node.damage.is_empty());
-    // Two keys were put; the damaged one is neither absent nor what it was before.
+    // Two keys were put; the damaged one is neither absent nor at its previous value.
     assert_eq!(
         node.engines[1]
             .values(kvorum_backend::Reading::MayBlock)
@@ -171,7 +172,7 @@ fn the_last_batch_of_a_store_is_lost_to_the_store_whose_next_one_it_was() {
     assert_eq!(killed.lost(&killed.open()), [(1, 2), (2, 2)]);
     killed.flip(before(front_end, 1));
     killed.flip(behind(begin, 9));
-    // Without a header nobody knows what stood there, but that store 0 goes on behind it.
+    // Without a header the lost records are unknown, but store 0 continues behind them.
     let lost = killed.lost(&killed.open());
     assert_eq!(lost.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2]);
 }

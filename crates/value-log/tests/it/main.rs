@@ -1,4 +1,4 @@
-//! The value log with engines that lose what was not synced, under power cuts, faults and threads.
+//! The value log with engines that lose unsynced data, under power cuts, faults and threads.
 
 mod bitcask_tenant;
 mod bodies_in_log;

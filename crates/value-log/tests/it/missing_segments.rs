@@ -1,5 +1,5 @@
-//! Files of the value log that are not there any more: what was in them is told as lost, and what the
-//! log had let go of never is.
+//! Missing files of the value log: their records are reported as lost, and dropped segments never
+//! are.
 
 #![expect(
     clippy::unwrap_used,
@@ -28,11 +28,11 @@ const LOG: &str = "log";
 const STORES: usize = 3;
 const NOW: Timestamp = Timestamp(1_000_000);
 
-/// Stores of bitcask over one value log, whatever opening finds.
+/// Stores of bitcask over one value log, with or without damage.
 struct Node {
     log: ValueLog,
     stores: Vec<Opened>,
-    /// What opening the log found.
+    /// Damage that opening the log found.
     damage: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ impl Node {
         );
     }
 
-    /// Makes files and writes what is beside them; no segment goes for that.
+    /// Makes files and writes the small ones; no segment is dropped for that.
     fn do_chores(&self) {
         while self.log.is_chore_due() && self.log.chore_step().unwrap() {}
     }
@@ -186,7 +186,7 @@ fn a_missing_log_segment_is_told_by_each_store_that_had_something_in_it() {
     }
 }
 
-/// No checkpoint names what was put last: the log alone can tell that it is gone.
+/// No checkpoint names the last puts: the log alone can detect their loss.
 #[test]
 fn a_missing_segment_that_no_checkpoint_names_is_told_by_the_log() {
     let disk = MemoryDisk::new();
@@ -212,7 +212,7 @@ fn a_segment_whose_number_was_given_out_again_is_told() {
     let file = "value_log/0000000003.segment".to_owned();
     assert_eq!(first.lost(), vec![vec![file]; STORES]);
     assert!(!first.has(0, 3));
-    // Whoever has the number now has nothing of these two.
+    // The segment with this number now has nothing of these two.
     first.put(2, 4);
     drop(first);
     let second = node(&disk);
@@ -220,7 +220,7 @@ fn a_segment_whose_number_was_given_out_again_is_told() {
     assert!(second.has(2, 4));
 }
 
-/// Most of the first segments is dead, and the rest is needed.
+/// Most of the first segments is garbage, and the rest is needed.
 fn overwritten(node: &Node) {
     (0..5).for_each(|number| node.put(0, number));
     for round in 0..40 {
@@ -295,7 +295,7 @@ fn no_crash_on_the_way_of_a_segment_makes_it_told() {
     }
 }
 
-/// A note takes space, and letting go is what makes some.
+/// A note takes space, and dropping segments frees some.
 #[test]
 fn a_full_disk_lets_segments_go_and_none_of_them_is_told() {
     let memory = MemoryDisk::new();
@@ -312,7 +312,7 @@ fn a_full_disk_lets_segments_go_and_none_of_them_is_told() {
     let image = memory.crash_image(CrashOptions::nothing_unsynced());
     old.iter().for_each(|it| put_back(&image, it));
     node(&image).assert_nothing_lost("without space for the note");
-    // With space for it, what goes from now on is told again.
+    // With space for the note, losses from now on are reported again.
     faulty.heal();
     first.put(0, 9);
     (0..40).for_each(|_| first.put(1, 1));
@@ -327,7 +327,7 @@ fn a_full_disk_lets_segments_go_and_none_of_them_is_told() {
     assert_eq!(node(&memory).damage.len(), 1);
 }
 
-/// Directories of before have no note, and a note may rot.
+/// Directories of earlier versions have no note, and a note may be corrupt.
 #[test]
 fn without_a_note_nothing_is_told_and_one_is_written() {
     for is_damaged in [false, true] {

@@ -51,7 +51,7 @@ fn round_for(key: usize, round: u64) -> Option<u64> {
     }
 }
 
-/// How far the writer of a key is: a read sees a round between the two.
+/// The progress of a key's writer: a read sees a round between the two.
 #[derive(Default)]
 struct Witness {
     begun: AtomicU64,
@@ -74,7 +74,7 @@ impl Witness {
     }
 }
 
-/// A store and what its writers have done.
+/// A store and the progress of its writers.
 struct Racing {
     store: Opened,
     witnesses: [Witness; KEYS],
@@ -198,7 +198,7 @@ fn open(disk: &MemoryDisk, engine: &Engine) -> (ValueLog, Vec<Racing>) {
     (log, racing.collect())
 }
 
-/// Does what is due of the log and of a store; counts collections and merges.
+/// Does due upkeep of the log and of a store; counts collections and merges.
 fn keep_up(log: &ValueLog, racing: &Racing, counts: &[AtomicU64; 2]) {
     let budget = StepBudget { bytes: 3_000 };
     log.chore_step().unwrap();
@@ -271,7 +271,7 @@ fn race(engine: &Engine) {
         ended.into_iter().for_each(|ended| ended.unwrap());
     });
     assert!(is_enough(counts), "{counts:?}");
-    // What was acknowledged is there after a power cut, and what was removed is not.
+    // Acknowledged puts survive a power cut, and so do removals.
     let (_log, again) = open(&disk.crash_image(CrashOptions::nothing_unsynced()), engine);
     for (racing, reopened) in all.iter().zip(again) {
         racing.gets();

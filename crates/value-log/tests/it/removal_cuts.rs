@@ -1,9 +1,9 @@
-//! The power is cut inside collections of the value log, at every operation of them, and collecting goes
-//! on with what is left: no removed key comes back.
+//! The power is cut inside collections of the value log, at every operation of them, and collecting
+//! goes on after each cut: no removed key comes back.
 //!
-//! Records are offered one by one, so that cuts fall between any two copies. After a cut a segment of
-//! the log may be there together with some of the copies out of it, and with a checkpoint from before
-//! or after.
+//! Records are offered one by one, so that cuts fall between any two copies. After a cut a segment
+//! of the log may exist together with some of the copies out of it, and with a checkpoint from
+//! before or after.
 
 #![expect(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ fn crash_of(turn: u64) -> CrashOptions {
     }
 }
 
-/// How many operations a collection takes, after a start on a copy of the disk.
+/// The number of operations of a collection, after a start on a copy of the disk.
 fn operations_of(kind: Kind, before: &MemoryDisk, segment: u32) -> u64 {
     let disk = before.crash_image(CrashOptions::everything());
     let node = Node::open(&disk, kind);
@@ -39,8 +39,8 @@ fn operations_of(kind: Kind, before: &MemoryDisk, segment: u32) -> u64 {
     disk.operations() - opened
 }
 
-/// Begins a collection, and cuts the power after so many of its operations. Returns what is left, and
-/// whether it was cut before it was through.
+/// Begins a collection, and cuts the power after so many of its operations. Returns the disk, and
+/// true if it was cut before the end.
 fn cut_collection(
     kind: Kind,
     before: &MemoryDisk,
@@ -56,8 +56,8 @@ fn cut_collection(
     (disk.crash_image(crash), collected.is_err())
 }
 
-/// A start after a crash shows what is expected, and so does it when everything is collected in this
-/// order and merged, and a start after that.
+/// A start after a crash shows the expected state. So do the store after everything is collected in
+/// this order and merged, and a start after that.
 fn check_and_collect_on(
     kind: Kind,
     disk: &MemoryDisk,
@@ -146,7 +146,7 @@ fn cut_three_everywhere(kind: Kind) {
     assert!(cuts > 15 * 10, "{cuts}");
 }
 
-/// What a walk over six segments counts.
+/// Counts of a walk over six segments.
 #[derive(Default)]
 struct Walk {
     collections: u64,
@@ -154,8 +154,8 @@ struct Walk {
     cut: u64,
 }
 
-/// Collects one more of the segments in every way there is, the first one among these; each collection is
-/// cut somewhere, and what the cut leaves is collected on.
+/// Collects one more of the segments in every possible way, the first one among these. Each
+/// collection is cut somewhere, and collecting goes on after the cut.
 fn walk(
     kind: Kind,
     before: &MemoryDisk,
@@ -221,7 +221,7 @@ const UNCUT: u64 = 1 << 20;
 enum Step {
     Put(usize),
     Remove(usize),
-    /// A put of what has expired.
+    /// A put that has expired.
     Expire(usize),
     /// A collection of the segment in this place of those that there are, cut after so many operations.
     Collect(usize, u64),
@@ -255,7 +255,7 @@ fn lose_checkpoint(disk: &MemoryDisk) {
     }
 }
 
-/// Plays the steps, each cut followed by a start, and collects and merges what is left.
+/// Plays the steps, each cut followed by a start, and then collects and merges the rest.
 fn play(kind: Kind, segment_bytes: u64, steps: &[Step]) {
     let mut disk = MemoryDisk::new();
     let open = |disk: &MemoryDisk| Node::open_with(disk, kind, segment_bytes);
@@ -348,8 +348,8 @@ proptest! {
     }
 }
 
-/// An expired entry of the log becomes a removal in a file of the store's own. Until that is durable the log
-/// keeps what it was made from: a crash would bring back what it hides.
+/// An expired entry of the log becomes a removal in a file of the store's own. Until that is
+/// durable the log keeps the entry: after a crash the older entries that it hides would come back.
 #[test]
 fn the_log_keeps_what_expired_until_its_removal_is_durable() {
     let steps = [
@@ -367,8 +367,8 @@ fn the_log_keeps_what_expired_until_its_removal_is_durable() {
     play(Kind::Bitcask, SEGMENT_BYTES.start, &steps);
 }
 
-/// What a collection finds expired hides older entries beside it, which log hints may speak of alone, until
-/// the segment is gone.
+/// An entry that a collection finds expired hides older entries of its segment, which log hints
+/// alone may name, until the segment is gone.
 #[test]
 fn what_expired_hides_what_is_older_in_its_segment_until_that_is_gone() {
     let steps = [
@@ -385,8 +385,8 @@ fn what_expired_hides_what_is_older_in_its_segment_until_that_is_gone() {
     play(Kind::Bitcask, 304, &steps);
 }
 
-/// A checkpoint that cannot be read once and can later, as after an error of the device, says that it
-/// covers what it knew. By then the log had let go of all that says how far sequences went.
+/// A checkpoint that could not be read once and can later, as after an error of the device, covers
+/// the state of its time. By then the log had dropped all records that bound the sequences.
 #[test]
 fn a_checkpoint_that_is_back_covers_nothing_that_was_put_without_it() {
     let kind = Kind::Bitcask;
@@ -411,8 +411,8 @@ fn a_checkpoint_that_is_back_covers_nothing_that_was_put_without_it() {
     assert_eq!(found, [("a".to_owned(), "6".to_owned())]);
 }
 
-/// The same when there is no checkpoint twice: what was put after the first time is covered by the
-/// checkpoint that is back.
+/// The same with the checkpoint missing twice: the checkpoint that is back covers puts made after
+/// the first time.
 #[test]
 fn checkpoints_that_are_lost_twice_cover_nothing_that_was_put_without_them() {
     play(
@@ -428,7 +428,7 @@ fn checkpoints_that_are_lost_twice_cover_nothing_that_was_put_without_them() {
             Step::Collect(0, UNCUT),
             Step::Restart(false),
             Step::Collect(0, UNCUT),
-            // That it was removed is not durable: a power cut brings it back.
+            // The removal is not durable: a power cut undoes it.
             Step::Restart(true),
             Step::Put(0),
         ],

@@ -1,8 +1,8 @@
-//! Removals and collections of the value log: whichever segments are collected, in whatever order, with
-//! crashes between, and the stores' own files merged meanwhile, no removed key comes back.
+//! Removals and collections of the value log: segments are collected in any order, with crashes
+//! between, and the stores' own files are merged meanwhile; no removed key comes back.
 //!
-//! The log's own policy would choose the order, so segments are offered to the store here as the log
-//! does it: all records, then the end.
+//! The log's own policy would choose the order, so segments are offered to the store here as the
+//! log does it: all records, then the end.
 
 #![expect(
     clippy::unwrap_used,
@@ -42,7 +42,7 @@ pub(crate) struct Node {
     kind: Kind,
 }
 
-/// Which engine.
+/// The engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bitcask,
@@ -101,7 +101,7 @@ impl Node {
         receipt.unwrap().wait().unwrap();
     }
 
-    /// Offers a segment to the store, and drops what nobody needs.
+    /// Offers a segment to the store, and drops unneeded ones.
     fn collect(&self, number: u32) {
         self.try_collect(number, usize::MAX).unwrap();
     }
@@ -125,7 +125,7 @@ impl Node {
         Ok(())
     }
 
-    /// Offers the first records of a segment to the store, and drops what nobody needs.
+    /// Offers the first records of a segment to the store, and drops unneeded segments.
     pub(crate) fn collect_first(&self, number: u32, count: usize) -> Result<()> {
         let path = Path::new("log").join(file_name(u64::from(number)));
         let records = self.records(number, &path);
@@ -159,7 +159,7 @@ impl Node {
         records_of(&*self.disk, self.log.log_id(), number, path)
     }
 
-    /// Merges every finished file of the store's own, or what is due of tables.
+    /// Merges every finished file of the store's own, or does the due merges of tables.
     pub(crate) fn merge_own(&self) {
         if self.kind == Kind::Leveldb {
             while let Some(task) = self.store.maintenance_due(NOW).first() {
@@ -196,7 +196,7 @@ impl Node {
     }
 }
 
-/// What can be read of a segment, as the log offers it.
+/// The readable records of a segment, as the log offers them.
 pub(crate) fn records_of(
     disk: &dyn Disk,
     log_id: u64,
@@ -228,7 +228,7 @@ pub(crate) fn write_of(name: &str, body: Option<u32>) -> Write {
     }
 }
 
-/// A put of what has expired by now.
+/// A put that has expired by now.
 pub(crate) fn expired_write_of(name: &str, body: u32) -> Write {
     let fields = Fields {
         expiry: Some(NOW),
@@ -272,8 +272,8 @@ fn collect_on(
     collections
 }
 
-/// A node whose log has so many segments, each with a put or a removal of each key: bit n of a key's
-/// script says which segment n has. Returns what is live.
+/// A node whose log has so many segments, each with a put or a removal of each key: bit n of a
+/// key's script selects which for segment n. Returns the live entries.
 pub(crate) fn write_scripts(disk: &MemoryDisk, kind: Kind, segments: u32) -> Vec<(String, String)> {
     let scripts = 1u32 << segments;
     let node = Node::open(disk, kind);

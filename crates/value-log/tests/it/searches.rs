@@ -1,5 +1,5 @@
-//! What bitcask asks of the log for each step of upkeep: answers that take the log a look at all of its
-//! segments are asked for once, and not for each record.
+//! Requests of bitcask to the log for each step of upkeep: those for which the log looks at all of
+//! its segments are made once, and not for each record.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn a_step_of_upkeep_asks_for_the_oldest_segment_once_and_not_for_each_record() {
         receipt.wait().unwrap();
     };
     put(&batch(0..RECORDS, |_| true));
-    // Of the first segment a half is dead, and there are removals as well.
+    // Half of the first segment is garbage, and there are removals as well.
     put(&batch(0..RECORDS, |number| number % 2 == 0));
     log.roll().unwrap();
     put(&batch(0..10, |_| true));

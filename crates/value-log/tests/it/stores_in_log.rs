@@ -1,4 +1,4 @@
-//! The known failures of such stores, for those with their entries in the value log: rot and full disks.
+//! Known failures of stores with their entries in the value log: corruption and full disks.
 
 #![expect(
     clippy::unwrap_used,
@@ -27,7 +27,7 @@ const KEYS: usize = 24;
 const LOG: &str = "value_log";
 const NOW: Timestamp = Timestamp(1_000_000);
 
-/// Which engine.
+/// The engine.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Bitcask,
@@ -56,7 +56,7 @@ impl Kind {
 struct Store {
     log: ValueLog,
     engine: Opened,
-    /// What opening the log found damaged.
+    /// Damage that opening the log found.
     damage: Vec<String>,
 }
 
@@ -290,7 +290,7 @@ fn fill_the_disk(kind: Kind) {
         store.do_upkeep();
         check(&store, &acknowledged);
         disk.remove_file(Path::new("filler")).unwrap();
-        // What resumes by itself may first have to be done by upkeep.
+        // Upkeep may first have to do the work that resumes by itself.
         store.do_upkeep();
         for (number, round) in acknowledged.iter_mut().enumerate() {
             store.put(number, 1_000).unwrap();
@@ -327,8 +327,8 @@ fn fill(store: &Store, acknowledged: &mut [Option<usize>; KEYS]) -> (usize, usiz
     panic!("the disk does not fill up")
 }
 
-/// The first chore on a full disk was to write down whose log it is; it failed, and nothing behind it was
-/// done any more, not even what makes room.
+/// The first chore on a full disk was to write the log's identity. It failed, and no later chore
+/// was done, not even those that free space.
 #[test]
 fn a_log_without_room_for_its_small_files_lets_segments_go() {
     leave_no_room_for_small_files(Kind::Bitcask);

@@ -25,7 +25,7 @@ use kvorum_value_log::{
 };
 use parking_lot::Mutex;
 
-/// Where a key's last record is.
+/// The place of a key's last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Home {
     Log(LogPlace),
@@ -96,7 +96,7 @@ impl TenantEngine {
         Ok(Arc::new(engine))
     }
 
-    /// What every checkpoint is: something that may get lost.
+    /// Loses a checkpoint, as any checkpoint may be lost.
     pub(crate) fn lose_checkpoint(disk: &dyn Disk, directory: &Path) {
         let path = directory.join("checkpoint");
         if disk.info(&path).unwrap().is_some() {
@@ -144,7 +144,7 @@ impl TenantEngine {
 
     fn cover_locked(&self, state: &mut State) -> Result<()> {
         self.log.sync()?;
-        // A checkpoint that names copies speaks of those that are on the disk.
+        // A checkpoint that names copies needs them on the disk.
         self.write_copies(state)?;
         let mut out = Vec::new();
         for number in [state.id, state.last, state.slots.len() as u64] {

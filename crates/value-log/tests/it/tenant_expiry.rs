@@ -1,5 +1,5 @@
-//! Expiry of what bitcasks have in the value log: its segments go whole, and nothing is copied for it,
-//! unless something beside it lasts.
+//! Expiry of entries of bitcasks in the value log: whole segments are dropped, and nothing is
+//! copied for that, unless a segment has lasting entries too.
 
 #![expect(
     clippy::unwrap_used,
@@ -47,7 +47,7 @@ fn check_that_all_goes(node: &TenantsNode, fields: Fields) {
     tend(node, Timestamp(EXPIRED.0 - 1));
     assert_eq!(node.log.status().bytes, before.bytes, "too early");
     tend(node, EXPIRED);
-    // What was put last and is not covered yet, and the one that is being written.
+    // The last puts, which are not covered yet, and the active segment.
     let left = node.log.status();
     assert!(left.bytes <= 4 * SEGMENT_BYTES, "{left:?}");
     // A header of a file made ahead each.
@@ -115,15 +115,15 @@ fn of_a_mixture_the_log_keeps_about_what_lasts() {
     let count = node.fill(0, 20, NOW, fields_of);
     tend(&node, EXPIRED);
     let bytes = node.log.status().bytes + node.own_bytes();
-    // A quarter of twenty segments lasts; beside it the dead may take a fifth of the log, and what was put
-    // last and the stores' files being written are not collected.
+    // A quarter of twenty segments lasts, and garbage may take a fifth of the log. The last puts
+    // and the files that stores are writing are not collected.
     assert!(bytes <= 9 * SEGMENT_BYTES, "{bytes}");
     let lasting = (0..count).filter(|number| fields_of(*number) == LASTING);
     assert!(lasting.into_iter().all(|number| is_there(&node, number)));
 }
 
-/// Nothing brings back what an object had before it was given an end, also where the stores have nothing but
-/// their data to tell.
+/// Nothing brings back the versions of an object before it was given an end, even where the stores
+/// have nothing but their data.
 #[test]
 fn what_an_expired_object_hid_in_the_log_does_not_come_back() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());

@@ -1,5 +1,5 @@
-//! What opening bitcasks over the value log reads of it: after a stop nothing, after a kill what their
-//! checkpoints do not cover.
+//! Reads of the value log when bitcasks are opened over it: after a stop none, after a kill the
+//! part that their checkpoints do not cover.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use kvorum_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
 use crate::tenants_node::{LOG_DIRECTORY, SEGMENT_BYTES, TenantsNode};
 
 const SEGMENTS_BEHIND_MAX: u32 = 4;
-/// Header, seal, and the place of the seal: what is looked at of a segment that is not read.
+/// Header, seal, and the place of the seal: the bytes read of a segment that is not scanned.
 const LOOKED_AT_BYTES: usize = 128;
 
 fn open(disk: &Arc<dyn Disk>) -> TenantsNode {
@@ -51,7 +51,7 @@ fn opened_again(memory: &MemoryDisk) -> (TenantsNode, BTreeMap<u32, usize>) {
     (node, read)
 }
 
-/// The last one that was written to, and the one that was made for what comes next.
+/// The last segment with records, and its spare successor.
 fn at_the_end(newest: u32) -> RangeInclusive<u32> {
     newest..=newest + 1
 }
@@ -71,7 +71,7 @@ fn after_a_stop_no_closed_segment_of_the_log_is_read() {
     assert!(read.keys().all(|it| at_the_end.contains(it)), "{read:?}");
 }
 
-/// What a crash leaves to be read must not grow with what the stores hold.
+/// The bytes to read after a crash must not grow with the contents of stores.
 #[test]
 fn after_a_kill_no_more_of_the_log_is_read_than_lies_behind_the_checkpoints() {
     for segments in [20, 60] {

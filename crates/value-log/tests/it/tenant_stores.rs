@@ -1,6 +1,6 @@
-//! Several stores with their entries in one value log, as a node has them, of bitcask, leveldb or
-//! leveled: killed, cut from the power anywhere, opened again under another durability, collected and merged meanwhile. What
-//! was acknowledged is there, as far as the durability of its time promised.
+//! Several stores of bitcask, leveldb or leveled with their entries in one value log, as in a node:
+//! killed, cut from the power anywhere, opened again under another durability, collected and merged
+//! meanwhile. Acknowledged writes survive, as far as the durability of their time promised.
 
 #![expect(
     clippy::unwrap_used,
@@ -50,7 +50,7 @@ enum Step {
     Put(usize),
     /// A put that is to be durable, waited for.
     PutDurably(usize),
-    /// A put that nobody waits for.
+    /// A put without a wait.
     Buffered(usize),
     /// A batch of two keys.
     Pair(usize),
@@ -87,7 +87,7 @@ impl Mode {
     }
 }
 
-/// Which engine.
+/// The engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bitcask,
@@ -194,7 +194,7 @@ impl Node {
             all_admitted(admitted)?;
         }
         for store in stores {
-            // An erasure that a cut interrupted leaves the checkpoint of what was erased.
+            // An interrupted erasure leaves the checkpoint of the erased contents.
             let mut lost = store.status().lost;
             lost.retain(|range| !range.held.contains("nothing is lost"));
             assert_eq!(lost, Vec::new());
@@ -202,7 +202,7 @@ impl Node {
         Ok(node)
     }
 
-    /// A log, and stores that lack what is in it.
+    /// A log, and stores to which it has not replayed its batches.
     pub(crate) fn unadmitted(kind: Kind, disk: &Arc<dyn Disk>, drawn: &Arc<AtomicU64>) -> Self {
         let log_id = drawn.fetch_add(1, Ordering::Relaxed);
         let (log, _) = ValueLog::open(disk.clone(), Path::new("node/log"), log_id, LOG).unwrap();
@@ -227,7 +227,7 @@ impl Node {
         engine.open(self.disk.clone(), &directory_of(number), draw, shared)
     }
 
-    /// Another instance of a store over what this one has written.
+    /// Opens another instance of a store over the files of this one.
     fn exchange(&mut self, number: usize) -> Result<()> {
         if self.mode != Mode::Own {
             self.log.sync()?;
@@ -287,7 +287,7 @@ impl Node {
     }
 }
 
-/// A store may have to flush while it is given what it lacks, and the power be cut there.
+/// A store may have to flush during its replay, and the power may be cut there.
 fn all_admitted(admitted: Admission) -> Result<()> {
     match admitted.failed.into_iter().next() {
         Some((_, error)) => Err(error),
@@ -310,7 +310,7 @@ pub(crate) fn put(number: usize) -> Write {
     Write::put(key(number % KEYS), Fields::default(), head, body)
 }
 
-/// What a store was asked.
+/// The writes of a store.
 #[derive(Clone, Debug, Default)]
 struct Life {
     put: Vec<Batch>,
@@ -334,7 +334,7 @@ impl Life {
         values
     }
 
-    /// What is left after a crash: the first batches, no fewer than promised.
+    /// The contents after a crash: the first batches, no fewer than promised.
     fn survive(&mut self, found: &Values, promised: usize, story: &str) {
         let mut counts = (promised..=self.put.len()).rev();
         let count = counts.find(|count| self.values_after(*count) == *found);
@@ -505,7 +505,7 @@ impl Run {
         Ok(())
     }
 
-    /// Goes on with what a power cut left.
+    /// Goes on after a power cut.
     fn cut(&mut self, options: CrashOptions, mode: Mode, story: &str) {
         self.node = None;
         self.memory = self.memory.crash_image(options);
@@ -586,12 +586,12 @@ fn any_script() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(any_step(), 1..120)
 }
 
-/// Plays each script up to a power cut, and goes on from what it left under the next durability.
+/// Plays each script up to a power cut, and goes on after it under the next durability.
 fn check(kind: Kind, mode: Mode, scripts: &[(Vec<Step>, u64, Mode)], lost: Option<usize>) {
     let mut run = Run::begin(kind, mode);
     let mut number = 0;
     for (script, seed, next_mode) in scripts {
-        // Where it ends is drawn: how long it is without a cut is not known.
+        // The cut is drawn: the number of operations without a cut is unknown.
         let operations = run.memory.operations();
         run.memory
             .cut_after(operations + 5 + seed % (script.len() as u64 * 6));
@@ -666,8 +666,8 @@ proptest! {
     }
 }
 
-/// Killed before the log's thread came to write, a server that had said "done" had it in its memory
-/// alone: `durability = none` on a directory that grouped puts had left a value log in.
+/// Killed before the log's thread wrote, a server that had acknowledged a put had it in memory
+/// alone. This took `durability = none` on a directory with a value log of earlier grouped puts.
 #[test]
 fn a_put_without_a_sync_counts_as_done_when_a_kill_cannot_lose_it() {
     KINDS.into_iter().for_each(|kind| {
@@ -689,7 +689,7 @@ fn a_put_without_a_sync_counts_as_done_when_a_kill_cannot_lose_it() {
             let synced = faulty.log().into_iter();
             let synced = synced.filter(|it| it.operation == Operation::Sync).count();
             assert_eq!(synced, 0, "{mode:?}");
-            // What the process had in its memory is gone with it.
+            // The process loses its memory.
             drop(node);
             let node = Node::open_of(kind, &disk, &drawn, mode).unwrap();
             assert_eq!(node.values(0).len(), 1, "{mode:?}");
@@ -740,7 +740,7 @@ fn a_segment_stays_until_the_copies_out_of_it_are_durable() {
         let node = Node::open_of(kind, &disk, &drawn, Mode::Grouped).unwrap();
         let put = |store: usize, number: usize| node.put_durably(store, number);
         put(0, 3);
-        // Most of the first segments is dead, and all is covered.
+        // Most of the first segments is garbage, and all is covered.
         (0..40).for_each(|number| put(1, 5 * number));
         cover_all(&node);
         let segments = node.log.status().segments;
@@ -772,8 +772,8 @@ fn cover_all(node: &Node) {
     }
 }
 
-/// What was read while a store was away is not offered again, and a store settled what it had not been
-/// offered.
+/// Records that were read while a store was away are not offered again, and a store settled records
+/// that it had not been offered.
 #[test]
 fn a_store_that_is_opened_while_a_segment_is_collected_loses_nothing_of_it() {
     let mut under_way = 0;
@@ -828,7 +828,7 @@ fn a_segment_that_cannot_be_read_holds_up_no_other_collection() {
         let drawn = Arc::new(AtomicU64::new(1));
         let node = Node::open_of(kind, &disk, &drawn, Mode::Grouped).unwrap();
         let put = |store: usize, number: usize| node.put_durably(store, number);
-        // All but one of its entries are dead, which is more than of any other.
+        // All but one of its entries are garbage, which is more than in any other.
         (0..KEYS).for_each(|number| put(0, number));
         node.log.roll().unwrap();
         (1..KEYS).for_each(|number| put(0, number));
@@ -946,8 +946,8 @@ fn what_stores_write_to_let_go_of_a_segment_is_declared() {
     );
 }
 
-/// A full disk kept what was queued out of the log, and closing passed over that as over a checkpoint
-/// that finds no room.
+/// A full disk kept queued batches out of the log. Closing ignored that, as it ignores a checkpoint
+/// without room.
 #[test]
 fn closing_fails_when_the_log_has_no_room_for_what_was_put() {
     KINDS.into_iter().for_each(|kind| {

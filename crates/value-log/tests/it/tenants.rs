@@ -1,5 +1,5 @@
-//! Stores over the value log: the engines whose entries may stay there, for tests that hold for each of
-//! them, and one for the suite, with which the log is opened and whose upkeep is done along with the log's.
+//! Stores over the value log: the engines whose entries may stay there, for tests that hold for
+//! each of them, and a store for the suite that opens the log and does its upkeep too.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ impl Engine {
     }
 }
 
-/// An open store, and what the log knows it by.
+/// An open store, and its handle for the log.
 #[derive(Clone)]
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Backend>,
@@ -117,16 +117,16 @@ pub(crate) fn tenants_of(stores: &[Opened]) -> Vec<Arc<dyn Tenant>> {
     stores.iter().map(|it| it.tenant.clone()).collect()
 }
 
-/// Where the log is, beside the stores.
+/// The log's directory, beside the stores.
 pub(crate) const LOG: &str = "value_log";
 /// The name under which the batches stand that the log has lost of a store.
 const INCOMPLETE: &str = "value_log: the store's batches";
 
-/// A store and the log that its entries stay in, whose upkeep is done along with the store's.
+/// A store and the log of its entries; upkeep of both is done together.
 pub(crate) struct TenantBackend {
     engine: Opened,
     log: ValueLog,
-    /// What opening the log found damaged.
+    /// Damage that opening the log found.
     damage: Mutex<Vec<LostRange>>,
 }
 
@@ -178,7 +178,8 @@ fn lost(held: String) -> LostRange {
     }
 }
 
-/// What a node takes for an incomplete store: it answers no reads until it is repaired as a whole.
+/// The range by which a node recognizes an incomplete store: it answers no reads until it is
+/// repaired as a whole.
 fn incomplete(lost_to: Sequence) -> LostRange {
     LostRange {
         file: INCOMPLETE.to_owned(),
@@ -236,7 +237,7 @@ impl Backend for TenantBackend {
 
     fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
         let mut tasks = self.engine.maintenance_due(now);
-        // A task that the engine knows nothing of and takes for done.
+        // A task that is not the engine's, which takes it for done.
         if self.log.is_upkeep_due() {
             tasks.push(Task {
                 kind: TaskKind::Scrub,

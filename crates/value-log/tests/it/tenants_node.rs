@@ -1,5 +1,5 @@
-//! Four bitcasks with their entries in one value log, with the upkeep of all, for tests of what the log
-//! keeps and what is read of it.
+//! Four bitcasks with their entries in one value log, with the upkeep of all, for tests of the
+//! segments that the log keeps and of those that are read.
 
 #![expect(
     clippy::unwrap_used,
@@ -31,7 +31,7 @@ pub(crate) struct TenantsNode {
 }
 
 impl TenantsNode {
-    /// Segments are collected when this much of the log is dead; 100 for never.
+    /// Segments are collected when this much of the log is garbage; 100 for never.
     pub(crate) fn open(
         disk: &Arc<dyn Disk>,
         settings: &BitcaskSettings,

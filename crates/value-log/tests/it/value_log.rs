@@ -1,4 +1,5 @@
-//! What the value log promises beside crashes: reads, room, failures, damage, and what goes when.
+//! Promises of the value log beside crashes: reads, room, failures, damage, and the order of
+//! removals.
 
 #![expect(
     clippy::unwrap_used,
@@ -64,7 +65,7 @@ fn a_record_is_read_before_it_is_written_and_while_its_group_waits() {
     let receipt = node.engines[0]
         .put(&batch(1), Durability::Buffered)
         .unwrap();
-    // Nobody has committed anything: the file is full of zeros.
+    // Without a commit the file is full of zeros.
     let content = || read_file(&disk, &segments(&disk)[0], 1 << 20).unwrap();
     assert!(content()[32..].iter().all(|byte| *byte == 0));
     let before = node.engines[0].values(Reading::CachedOnly).unwrap();
@@ -128,7 +129,7 @@ fn a_segment_of_which_everything_dies_while_it_is_collected_is_not_read_to_its_e
     assert_eq!(collected(), None);
 }
 
-/// What is left to do is that stores make durable what superseded it.
+/// The remaining work is for stores to make the superseding entries durable.
 #[test]
 fn a_segment_in_which_nothing_lives_is_let_go_without_reading_it() {
     let disk = MemoryDisk::new();
@@ -189,7 +190,8 @@ fn a_full_disk_refuses_and_what_it_refused_keeps_its_place() {
         let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
         disk.add_rule(Rule::new(no_space).on(operation));
     }
-    // The first one has its place before anybody can know; it may be seen, and is not acknowledged.
+    // The first one has its place before the failure is known; it may be visible, and is not
+    // acknowledged.
     assert_eq!(put(&node, 0, 2).unwrap_err().kind(), ErrorKind::Full);
     let seen = node.engines[0].values(Reading::CachedOnly).unwrap();
     assert_eq!(seen.len(), 2);
@@ -488,7 +490,7 @@ fn damage_met_by_a_collection_is_told_set_aside_and_ends_nothing() {
     node.engines[0].cover().unwrap();
     let path = segments(&disk)[0].clone();
     let mut bytes = read_file(&disk, &path, 1 << 20).unwrap();
-    // In the first record's back: key 0 is damaged where it stands.
+    // In the first record's back: key 0 is damaged in its place.
     bytes[32 + 50] ^= 1;
     let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
     file.write_at(&bytes, 0).unwrap();
@@ -907,7 +909,7 @@ fn a_scrub_writes_the_contents_beside_a_segment_anew_whichever_byte_of_them_rott
     let file = disk.open(path, OpenMode::ReadWrite).unwrap();
     file.truncate(whole.len() as u64 - 1).unwrap();
     mended(&scrub());
-    // That of another segment, whole in itself.
+    // The file of another segment, whole in itself.
     let other = read_file(&disk, &contents[1], 1 << 20).unwrap();
     kvorum_disk::replace_file(&disk, path, &other).unwrap();
     mended(&scrub());
@@ -920,7 +922,7 @@ fn a_scrub_writes_the_contents_beside_a_segment_anew_whichever_byte_of_them_rott
     assert_eq!(node.values(), expected);
 }
 
-/// What is in it is not known for certain: every opening has to read it.
+/// Its contents are not known for certain: every opening has to read it.
 #[test]
 fn a_scrub_writes_no_contents_beside_a_damaged_segment() {
     let disk = MemoryDisk::new();
@@ -952,7 +954,7 @@ fn stores_are_admitted_one_by_one_while_others_write_and_segments_go() {
     for number in 0..18 {
         put(&node, number % 3, number).unwrap();
     }
-    // What was about to be erased may be there all the same, and comes last.
+    // A store about to be erased may still exist, and comes last.
     let announced = node.engines[2].identity();
     node.log.announce_erasure(announced).unwrap();
     let expected = node.values();

@@ -1,6 +1,6 @@
-//! The power is cut at every operation of scripts over stores whose entries stay in the value log, and
-//! again while the log is opened: what was acknowledged is back in order, nothing else appears, and
-//! collecting changes no answer.
+//! The power is cut at every operation of scripts over stores whose entries stay in the value log,
+//! and again while the log is opened: acknowledged writes are back in order, nothing else appears,
+//! and collecting changes no answer.
 
 #![expect(
     clippy::unwrap_used,
@@ -39,7 +39,7 @@ pub(crate) const SETTINGS: ValueLogSettings = ValueLogSettings {
 pub(crate) enum Step {
     /// A put that is waited for.
     Put(usize),
-    /// A put that nobody waits for.
+    /// A put without a wait.
     Buffered(usize),
     /// A batch of two keys.
     Pair(usize),
@@ -52,7 +52,7 @@ pub(crate) enum Step {
 
 pub(crate) type Values = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What one store was asked since its contents began.
+/// The writes of one store since its contents began.
 #[derive(Clone, Debug)]
 struct Life {
     identity: u64,
@@ -125,7 +125,7 @@ impl Node {
         })
     }
 
-    /// A log whose stores are to be opened one by one.
+    /// A log without stores; they are to be opened one by one.
     pub(crate) fn begin(disk: &Arc<dyn Disk>, drawn: &Arc<AtomicU64>) -> Result<Self> {
         let log_id = drawn.fetch_add(1, Ordering::Relaxed);
         let (log, opening) = ValueLog::open(disk.clone(), Path::new(DIRECTORY), log_id, SETTINGS)?;
@@ -279,7 +279,7 @@ pub(crate) fn batch(number: usize) -> Batch {
     Batch::of(Write::put(key, Fields::default(), Bytes::new(), body))
 }
 
-/// Opens what a crash left, checks it, goes on for a while, and crashes again.
+/// Opens the disk after a crash, checks it, goes on for a while, and crashes again.
 fn open_and_go_on(run: &Run, image: &MemoryDisk, story: &str) -> u64 {
     let disk: Arc<dyn Disk> = Arc::new(image.clone());
     let before = image.operations();

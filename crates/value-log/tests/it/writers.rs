@@ -1,5 +1,5 @@
 //! Writers that block, writers that await, a driver that comes and goes: every ticket resolves, and
-//! what was acknowledged is in the log.
+//! acknowledged batches are in the log.
 
 #![expect(
     clippy::unwrap_used,
@@ -148,7 +148,7 @@ fn what_the_tasks_that_are_ready_write_is_one_group() {
                 for writer in written {
                     writer.await.unwrap();
                 }
-                // What comes before the driver sleeps again is its to take at once.
+                // The driver takes batches that arrive before it sleeps again at once.
                 writers.sleep(Duration::from_millis(2)).await;
             }
         });

@@ -11,7 +11,7 @@ pub(super) const KEY_BYTES_MAX: usize = 512 << 10;
 /// The longest explanation that is sent or taken.
 pub(super) const TEXT_BYTES_MAX: usize = 1024;
 
-/// A message: what is wanted or answered, and values.
+/// A message: the request or the answer, and values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WireMessage {
     /// Everything but values.
@@ -20,19 +20,19 @@ pub struct WireMessage {
     pub body: Bytes,
 }
 
-/// Why bytes of another machine are no message.
+/// The reason why bytes of another machine are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The sender speaks another version.
     #[error("message of version {got} where {VERSION} is understood")]
     Version {
-        /// What it says.
+        /// The version found.
         got: u8,
     },
-    /// The bytes end early, or say what cannot be.
+    /// The bytes end early, or are in no valid form.
     #[error("malformed message at byte {offset} of its head")]
     Malformed {
-        /// Where.
+        /// The offset of the error, in bytes.
         offset: usize,
     },
     /// The object or clock in it is damaged.
@@ -51,7 +51,7 @@ impl From<Truncated> for WireError {
     }
 }
 
-/// Reads the head of a message; what is taken from it shares its buffer.
+/// Reads the head of a message; the parts taken from it share its buffer.
 pub(super) struct Reader<'a> {
     whole: &'a Bytes,
     pub(super) bytes: ByteReader<'a>,
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         Ok(Clock::decode(self.bytes.take_prefixed()?)?)
     }
 
-    /// The object whose head is all that is left.
+    /// The object whose head is the rest of the message.
     pub(super) fn object(&mut self, body: &Bytes) -> Result<Object, WireError> {
         let head = Head::decode(&self.rest())?;
         Ok(Object::from_parts(head, body)?)

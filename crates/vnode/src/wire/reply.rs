@@ -47,11 +47,11 @@ const OPENING_FAILED: u8 = 16;
 const NOT_PRESENT: u8 = 17;
 const OPERATION_REFUSED: u8 = 18;
 
-/// The bytes of an answer. `Stored` and `Received` are sent when what they promise holds, so the
-/// ticket in them does not travel.
+/// The bytes of an answer. `Stored` and `Received` are sent when their promise holds, so the ticket in
+/// them does not travel.
 ///
 /// `sent` is the value that came with the request: an object that holds just that is answered without
-/// it, since whoever sent it has it.
+/// it, since the sender has it.
 ///
 /// ```text
 /// head    = version  u8   1
@@ -110,7 +110,7 @@ fn plain(kind: u8) -> WireMessage {
 
 fn of_object(kind: u8, object: &Object, sent: Option<&Bytes>) -> WireMessage {
     let encoded = object.encode();
-    // The same bytes in the same place, or equal: both are what the asker has.
+    // The same bytes in the same place, or equal: the asker has both.
     let is_as_sent = sent.is_some_and(|sent| *sent == encoded.body);
     let kind = if is_as_sent { STORED_AS_SENT } else { kind };
     let mut head = start(kind, encoded.head.len());
@@ -191,8 +191,8 @@ fn of_failure(failure: &ReplicaFailure) -> WireMessage {
     }
 }
 
-/// Reads an answer. `sent` is the value that went with the request, for an object that is answered
-/// without it; its hash is compared like any other's.
+/// Reads an answer. `sent` is the request's value, for an object that is answered without it; its hash
+/// is compared like any other's.
 pub fn decode_reply(message: &WireMessage, sent: &Bytes) -> Result<ReplicaReply, WireError> {
     let mut reader = Reader::new(&message.head)?;
     let body = &message.body;

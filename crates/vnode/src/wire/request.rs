@@ -21,14 +21,14 @@ use crate::page_request::{PageKind, PageRequest};
 use crate::replica_request::{ClientUpdate, Condition, Detail, Operation, ReplicaRequest};
 use crate::tree_request::TreeRequest;
 
-/// What one node asks another.
+/// A request of one node to another.
 #[derive(Clone, Debug)]
 pub enum PeerRequest {
     /// An operation on a replica.
     Replica {
-        /// Whether the node is asked as the partition's own, or as a stand-in.
+        /// The role in which the node is asked: as the partition's owner, or as a stand-in.
         role: Role,
-        /// What is asked.
+        /// The request.
         request: ReplicaRequest,
     },
     /// A part of a listing.

@@ -1,4 +1,4 @@
-//! Index queries of one vnode, against what a look at each of its objects says.
+//! Index queries of one vnode, against a look at each of its objects.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -116,7 +116,7 @@ fn all_pages(bench: &Bench, mut request: IndexPageRequest, entries_max: u32) -> 
     }
 }
 
-/// What an index of these objects holds.
+/// The expected content of an index of these objects.
 fn expected(
     objects: &[(&'static str, Option<std::sync::Arc<Object>>)],
     field: &str,
@@ -138,7 +138,7 @@ fn expected(
 
 #[derive(Clone, Debug)]
 enum Act {
-    /// Whether what is there has been seen.
+    /// The flag is set if the present object has been seen.
     Put(usize, Vec<IndexEntry>, bool),
     /// From another replica.
     Receive(usize, Vec<IndexEntry>),

@@ -1,4 +1,5 @@
-//! Kinds of objects, each through a vnode: what comes back, what is stored, and what the indexes have.
+//! Kinds of objects, each through a vnode: the objects read, their stored form, and their index
+//! entries.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -150,7 +151,7 @@ fn documents_are_indexed_by_their_kind_and_others_are_not() {
     assert_eq!(indexed(&bench), ["task"]);
 }
 
-/// A bucket may have objects of before its kind was chosen, if they were put while it was.
+/// A bucket may have objects from before its kind was chosen, if they were put at the same time.
 #[test]
 fn an_object_is_read_by_the_kind_that_it_was_stored_by() {
     let bench = Bench::new();

@@ -43,13 +43,13 @@ use crate::trick_backend::TrickBackend;
 
 pub(crate) const NOW: Timestamp = Timestamp(1_000_000);
 
-/// A vnode and what is below it.
+/// A vnode and the parts below it.
 pub(crate) struct Bench {
     pub(crate) vnode: Vnode,
     pub(crate) backend: Arc<TrickBackend>,
     pub(crate) disk: MemoryDisk,
     pub(crate) leases: Arc<LeaseTable>,
-    /// Whether requests may wait.
+    /// Set if requests may wait.
     pub(crate) reading: Reading,
 }
 

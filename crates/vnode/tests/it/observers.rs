@@ -21,7 +21,8 @@ use crate::{
 
 type Version = Option<Clock>;
 
-/// Notes what it is shown, as (key, version before, version after), and the last version of each key.
+/// Notes the changes that it is shown, as (key, version before, version after), and the last version of
+/// each key.
 #[derive(Default)]
 struct Noted {
     changes: Mutex<Vec<(StorageKey, Version, Version)>>,
@@ -111,7 +112,7 @@ fn objects_of_other_replicas_are_shown_where_they_change_something() {
     bench.done(store("k", &newer));
     let expected = [(None, version(&older)), (version(&older), version(&newer))];
     assert_eq!(noted.take(), expected);
-    // What is there already is written again by nobody.
+    // A known object is not written again.
     bench.done(store("k", &newer));
     bench.done(store("k", &older));
     assert!(noted.take().is_empty());

@@ -1,4 +1,4 @@
-//! The head of what a write replaces is read once, and a write never waits where it must not.
+//! The head of the replaced object is read once, and a write never waits where it must not.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl OnDisk {
         Self { vnode, disk }
     }
 
-    /// What the reply says is stored, and how often the disk was read.
+    /// The reply, and the number of reads of the disk.
     fn reads_of(&self, operation: Operation) -> (ReplicaReply, usize) {
         self.disk.clear_log();
         let request = ReplicaRequest {

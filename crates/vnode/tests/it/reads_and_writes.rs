@@ -30,7 +30,7 @@ fn r03_siblings_are_bounded_by_concurrent_writers() {
             let object = bench.put("k", &round.to_string(), context);
             let stored = values(&object);
             assert!(stored.len() <= writers, "{stored:?}");
-            // What its writer had read is replaced.
+            // The values that its writer had read are replaced.
             assert!(
                 !stored.iter().any(|value| seen.contains(value)),
                 "{stored:?}"
@@ -38,7 +38,7 @@ fn r03_siblings_are_bounded_by_concurrent_writers() {
             assert!(stored.contains(&round.to_string()));
             (*context, *seen) = (object.clock().clone(), stored);
         }
-        // Who has read all of them leaves one.
+        // A client that has read all of them leaves one.
         let all = bench.get("k").unwrap();
         assert_eq!(values(&bench.put("k", "last", all.clock())), ["last"]);
     }
@@ -167,7 +167,7 @@ fn a_merge_is_written_once() {
     assert_eq!(bench.get("k").as_deref(), Some(&object));
     let keys = bench.backend.puts.load(Ordering::Relaxed);
     received(bench.done(store("k", &object)));
-    // The empty batch that takes a place behind what is stored.
+    // The empty batch that takes a place behind the stored object.
     assert_eq!(bench.backend.puts.load(Ordering::Relaxed), keys + 1);
     assert_eq!(bench.vnode.status().puts, 1);
     assert_eq!(bench.get("k").as_deref(), Some(&object));
@@ -270,7 +270,7 @@ fn a_blind_write_goes_over_damage_and_a_condition_does_not() {
         assert!(is_damaged(blind.unwrap_err()));
         let after = bench.put("k", "b", &Clock::new());
         assert_eq!(values(&after), ["b"]);
-        // What cannot be read is not covered either: a replica that has it whole keeps it.
+        // A value that cannot be read is not covered either: a replica that has it whole keeps it.
         let dot = before.siblings()[0].dot;
         assert!(!after.clock().contains(dot));
         bench.done(store("k", &before));
@@ -341,7 +341,7 @@ fn failures_of_the_store_say_what_can_be_done() {
 #[test]
 fn a_store_that_failed_is_not_asked_to_coordinate_again() {
     let bench = Bench::new();
-    // Of one key the device did not give what was there, or the system had no file handle left: that is no
+    // The device did not return one key's entry, or the system had no file handle left: that is no
     // failure of the store.
     for kind in [ErrorKind::Unread, ErrorKind::Exhausted] {
         bench.backend.refuse_puts(Some(kind));
@@ -356,7 +356,7 @@ fn a_store_that_failed_is_not_asked_to_coordinate_again() {
         let put = bench.try_put("k", "b", &Clock::new(), Condition::Always);
         put.unwrap_err()
     };
-    // Of the first nobody knows how far it came.
+    // The first put may have been carried out in part.
     assert!(matches!(try_put(), ReplicaFailure::Storage(_)));
     assert!(bench.vnode.unwritable().is_some());
     let counter = bench.vnode.status().counter;
@@ -379,7 +379,7 @@ fn an_overtaken_actor_is_left_on_every_path() {
         clock
     };
 
-    // A client has seen a write that this vnode knows nothing of.
+    // A client has seen a write that this vnode has no record of.
     let seen = overtake(&bench);
     let before = bench.vnode.status().actor;
     bench.put("k", "a", &seen);
@@ -450,7 +450,7 @@ fn an_erased_store_gets_a_fresh_actor() {
     let elsewhere = before.clone();
     kvorum_backend::Backend::erase(&*bench.backend).unwrap();
     bench.put("k", "b", &Clock::new());
-    // A replica still has what was erased here, and the new write has not seen it.
+    // A replica still has the object that was erased here, and the new write has not seen it.
     bench.done(store("k", &elsewhere));
     assert_eq!(values(&bench.get("k").unwrap()), ["a", "b"]);
 }
@@ -482,7 +482,7 @@ fn only_the_tombstone_that_was_meant_is_reaped() {
     }
     reap(tombstone.clock());
     assert_eq!(bench.get("k"), None);
-    // The next write is never taken for something older than what was reaped.
+    // The next write is never taken for something older than the reaped object.
     let object = bench.put("k", "c", &Clock::new());
     assert!(object.siblings()[0].dot.counter > tombstone.siblings()[0].dot.counter);
 }

@@ -1,4 +1,4 @@
-//! A vnode's trees follow what it stores, and its answers about them are those of its store.
+//! A vnode's trees follow its store, and its answers about them are those of its store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn ask(bench: &Bench, question: TreeQuestion) -> TreeAnswer {
     try_ask(bench, 3, question).unwrap()
 }
 
-/// The root and all branches, and whether the tree lacks entries.
+/// The root and all branches, and true if the tree lacks entries.
 fn whole(bench: &Bench) -> (Vec<u32>, Vec<Vec<u32>>, bool) {
     let TreeAnswer::Root {
         size,
@@ -289,7 +289,7 @@ trait KeyClock {
 }
 
 impl KeyClock for SeenEntry {
-    /// The clock of what is stored under the key.
+    /// The clock of the object under the key.
     fn key_clock(&self, bench: &Bench) -> Option<Clock> {
         let stored = bench.vnode.stored_object(&self.key, NOW).unwrap();
         stored.map(|it| it.head.clock().clone())

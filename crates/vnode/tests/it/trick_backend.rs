@@ -1,4 +1,5 @@
-//! A store in memory that does on demand what devices do: wait, fail, fill up, damage, and sync late.
+//! A store in memory that behaves on demand like a device: waits, fails, fills up, damages, and syncs
+//! late.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,19 +20,19 @@ pub(crate) struct TrickBackend {
     inner: MemoryBackend,
     /// The store has no indexes.
     pub(crate) is_plain: AtomicBool,
-    /// Reads that must not wait answer that they would.
+    /// Reads that must not block return "would block".
     pub(crate) would_block: AtomicBool,
     /// Every put fails like this.
     refuses_puts: Mutex<Option<ErrorKind>>,
     /// Every read fails like this.
     refuses_reads: Mutex<Option<ErrorKind>>,
-    /// What was asked of the puts so far.
+    /// The durabilities of the puts so far.
     pub(crate) asked: Mutex<Vec<Durability>>,
-    /// Puts are durable when somebody says so, unless they are buffered.
+    /// Puts are durable only when the test makes them so, unless they are buffered.
     pub(crate) syncs: Option<Arc<LateSync>>,
     damaged_heads: Mutex<BTreeSet<StorageKey>>,
     damaged_bodies: Mutex<BTreeSet<StorageKey>>,
-    /// Damage has taken keys and index entries: folds say so, and show none.
+    /// Damage has taken keys and index entries: folds report it, and show none.
     pub(crate) has_lost_keys: AtomicBool,
     pub(crate) gets: AtomicU64,
     pub(crate) puts: AtomicU64,
@@ -296,7 +297,7 @@ impl LateSync {
         state.wakers.drain(..).for_each(Waker::wake);
     }
 
-    /// What is not durable yet never will be.
+    /// Makes all pending syncs fail.
     pub(crate) fn fail(&self, kind: ErrorKind) {
         let mut state = self.state.lock();
         state.failure = Some(kind);

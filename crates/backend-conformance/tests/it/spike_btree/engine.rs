@@ -31,7 +31,8 @@ impl EngineUnderTest for BTree {
         "b+tree spike"
     }
 
-    /// The whole store: where a page of the last commit is damaged, the library goes back to the one before.
+    /// The whole store: if a page of the last commit is damaged, the library goes back to the one
+    /// before.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.redb"]
     }
@@ -62,7 +63,7 @@ impl EngineUnderTest for BTree {
         usize::MAX
     }
 
-    /// A file that is one of its own earlier states is as good as any.
+    /// A file that is one of its own earlier states is valid.
     fn reports_truncation(&self) -> bool {
         false
     }
@@ -77,7 +78,7 @@ impl EngineUnderTest for BTree {
         25
     }
 
-    /// After an error of a write redb wants to be opened again before it takes another, and opening
+    /// After an error of a write redb has to be opened again before it takes another, and opening
     /// writes.
     fn works_on_a_full_disk(&self) -> bool {
         false
@@ -100,7 +101,7 @@ struct State {
     last_sequence: Sequence,
     failure: Option<BackendError>,
     is_closed: bool,
-    /// Told to the snapshots of the present contents when they are erased.
+    /// Set for the snapshots of the present contents when they are erased.
     is_erased: Arc<AtomicBool>,
     index_counts: IndexCounts,
 }
@@ -136,7 +137,7 @@ impl TreeStore {
 
     fn lookup(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<Value>> {
         if at.reading == Reading::CachedOnly {
-            // redb reads through its own cache and cannot say whether it would have to wait.
+            // redb reads through its own cache and does not report whether it would have to wait.
             return Ok(Lookup::WouldBlock);
         }
         let table = self
@@ -185,7 +186,8 @@ impl State {
     }
 }
 
-/// Makes a tree under a temporary name and renames it into place, so that there is never half a one.
+/// Makes a tree under a temporary name and renames it into place, so that there is never a partial
+/// one.
 fn create(disk: &dyn Disk, directory: &Path, identity: u64, sequence: Sequence) -> Result<()> {
     let path = directory.join("store.redb");
     let temporary = kvorum_disk::temporary_name(&path);
@@ -224,8 +226,8 @@ fn open_tree(disk: &dyn Disk, path: &Path) -> Result<Database> {
         .map_err(tree_error)
 }
 
-/// After a failed sync the page cache shows what the device may never get, and syncing once more
-/// would not save it. redb reads on as if nothing had been, so all of the file is made dirty again.
+/// After a failed sync the page cache shows pages that the device may never get, and another sync
+/// would not write them. redb continues to read them, so all of the file is made dirty again.
 fn write_again(file: &dyn kvorum_disk::DiskFile) -> Result<()> {
     let len = usize::try_from(file.len().map_err(disk_error)?);
     let mut bytes = vec![0; len.map_err(|_| corrupt("the tree's file is too long"))?];
@@ -254,7 +256,7 @@ fn read_state(database: &Database) -> Result<State> {
     })
 }
 
-/// Takes an entry out of all tables; gives its index entries.
+/// Takes an entry out of all tables; returns its index entries.
 fn take_out(transaction: &WriteTransaction, key: &StorageKey) -> Result<Vec<IndexEntry>> {
     let mut entries = transaction.open_table(ENTRIES).map_err(tree_error)?;
     let Some(old) = entries.remove(key.as_bytes()).map_err(tree_error)? else {
@@ -412,7 +414,7 @@ impl Backend for TreeStore {
         due.into_iter().collect()
     }
 
-    /// One entry for each step: a transaction is as small a step as there is.
+    /// One entry for each step: a transaction is the smallest possible step.
     fn maintenance_step(
         &self,
         task: &Task,

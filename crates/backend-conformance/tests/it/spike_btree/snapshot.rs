@@ -36,7 +36,8 @@ impl TreeSnapshot {
         let table = self.transaction.open_table(ENTRIES).map_err(tree_error)?;
         let mut rest = range.clone();
         loop {
-            // A range that ends before it starts is a panic in redb's iterator, so ends are ours.
+            // A range that ends before it starts makes redb's iterator panic, so the ends are
+            // checked here.
             let from = rest.from.as_ref().map(|it| &it[..]);
             let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (from, Bound::Unbounded);
             let Some(found) = table.range::<&[u8]>(bounds).map_err(tree_error)?.next() else {

@@ -71,7 +71,7 @@ fn planted_defects_are_caught() {
         PlantedDefect::SnapshotSeesLaterWrites,
     ] {
         match expect_caught(&Lsm, defect, &conformance_plan()) {
-            // Shown with the test's output, to see that it was caught for the right reason.
+            // Printed with the test's output, as evidence that it was caught for the right reason.
             Ok(violation) => println!("{defect:?}: {violation}"),
             Err(missed) => panic!("{missed}"),
         }
@@ -113,7 +113,8 @@ impl Backend for LsmStore {
         let log = self.shared.log(&mut state)?;
         let number = state.log_number();
         let end = state.log_lens.entry(number).or_default();
-        // The end moves only when all of it is written; what a failed write left is overwritten.
+        // The end moves only when all of it is written; the leftovers of a failed write are
+        // overwritten.
         log.write_at(&frame, *end).map_err(disk_error)?;
         *end += frame.len() as u64;
         state.memtable_bytes += frame.len() as u64;
@@ -261,8 +262,8 @@ impl Backend for LsmStore {
         Shared::or_fail(&mut state, erased)
     }
 
-    /// Says in the manifest how long the logs are, so that the next opening can tell a log that was
-    /// damaged from one that was torn.
+    /// Notes the length of the logs in the manifest, so that the next opening can distinguish a
+    /// damaged log from a torn one.
     fn close(&self) -> Result<()> {
         self.sync()?;
         let mut state = self.shared.state.lock();
@@ -321,7 +322,7 @@ impl LsmStore {
     }
 }
 
-/// The planted defect of a snapshot that looks at the store as it is.
+/// The planted defect of a snapshot that reads the present store.
 struct LateSnapshot {
     shared: Arc<Shared>,
     snapshot: LsmSnapshot,

@@ -1,7 +1,7 @@
 //! The files of the LSM spike: manifest, write-ahead logs and tables.
 //!
 //! All are sequences of frames: length, checksum, payload. A log frame is a batch, a table frame an
-//! entry; a table ends with a frame that counts them, so that a cut one is known.
+//! entry; a table ends with a frame that counts them, so that a cut one is detected.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,11 @@ use crate::entry_encoding::{
 
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Which files make up the store.
+/// The files of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) identity: u64,
-    /// Logs from this number on hold what the tables do not.
+    /// Logs from this number on hold the batches that are not in tables.
     pub(crate) first_log: u64,
     /// The last batch when the manifest was written.
     pub(crate) sequence: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Table {
     pub(crate) slots: BTreeMap<StorageKey, Slot>,
 }
 
-/// Where a value is.
+/// The place of a value.
 pub(crate) struct Slot {
     pub(crate) offset: u64,
     pub(crate) len: usize,
@@ -83,7 +83,7 @@ impl Table {
         let damaged = || BackendError::new(ErrorKind::Corrupt, format!("table {number}"));
         let read = kvorum_disk::read_file(disk, &path, FILE_BYTES_MAX);
         let bytes = read.map_err(|error| match error.kind() {
-            // The manifest names it, so one of the two is not what was written.
+            // The manifest names it, so one of the two is damaged.
             kvorum_disk::ErrorKind::NotFound => damaged(),
             _ => disk_error(error),
         })?;
@@ -144,7 +144,7 @@ pub(crate) fn batch_frame(sequence: Sequence, changes: &[Change]) -> Vec<u8> {
 /// A batch as the log has it.
 pub(crate) type LoggedBatch = (Sequence, Vec<Change>);
 
-/// The batches of a log, up to the first that is not whole, and where that begins.
+/// The batches of a log, up to the first that is not whole, and the start of that one.
 pub(crate) fn read_log(bytes: &[u8]) -> Result<(Vec<LoggedBatch>, u64)> {
     let mut batches = Vec::new();
     let mut offset = 0;

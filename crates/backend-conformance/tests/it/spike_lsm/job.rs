@@ -17,7 +17,7 @@ pub(crate) struct Job {
     pub(crate) kind: TaskKind,
     pub(crate) number: u64,
     source: Layers,
-    /// Where to go on.
+    /// The rest of the range.
     rest: FoldRange,
     file: Arc<dyn DiskFile>,
     offset: u64,

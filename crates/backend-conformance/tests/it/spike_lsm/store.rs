@@ -1,4 +1,4 @@
-//! The state of the LSM spike, and how logs and tables take each other's place.
+//! The state of the LSM spike, and the replacement of logs and tables.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) layers: Layers,
     pub(crate) manifest: Manifest,
-    /// The log that puts go to; made by the first put, so that opening needs no space.
+    /// The log for puts; made by the first put, so that opening needs no space.
     pub(crate) log: Option<Arc<dyn DiskFile>>,
     /// The length of each log that is still needed.
     pub(crate) log_lens: BTreeMap<u64, u64>,
@@ -100,7 +100,7 @@ impl Shared {
         Ok(sequence)
     }
 
-    /// What follows happens on disk in an order that a failure would leave half done.
+    /// The following changes on disk would be left half done by a failure.
     pub(crate) fn or_fail<T>(state: &mut State, outcome: Result<T>) -> Result<T> {
         if let Err(error) = &outcome {
             state.failure.get_or_insert(error.clone());
@@ -116,8 +116,8 @@ impl Shared {
     pub(crate) fn freeze(state: &mut State) -> Result<()> {
         let number = state.log_number();
         if let Some(log) = state.log.take() {
-            // A put that failed may have left a whole record behind the end, whose sequence the next
-            // put has taken.
+            // A failed put may have left a whole record behind the end, with the sequence of the
+            // next put.
             let end = state.log_lens.get(&number).copied().unwrap_or_default();
             log.truncate(end).map_err(disk_error)?;
             log.sync().map_err(disk_error)?;
@@ -128,7 +128,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The log that puts go to. A put that found no space leaves things as they were.
+    /// The log for puts. A put that found no space changes nothing.
     pub(crate) fn log(&self, state: &mut State) -> Result<Arc<dyn DiskFile>> {
         if let Some(log) = &state.log {
             return Ok(Arc::clone(log));
@@ -174,7 +174,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The job's table takes the place of its sources.
+    /// Replaces the job's sources by its table.
     pub(crate) fn finish_job(&self, state: &mut State, job: &Job) -> Result<()> {
         let table = job.finish(&*self.disk, &self.directory)?;
         let synced = self.disk.sync_directory(&self.directory);

@@ -1,23 +1,23 @@
-//! The stores of a run and their upkeep: a thread does what they owe, as a server would.
+//! The stores of a run and their upkeep: a thread works off their backlog, as a server would.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kvorum_backend::{Backend, StepBudget, Timestamp};
 
-/// How often stores are asked what they owe while they owe nothing.
+/// Time between two looks at stores without backlog.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The most that one step of upkeep costs.
 const STEP: StepBudget = StepBudget { bytes: 8 << 20 };
 
-/// The stores of a run; closed when nobody uses them any more.
+/// The stores of a run; closed when the last reference goes.
 pub(super) struct StoreSet {
     stores: Vec<Arc<dyn Backend>>,
 }
 
 impl StoreSet {
-    /// Stores whose upkeep goes on as long as somebody holds them.
+    /// Stores whose upkeep goes on as long as the set is referenced.
     pub(super) fn with_upkeep(stores: Vec<Arc<dyn Backend>>) -> std::io::Result<Arc<Self>> {
         let set = Arc::new(Self { stores });
         let held = Arc::downgrade(&set);
@@ -33,7 +33,7 @@ impl StoreSet {
         Arc::clone(&self.stores[index])
     }
 
-    /// Does all that a store owes now.
+    /// Works off the present backlog of a store.
     pub(super) fn work_off(&self, store: &dyn Backend) -> kvorum_backend::Result<()> {
         while step(store)? {}
         Ok(())
@@ -43,7 +43,7 @@ impl StoreSet {
 impl Drop for StoreSet {
     fn drop(&mut self) {
         for store in &self.stores {
-            // The run is over and its results are written; a store that cannot be closed says so
+            // The run is over and its results are written; a store that cannot be closed reports it
             // when it is opened again.
             let _ = store.close();
         }
@@ -64,7 +64,7 @@ fn keep_up(held: &Weak<StoreSet>) {
     }
 }
 
-/// Does a part of what the store owes most urgently; false if it owes nothing.
+/// Does a part of the store's most urgent work; false if there is none.
 fn step(store: &dyn Backend) -> kvorum_backend::Result<bool> {
     let now = Timestamp(microseconds_now());
     let Some(task) = store.maintenance_due(now).into_iter().next() else {

@@ -1,14 +1,14 @@
-//! What the store has in the value log and in no table yet: which segments the log has to keep for the
-//! next opening, and how far it would have to be read.
+//! Batches of the store in the value log that are in no table yet: the segments that the log has to
+//! keep for the next opening, and the extent of the log that it would read.
 //!
-//! Batches are counted apart for each memtable: what a flush moves to tables is then counted there, and no
-//! longer here, without anything being counted twice or left out.
+//! Batches are counted apart for each memtable: a flush moves a memtable's count to tables, so that
+//! nothing is counted twice or left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Segments with batches that are not in tables yet.
 #[derive(Default)]
-pub(crate) struct Uncovered {
+pub(crate) struct LogBacklog {
     /// Counts memtables.
     memtable: u64,
     /// By segment and memtable.
@@ -23,7 +23,7 @@ struct Batches {
     bytes: u64,
 }
 
-impl Uncovered {
+impl LogBacklog {
     /// Counts a batch.
     pub(crate) fn add(&mut self, segment: u32, sequence: u64, bytes: u64) {
         let batches = self.batches.entry((segment, self.memtable)).or_default();
@@ -31,7 +31,7 @@ impl Uncovered {
         batches.bytes += bytes;
     }
 
-    /// What comes now goes to another memtable.
+    /// Starts the count of another memtable.
     pub(crate) fn seal(&mut self) {
         self.memtable += 1;
     }
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_segment_counts_for_as_long_and_as_much_as_memtables_have_of_it() {
-        let mut uncovered = Uncovered::default();
+        let mut uncovered = LogBacklog::default();
         for (segment, sequence) in [(3, 1), (3, 2)] {
             uncovered.add(segment, sequence, 100);
         }

@@ -1,14 +1,14 @@
-//! Tables that a device does not let be read, and what merges do about them.
+//! Tables that a device fails to read, and their treatment by merges.
 //!
-//! Whoever is asked for a key answers with the device's error, however often: a device may fail for a
-//! while, and nothing is given up for that. A merge cannot wait for ever. It would read the same tables
-//! again and again up to the same sector, level 0 would grow behind it, and a store of millions of keys
-//! would stand still for a few. So others go first, and what has failed often enough for long enough is
-//! merged without the blocks that cannot be read. They are told as lost, as damaged ones are, and their
-//! file goes to `lost/` and not away.
+//! A get of such a key returns the device's error, however often: a device may fail for a while,
+//! and no data is given up for that. A merge cannot wait for ever. It would read the same tables
+//! again and again up to the same sector, level 0 would grow behind it, and a few bad keys would
+//! stop a store of millions. So other merges go first, and a table that has failed often enough for
+//! long enough is merged without the unreadable blocks. They are reported as lost, as damaged ones
+//! are, and their file is moved to `lost/`.
 //!
-//! A device that fails as a whole gives nothing up: the manifest has to be readable then, and what a merge
-//! leaves has to reach the device before its tables go.
+//! A device that fails as a whole makes no merge give up: the manifest has to be readable then, and
+//! the output of a merge has to reach the device before the inputs are removed.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use kvorum_backend::Timestamp;
 use crate::policy::Pick;
 use crate::version::Version;
 
-/// Merges of a table that have to fail before it is merged without what cannot be read,
+/// The least number of failed merges of a table before it is merged without the unreadable blocks.
 const FAILURES_MIN: u32 = 8;
-/// over at least this time.
+/// The least time over which they failed.
 const TIME_MICROS_MIN: u64 = 600 * 1_000_000;
 
 /// The tables of merges that failed, by number.
 #[derive(Default)]
-pub(crate) struct Troubles {
+pub(crate) struct ReadFailures {
     tables: BTreeMap<u64, Trouble>,
 }
 
@@ -34,7 +34,7 @@ struct Trouble {
     failures: u32,
 }
 
-impl Troubles {
+impl ReadFailures {
     /// A merge of these tables failed.
     pub(crate) fn failed(&mut self, tables: &[u64], now: Timestamp) {
         for table in tables {
@@ -48,8 +48,8 @@ impl Troubles {
         }
     }
 
-    /// The same where a writer paid for the merge. Writers come often and know no time: they leave these
-    /// tables to upkeep, and nothing is given up for it.
+    /// The same for a merge that a writer paid for. Writers come often and have no time: they leave
+    /// these tables to upkeep, and give no data up.
     pub(crate) fn failed_for_writer(&mut self, tables: &[u64]) {
         let untimed = Trouble {
             since: Timestamp(u64::MAX),
@@ -60,7 +60,7 @@ impl Troubles {
         }
     }
 
-    /// Forgets tables that are not there any more.
+    /// Forgets tables that no longer exist.
     pub(crate) fn keep(&mut self, version: &Version) {
         if !self.tables.is_empty() {
             let is_there = |number: &u64| version.tables().any(|it| it.number == *number);
@@ -68,7 +68,7 @@ impl Troubles {
         }
     }
 
-    /// What is merged next: what has not failed goes first.
+    /// The next merge: those without failures go first.
     pub(crate) fn next(&self, picks: Vec<Pick>) -> Option<Pick> {
         self.sound_first(picks).into_iter().next()
     }
@@ -89,7 +89,7 @@ impl Troubles {
         self.of(pick).is_none()
     }
 
-    /// True when a merge is to go on without what cannot be read.
+    /// True when a merge is to go on without the unreadable blocks.
     pub(crate) fn is_lasting(&self, pick: &Pick, now: Timestamp) -> bool {
         self.of(pick).is_some_and(|it| {
             it.failures >= FAILURES_MIN && now.0.saturating_sub(it.since.0) >= TIME_MICROS_MIN
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_has_not_failed_goes_first_and_what_has_is_still_tried() {
-        let mut troubles = Troubles::default();
+        let mut troubles = ReadFailures::default();
         troubles.failed(&[1, 2], Timestamp(5));
         let next = |inputs: [&[u64]; 2]| troubles.next(inputs.map(pick).into());
         assert_eq!(next([&[2, 3], &[4]]).unwrap().inputs, [4]);
@@ -141,7 +141,7 @@ mod tests {
             (FAILURES_MIN - 1, long, false),
             (FAILURES_MIN, long - 1, false),
         ] {
-            let mut troubles = Troubles::default();
+            let mut troubles = ReadFailures::default();
             (0..failures).for_each(|_| troubles.failed(&[1], Timestamp(0)));
             let is_lasting = troubles.is_lasting(&pick(&[7, 1]), Timestamp(at));
             assert_eq!(is_lasting, expected, "{failures} {at}");
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_writers_see_of_it_is_neither_counted_nor_timed() {
-        let mut troubles = Troubles::default();
+        let mut troubles = ReadFailures::default();
         let long = 10 * TIME_MICROS_MIN;
         (0..FAILURES_MIN).for_each(|_| troubles.failed_for_writer(&[1]));
         (0..FAILURES_MIN).for_each(|_| troubles.failed(&[1], Timestamp(long)));
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_table_that_is_gone_is_forgotten() {
-        let mut troubles = Troubles::default();
+        let mut troubles = ReadFailures::default();
         troubles.failed(&[1], Timestamp(0));
         troubles.keep(&Version::empty(4, Memtable::new(1, 0)));
         assert!(troubles.tables.is_empty());

@@ -1,5 +1,4 @@
-//! Noting which segments were let go, for certain before their files go, also where no space is left
-//! for the note.
+//! Notes of dropped segments, durable before the segments' files are removed, also on a full disk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use crate::files::failure::{GroupFailure, Written};
 use crate::log_segment::LogSegment;
 
 impl Files {
-    /// Notes that segments are let go, so that no opening takes them for lost.
+    /// Notes that segments are dropped, so that no opening takes them for lost.
     pub(super) fn note_dropped(&self, unneeded: &[Arc<LogSegment>]) -> Result<()> {
         let mut settled = self.dropped.lock();
         let numbers: Numbers = unneeded.iter().map(|it| it.number).collect();
@@ -43,8 +42,8 @@ impl Files {
         self.noted_to.store(u64::from(newest), Ordering::Release);
     }
 
-    /// Notes a file before it has records, where upkeep has not come to it yet: it is missed then when it is
-    /// gone.
+    /// Notes a file before it has records, if upkeep has not done so: if it disappears later, it is
+    /// missing.
     pub(super) fn note_before_use(&self, number: u64) -> Written {
         let is_noted = self.noted_to.load(Ordering::Acquire) >= number;
         if !is_noted && !self.is_full() {
@@ -53,8 +52,9 @@ impl Files {
         Ok(())
     }
 
-    /// Removing takes no space, and what is let go makes some. What the file would say is written as
-    /// soon as there is room; a crash before that finds a log that cannot tell what is missing.
+    /// Removes the note: that takes no space, and dropping segments frees some. The note is written
+    /// again as soon as there is room; after a crash before that, the log cannot detect missing
+    /// segments.
     fn remove_note(&self) -> Result<()> {
         self.noted_to.store(0, Ordering::Release);
         let path = Dropped::path(&self.directory);
@@ -73,8 +73,8 @@ impl Files {
         settled.known.newest.max(self.newest_created())
     }
 
-    /// The highest number that has a file, one without records included: a file is noted before it has some,
-    /// so that it is missed when it is gone.
+    /// The highest number with a file, even one without records: a file is noted before it has
+    /// records, so that its disappearance is detected.
     fn newest_created(&self) -> u32 {
         let newest_file = self.newest_file.load(Ordering::Acquire);
         let ready_to = self.room.ready_to.load(Ordering::Acquire);
@@ -85,12 +85,12 @@ impl Files {
         settled.is_written && settled.known.newest >= self.newest_created()
     }
 
-    /// True when the note is not on the disk, and there may be space for it.
+    /// True when the note is not on the disk and may fit.
     pub(crate) fn wants_note(&self) -> bool {
         self.has_files() && !self.is_full() && !self.is_noted(&self.dropped.lock())
     }
 
-    /// Writes the note if it is not on the disk; false when it is, or when there is no space for it.
+    /// Writes the note if it is not on the disk; false when it is, or when there is no space.
     pub(crate) fn write_note(&self) -> Result<bool> {
         match self.has_files() {
             true => self.note_created(),
@@ -118,7 +118,7 @@ impl Files {
         }
     }
 
-    /// True when there was no space for what can wait, and none was made since.
+    /// True when there was no space for a deferrable write, and none was freed since.
     pub(crate) fn is_full(&self) -> bool {
         self.room.is_full.load(Ordering::Acquire)
     }
@@ -127,26 +127,26 @@ impl Files {
         self.room.is_full.store(true, Ordering::Release);
     }
 
-    /// True when a segment that is not there, or is another, should be there.
+    /// True when a segment that should exist is missing or replaced.
     pub(crate) fn is_lost(&self, number: u32) -> bool {
         let settled = self.dropped.lock();
         settled.is_certain && !settled.known.dropped.contains(number)
     }
 
-    /// Segments that were let go.
+    /// Segments that were dropped.
     pub(crate) fn let_go(&self) -> Numbers {
         self.dropped.lock().known.dropped.clone()
     }
 
-    /// Segments that are missing, of which no opening before has told.
+    /// Missing segments that no earlier opening has reported.
     pub(crate) fn newly_missing(&self) -> Vec<u32> {
         let settled = self.dropped.lock();
         let ranges = settled.news.ranges();
         ranges.flat_map(|(first, last)| first..=last).collect()
     }
 
-    /// Writes the note of a copy of this log in which only these of its segments are, whose names
-    /// were read before this call. Returns its length in bytes.
+    /// Writes the note of a copy of this log that has only these segments, whose names were read
+    /// before this call. Returns its length in bytes.
     pub(crate) fn write_note_of_copy(
         &self,
         directory: &Path,

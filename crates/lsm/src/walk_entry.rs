@@ -1,5 +1,5 @@
-//! An entry as a walk comes by it. Few walks want all of most entries, so where the parts are is looked up
-//! at once, and a part is cut out when it is asked for.
+//! An entry in a walk. Few walks need all of most entries, so the parts' offsets are decoded at
+//! once, and a part is cut out on demand.
 
 use bytes::Bytes;
 use kvorum_backend::Fields;
@@ -8,22 +8,22 @@ use crate::entry::{Parts, ValueParts};
 use crate::merge::Taken;
 use crate::{Body, Entry, Value};
 
-/// What a batch wrote to a key.
-pub(crate) struct Held {
+/// A batch's write to a key.
+pub(crate) struct WalkEntry {
     pub(crate) sequence: u64,
     /// `None` when the key was removed.
-    pub(crate) value: Option<HeldValue>,
+    pub(crate) value: Option<WalkValue>,
 }
 
-/// What a key holds.
-pub(crate) enum HeldValue {
-    /// As a table has it, or a memtable.
+/// The value of a key.
+pub(crate) enum WalkValue {
+    /// The bytes of a table or a memtable.
     Packed { bytes: Bytes, parts: ValueParts },
     /// Too large for a memtable's piece of memory.
     Apart(Value),
 }
 
-impl HeldValue {
+impl WalkValue {
     pub(crate) fn fields(&self) -> &Fields {
         match self {
             Self::Packed { parts, .. } => &parts.fields,
@@ -53,11 +53,11 @@ impl HeldValue {
     }
 }
 
-impl Taken for Held {
+impl Taken for WalkEntry {
     fn of_entry(entry: Entry) -> Self {
         Self {
             sequence: entry.sequence,
-            value: entry.value.map(HeldValue::Apart),
+            value: entry.value.map(WalkValue::Apart),
         }
     }
 
@@ -65,7 +65,7 @@ impl Taken for Held {
         let parts = Parts::decode(&bytes).ok()?;
         Some(Self {
             sequence: parts.sequence,
-            value: parts.value.map(|parts| HeldValue::Packed { bytes, parts }),
+            value: parts.value.map(|parts| WalkValue::Packed { bytes, parts }),
         })
     }
 
@@ -83,8 +83,8 @@ mod tests {
     fn packed_or_apart_it_says_the_same() {
         let (entry, mut bytes) = (full_entry(), Vec::new());
         entry.encode(&mut bytes);
-        let packed = Held::of_bytes(bytes.into()).unwrap();
-        for held in [packed, Held::of_entry(entry.clone())] {
+        let packed = WalkEntry::of_bytes(bytes.into()).unwrap();
+        for held in [packed, WalkEntry::of_entry(entry.clone())] {
             assert_eq!(held.sequence(), entry.sequence);
             let (held, value) = (held.value.unwrap(), entry.value.clone().unwrap());
             assert_eq!(held.fields(), &value.fields);
@@ -100,10 +100,10 @@ mod tests {
     fn a_removal_holds_nothing_and_what_does_not_decode_is_none() {
         let (removal, mut bytes) = (Entry::removal(3), Vec::new());
         removal.encode(&mut bytes);
-        let packed = Held::of_bytes(bytes.clone().into()).unwrap();
+        let packed = WalkEntry::of_bytes(bytes.clone().into()).unwrap();
         assert!(packed.sequence() == 3 && packed.value.is_none());
-        assert!(Held::of_entry(removal).value.is_none());
+        assert!(WalkEntry::of_entry(removal).value.is_none());
         bytes.truncate(1);
-        assert!(Held::of_bytes(bytes.into()).is_none());
+        assert!(WalkEntry::of_bytes(bytes.into()).is_none());
     }
 }

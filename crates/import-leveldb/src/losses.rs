@@ -1,4 +1,4 @@
-//! What cannot be read, collected where it is met.
+//! Unreadable places, noted where the reader meets them.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use kvorum_import::{Batch, Place};
 
 use crate::riak_key::describe;
 
-/// Keys between which something is lost: behind the first and up to the second.
+/// Range of keys with a loss: behind the first and up to the second.
 pub(crate) struct KeyRange<'a> {
     pub(crate) behind: Option<&'a [u8]>,
     pub(crate) to: Option<&'a [u8]>,
 }
 
 /// Notes damage of a file, with the keys that it may have held. A damaged deletion hides nothing
-/// any more, so that older versions may come back: what is said here is said for that too.
+/// any more, so older versions of these keys may come back.
 pub(crate) fn lost(
     batch: &mut Batch,
     file: &Path,

@@ -1,6 +1,6 @@
-//! An entry on its way from one layer to the next: as it is in memory, or as bytes that a table has and
-//! another one gets. Most entries of a merge are not changed, so they are neither taken apart nor put
-//! together again.
+//! An entry on its way from one layer to the next: decoded as in memory, or as bytes from one table
+//! to another. Most entries of a merge do not change, so they are neither decoded nor encoded
+//! again.
 
 use bytes::Bytes;
 use kvorum_backend::Tag;
@@ -12,19 +12,19 @@ use crate::merge::Taken;
 use crate::{Entry, Older};
 
 /// An entry that is moved.
-pub(crate) enum Moved {
+pub(crate) enum MergeEntry {
     /// Too large for its piece of memory, or made for the occasion.
     Entry(Entry),
-    /// As a table has it, or a memtable.
+    /// The bytes of a table or a memtable.
     Bytes {
-        /// What the next table has to know of it.
+        /// Facts for the next table.
         facts: Facts,
-        /// The entry as it is encoded.
+        /// The encoded entry.
         bytes: Bytes,
     },
 }
 
-impl Moved {
+impl MergeEntry {
     pub(crate) fn facts(&self) -> Facts {
         match self {
             Self::Entry(entry) => entry.facts(),
@@ -46,7 +46,7 @@ impl Moved {
         }
     }
 
-    /// The entry as it is encoded, put together in `buffer` where that has to be done.
+    /// The encoded entry, built in `buffer` if that is necessary.
     pub(crate) fn encoded<'a>(&'a self, buffer: &'a mut Vec<u8>) -> &'a [u8] {
         match self {
             Self::Entry(entry) => {
@@ -59,8 +59,8 @@ impl Moved {
     }
 }
 
-impl Moved {
-    /// Where it was logged.
+impl MergeEntry {
+    /// Its place in the log.
     pub(crate) fn logged_at(&self) -> Option<LogPlace> {
         match self {
             Self::Entry(entry) => entry.logged_at(),
@@ -69,7 +69,7 @@ impl Moved {
         }
     }
 
-    /// Where older records of its key may be, as far as it says so.
+    /// Segments that may hold older records of its key, as far as it names them.
     pub(crate) fn older(&self) -> Older {
         match self {
             Self::Entry(entry) => entry.older.clone(),
@@ -93,7 +93,7 @@ impl Moved {
     }
 }
 
-impl Taken for Moved {
+impl Taken for MergeEntry {
     fn of_entry(entry: Entry) -> Self {
         Self::Entry(entry)
     }

@@ -1,13 +1,13 @@
-//! Which stores this node has: the partitions, the epoch at which each was opened first, and which
-//! store that was.
+//! The record of this node's stores: the partitions, the epoch at which each was opened first, and the
+//! identity of its store.
 //!
-//! A store is dropped when its partition has settled elsewhere; a crash may come before. What is left
-//! then must not be taken for the store of a later move back: it knows deleted keys that everybody
-//! else has forgotten. This record tells them apart.
+//! A store is dropped when its partition has settled elsewhere; a crash may come before. The remaining
+//! store must not be taken for the store of a later move back: it has deleted keys that all other
+//! replicas have forgotten. This record distinguishes the two.
 //!
 //! A partition may also come up with another store than it had: its directory is gone, the backend is
-//! another one, or it is kept in memory. What such a store lacks must not be taken for what nobody
-//! wrote: the record says for which store it is known that it lacks nothing.
+//! another one, or it is kept in memory. A key that such a store lacks must not be taken for a key that
+//! was never written. So the record has the identity of the store that is known to lack nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -24,14 +24,14 @@ use crate::generation;
 
 /// The stores of one ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct StoreList {
     pub(crate) size: RingSize,
     pub(crate) since: BTreeMap<Partition, Epoch>,
-    /// What is known of the stores; nothing of those of a record that an earlier version wrote.
+    /// The recorded stores; a record of an earlier version has none.
     pub(crate) stores: BTreeMap<Partition, Known>,
 }
 
-/// What is known of a partition's store.
+/// The recorded store of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) store: StoreId,
@@ -40,7 +40,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Whatever store is found lacks something.
+    /// Any store that is found lacks something.
     pub(crate) const NOTHING: Self = Self {
         store: StoreId(0),
         is_complete: false,
@@ -63,7 +63,7 @@ impl Known {
     }
 }
 
-impl Held {
+impl StoreList {
     /// No stores yet.
     pub(crate) fn none(size: RingSize) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Held {
         known.map(|known| known.store).collect()
     }
 
-    /// None of the stores that were there is expected any more: whatever is found lacks something.
+    /// Expects none of the recorded stores any more: any store that is found lacks something.
     pub(crate) fn expect_none(&mut self) {
         let real = self.stores.values_mut().filter(|known| known.is_real());
         real.for_each(|known| *known = Known::NOTHING);
@@ -96,7 +96,7 @@ impl Held {
         self.stores.remove(&partition);
     }
 
-    /// True when some store still lacks something, as far as the record knows.
+    /// True when some store still lacks something, by the record.
     pub(crate) fn lacks_something(&self) -> bool {
         self.stores.values().any(|known| !known.is_complete)
     }
@@ -124,10 +124,10 @@ impl HeldFile {
         }
     }
 
-    /// The record; `None` where it is missing or only damaged ones are there: every store is then accepted as
-    /// it is. Another node's record counts as damaged. An unreadable one is an error, for the next save would
-    /// replace it.
-    pub(crate) fn load(&self) -> Result<Option<Held>, DiskError> {
+    /// The record; `None` where it is missing or all its files are damaged: every store is then
+    /// accepted as it is. Another node's record counts as damaged. An unreadable one is an error, for
+    /// the next save would replace it.
+    pub(crate) fn load(&self) -> Result<Option<StoreList>, DiskError> {
         match self.file.load(&*self.disk)? {
             Found::Nothing => {
                 // The generation is written after the record, so it shows that the record was there.
@@ -155,7 +155,7 @@ impl HeldFile {
         }
     }
 
-    pub(crate) fn store(&self, held: &Held) -> Result<(), DiskError> {
+    pub(crate) fn store(&self, held: &StoreList) -> Result<(), DiskError> {
         let mut sequence = self.sequence.lock();
         *sequence += 1;
         self.file.store(&*self.disk, *sequence, &text(held))
@@ -181,7 +181,7 @@ pub(crate) fn newest_record(
     disk: &dyn Disk,
     directory: &Path,
     is_own: impl Fn(NodeId) -> bool,
-) -> Result<Option<(Held, bool)>, DiskError> {
+) -> Result<Option<(StoreList, bool)>, DiskError> {
     let is_own_body = |body: &str| node_of(body).is_none_or(&is_own);
     let body = file_in(directory).newest_own(disk, is_own_body)?;
     Ok(body.and_then(|body| Some((parse(&body)?, node_of(&body).is_some()))))
@@ -195,7 +195,7 @@ fn node_of(body: &str) -> Option<NodeId> {
 
 /// The record as text: the size of the ring, then a line for each partition: its number, its epoch, the
 /// identity of its store in decimal, and its completeness. The file names the record's node.
-fn text(held: &Held) -> String {
+fn text(held: &StoreList) -> String {
     let mut text = format!("ring {}\n", held.size.get());
     for (partition, epoch) in &held.since {
         let number = partition.number();
@@ -214,12 +214,12 @@ fn text(held: &Held) -> String {
     text
 }
 
-fn parse(text: &str) -> Option<Held> {
+fn parse(text: &str) -> Option<StoreList> {
     let mut lines = text.lines().peekable();
     let _node = lines.next_if(|line| line.starts_with(OWNER_WORD));
     let size = lines.next()?.strip_prefix("ring ")?.parse().ok()?;
     let size = RingSize::new(size).ok()?;
-    let mut held = Held::none(size);
+    let mut held = StoreList::none(size);
     for line in lines {
         let words: Vec<&str> = line.split(' ').collect();
         let (number, epoch, known) = match words[..] {
@@ -257,7 +257,7 @@ mod tests {
             let store = StoreId(u64::MAX - u64::from(number));
             (partition(number), Known { store, is_complete })
         });
-        let held = Held {
+        let held = StoreList {
             size,
             since: since.into(),
             stores: stores.into(),

@@ -1,10 +1,11 @@
-//! Ranges of keys of which damage may have taken something, until the tree's user has seen to them.
+//! Ranges of keys that may have losses by damage, until the tree's user has settled them.
 //!
-//! Scans pass over damage, and the tree forgets it with the last file that had it. Who derives keys from
-//! other keys, as an index does, can make them again, and has to know where until then. So a doubt is opened
-//! where damage is met, and stands in the manifest: the change that goes on without a damaged block keeps the
-//! doubt about its keys. Blocks that opened one are kept beside, as
-//! long as their table is there: a block that is met again is no news, also when its doubt was settled.
+//! Scans skip damage, and the tree forgets it with the last file that had it. A user that derives
+//! keys from other keys, as an index does, can rebuild them, and needs the ranges until then. So a
+//! doubt is opened where damage is met, and is kept in the manifest: the change that goes on
+//! without a damaged block keeps the doubt about its keys. The blocks that opened doubts are kept
+//! too, as long as their tables exist: a block that is met again opens no new doubt, even if the
+//! first one was settled.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,27 +13,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kvorum_encoding::{ByteReader, KeyRange, Truncated, put_varint};
 use parking_lot::Mutex;
 
-/// Doubts that are told apart; with more, those of a kind are one about all from the first key to the last.
+/// The most doubts that are kept apart; with more, those of a kind are one about all keys from the
+/// first to the last.
 const OPEN_MAX: usize = 1_000;
-/// Blocks that are remembered; what is met beyond is news each time.
+/// The most blocks that are remembered; each meeting of another one is news.
 const BLOCKS_MAX: usize = 100_000;
 
-/// Why keys are in doubt.
+/// Cause of a doubt about keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoubtKind {
-    /// Damage was met: some may be missing, and what they said of others is not known.
+    /// Damage was met: some keys may be missing, and the keys derived from them are unknown.
     Lost,
-    /// They were written or removed while it was not known what they were: what they said of others then is
-    /// no longer so.
+    /// They were written or removed while they were unreadable: keys derived from the old ones are
+    /// outdated.
     Replaced,
 }
 
-/// A range of which something may be missing, or may be there that should not.
+/// A range in which keys may be missing, or may be wrongly there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// Tells it from later ones over the same keys, for as long as the store is open.
+    /// Distinguishes it from later ones over the same keys, for as long as the store is open.
     pub id: u64,
-    /// Why.
+    /// Its cause.
     pub kind: DoubtKind,
     /// The keys.
     pub range: KeyRange,
@@ -43,7 +45,7 @@ pub struct Doubt {
 pub struct BadBlock {
     /// The number of the table.
     pub table: u64,
-    /// Where it begins there, in bytes.
+    /// Its offset there, in bytes.
     pub offset: u64,
     /// The keys that it may have held.
     pub range: KeyRange,
@@ -52,9 +54,9 @@ pub struct BadBlock {
 /// Doubts, as the manifest has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DoubtRecord {
-    /// What is not settled.
+    /// The open doubts.
     pub open: Vec<(DoubtKind, KeyRange)>,
-    /// Blocks for which doubts were opened, as long as their tables are there.
+    /// Blocks for which doubts were opened, as long as their tables exist.
     pub blocks: Vec<BadBlock>,
 }
 
@@ -84,7 +86,7 @@ impl DoubtRecord {
         }
     }
 
-    /// Reads what [`DoubtRecord::encode`] appended.
+    /// Reads the form of [`DoubtRecord::encode`].
     ///
     /// # Errors
     /// [`Truncated`] when the bytes end within it.
@@ -112,7 +114,7 @@ impl DoubtRecord {
 #[derive(Default)]
 pub struct Doubts {
     held: Mutex<Held>,
-    /// How many were opened since the store was.
+    /// The number opened since the store was.
     opened: AtomicU64,
 }
 
@@ -144,8 +146,8 @@ impl Doubts {
         self.open_held(&mut held, kind, range);
     }
 
-    /// The same for a part of a table, unless that is known. A scan that begins inside a block knows a part
-    /// of its range.
+    /// The same for a part of a table, unless that is known. A scan that begins inside a block has
+    /// only a part of its range.
     pub fn open_for(&self, table: u64, offset: u64, range: KeyRange) {
         let mut held = self.held.lock();
         let is_room = held.blocks.len() < BLOCKS_MAX;
@@ -172,7 +174,8 @@ impl Doubts {
         }
     }
 
-    /// All doubts of a kind as one, which is newer than any: who settles one of them settles not this.
+    /// All doubts of a kind as one, which is newer than any: settling one of them does not settle
+    /// this.
     fn as_one(&self, open: &[Doubt], kind: DoubtKind) -> Option<Doubt> {
         let those = open.iter().filter(|it| it.kind == kind);
         let range = those.map(|it| it.range.clone()).reduce(|a, b| a.with(&b))?;
@@ -180,12 +183,12 @@ impl Doubts {
         Some(Doubt { id, kind, range })
     }
 
-    /// How many were opened since the store was, settled ones included.
+    /// The number opened since the store was, settled ones included.
     pub fn opened(&self) -> u64 {
         self.opened.load(Ordering::Acquire)
     }
 
-    /// Those that nobody has settled yet. Where there are many, one of them may stand for all keys.
+    /// The open doubts. If there are many, one of them may stand for all keys.
     pub fn all(&self) -> Vec<Doubt> {
         self.held.lock().open.clone()
     }
@@ -223,7 +226,8 @@ impl Doubts {
         held.written < held.changes
     }
 
-    /// What the manifest is to have, and which change that is. Of tables that are gone no block is met.
+    /// The record for the manifest, and the number of its change. Blocks of removed tables are left
+    /// out.
     pub fn record(&self, is_listed: impl Fn(u64) -> bool) -> (DoubtRecord, u64) {
         let held = self.held.lock();
         let blocks = held.blocks.iter();
@@ -245,13 +249,13 @@ impl Doubts {
         (record, held.changes)
     }
 
-    /// The manifest has this change now, and those before it.
+    /// Notes that the manifest has this change, and those before it.
     pub fn is_written(&self, change: u64) {
         let mut held = self.held.lock();
         held.written = held.written.max(change);
     }
 
-    /// True when a block of this range is known to be damaged, in a table that is there.
+    /// True when a block of this range is known to be damaged, in an existing table.
     pub fn has_met(&self, range: &KeyRange, is_there: impl Fn(u64) -> bool) -> bool {
         let held = self.held.lock();
         let mut blocks = held.blocks.iter();

@@ -1,4 +1,4 @@
-//! The check of what is set: a value that would not be kept is refused, unless it is harmless, and then it
+//! The check of new values: one that would not be kept is refused, unless it is harmless, and then it
 //! is named.
 //!
 //! The rule is applied once, by the node that a client sets a property at, before the change is proposed
@@ -48,8 +48,8 @@ impl PropertyOverlay {
         }
     }
 
-    /// The names in `wanted` that cannot be set, such as `name` and `claimant`. One whose value is the one
-    /// in `shown`, which is what a client reads, asks for nothing and is left out.
+    /// The names in `wanted` that cannot be set, such as `name` and `claimant`. A name with the same
+    /// value as in `shown` (the properties that clients read) changes nothing and is left out.
     pub fn passed_over(
         wanted: &Map<String, Value>,
         shown: &Map<String, Value>,
@@ -120,8 +120,8 @@ mod tests {
         PropertyOverlay::from_json(&object).unwrap()
     }
 
-    /// Eighteen properties were once stored without effect and without a word. Each of the table is
-    /// honoured, refused with a reason, or named.
+    /// Eighteen properties were once stored without effect and without a warning. Each of the table is
+    /// honoured, refused with a reason, or reported.
     #[test]
     fn no_property_is_taken_silently() {
         let current = BucketProperties::untyped_defaults();
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// The page is for people; the table in the code is what counts.
+    /// The page is for people; the table in the code counts.
     #[test]
     fn the_page_says_what_the_table_says() {
         let page = include_str!("../../../docs/properties.md");
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(again.check_kept(&consistent, &[], &[]), Ok(Vec::new()));
     }
 
-    /// A bucket that was to have another name was once left as it was without a word.
+    /// A change of a bucket's name was once ignored silently.
     #[test]
     fn names_that_cannot_be_set_are_named() {
         let object = |value: Value| value.as_object().unwrap().clone();

@@ -1,5 +1,4 @@
-//! The backups that were made and are still there: what they share with the node, and what is on disk
-//! for them alone.
+//! The existing backups: the files that they share with the node, and those on disk for them alone.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -23,7 +22,7 @@ struct Kept {
     directory: PathBuf,
     files: u64,
     bytes: u64,
-    /// What the node has dropped since, and no other backup before this one has.
+    /// Bytes that the node has dropped since, and no earlier backup has.
     own_bytes: u64,
 }
 
@@ -42,7 +41,7 @@ impl Backups {
         Ok(replace_file(&*self.parts.disk, &path, list.as_bytes())?)
     }
 
-    /// Those that were made and not removed since. A list that cannot be read is none.
+    /// Backups that were made and not removed since. An unreadable list counts as empty.
     fn listed(&self) -> Vec<PathBuf> {
         let disk = &*self.parts.disk;
         let path = self.parts.data_directory.join(LIST_NAME);
@@ -83,7 +82,7 @@ impl Backups {
         self.listed().into_iter().map(weigh).collect()
     }
 
-    /// Visits the files of a directory; what cannot be read is passed over.
+    /// Visits the files of a directory; unreadable ones are skipped.
     fn walk(&self, path: &Path, visit: &mut dyn FnMut((u64, u64), u64)) {
         let Ok(found) = fs::symlink_metadata(path) else {
             return;
@@ -96,7 +95,7 @@ impl Backups {
         }
     }
 
-    /// For people, behind what else `kvorum admin maintenance` shows, and for programs.
+    /// For operators, after the rest of `kvorum admin maintenance`, and for programs.
     pub fn show(&self) -> (String, Value) {
         let kept = self.kept();
         let mut text = String::new();

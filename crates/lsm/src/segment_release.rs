@@ -1,8 +1,8 @@
-//! Letting go of a segment of the value log: what is in memory of it is flushed, copies are made durable,
-//! and what is left there is told as lost.
+//! Letting go of a segment of the value log: its entries in memory are flushed, copies are made
+//! durable, and the rest is reported as lost.
 //!
-//! Something is left only where the segment is damaged: the log offers what it can read. Then all keys are
-//! walked over, in steps, for those whose bodies stand there.
+//! There is a rest only if the segment is damaged: the log offers all that can be read. Then a walk
+//! over all keys, in steps, finds those with bodies there.
 
 use bytes::Bytes;
 use kvorum_backend::{ErrorKind, LostRange, Result, StepBudget, StepOutcome};
@@ -17,12 +17,12 @@ use crate::relocation::{Relocating, logged_at};
 use crate::store::Store;
 use crate::version::{Collected, Version};
 
-/// So many bodies are told one by one; the rest of a segment's are counted.
+/// The most bodies that are reported one by one; the rest of a segment's are counted.
 const TOLD_MAX: u64 = 1_000;
 
-/// The search for what is left in a damaged segment, if one is going on.
+/// The search for bodies left in a damaged segment, if one is in progress.
 #[derive(Default)]
-pub(crate) struct Settling {
+pub(crate) struct SegmentRelease {
     search: Option<Search>,
 }
 
@@ -33,8 +33,8 @@ struct Search {
     bytes: u64,
 }
 
-impl Settling {
-    /// Does a part of what has to be done before the log may let go of a segment.
+impl SegmentRelease {
+    /// Does a part of the work before the log may drop a segment.
     pub(crate) fn settle(
         &mut self,
         store: &Store,
@@ -51,12 +51,12 @@ impl Settling {
             }
         }
         cost_bytes += relocating.install(store, flushing)?;
-        // What hides a record that was not copied may be in memory alone.
+        // The entry that hides a record may be in memory alone.
         store.sync_value_log()?;
         let rest = budget.bytes.saturating_sub(cost_bytes);
         let (searched, is_done) = self.tell_what_is_left(store, segment, rest)?;
         if is_done {
-            // Once the segment is gone, nothing else tells.
+            // The loss is noted nowhere else once the segment is gone.
             store.read_side.lost.write(&*store.disk);
             let_go(store, segment);
             // Closes replaced files, so that the log has the segment's space back at once.
@@ -68,8 +68,8 @@ impl Settling {
         })
     }
 
-    /// Tells of the bodies that stand in a damaged segment and were not copied. Returns what that cost, and
-    /// true when it is done.
+    /// Reports bodies in a damaged segment that were not copied. Returns the cost, and true when it
+    /// is done.
     fn tell_what_is_left(
         &mut self,
         store: &Store,

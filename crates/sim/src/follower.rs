@@ -1,4 +1,5 @@
-//! What a node has whose control plane is stood in for, and how it follows what it is told.
+//! The parts of a node with a stand-in for its control plane, and its following of the state that it
+//! gets.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use kvorum_vnode::{LeaseTable, TreePlacing, Vnode};
 use crate::node_settings::VNODE_SETTINGS;
 use crate::stores::SimulatedStores;
 
-/// What a member has in another way.
-pub(crate) struct Told {
+/// The parts that a member has in another way.
+pub(crate) struct Follower {
     pub(crate) known: Arc<ToldState>,
     pub(crate) vnodes: Arc<Vnodes>,
     pub(crate) liveness: Liveness,
@@ -24,7 +25,7 @@ pub(crate) struct Told {
     pub(crate) places: Option<Arc<dyn TreePlacing>>,
 }
 
-/// A vnode that keeps trees, where there is something that says in which of them a key is.
+/// A vnode that keeps trees, if a placing of keys in trees is given.
 pub(crate) fn with_trees(vnode: Vnode, places: Option<&Arc<dyn TreePlacing>>) -> Arc<Vnode> {
     Arc::new(match places {
         Some(places) => vnode.with_trees(places.clone()),
@@ -32,7 +33,7 @@ pub(crate) fn with_trees(vnode: Vnode, places: Option<&Arc<dyn TreePlacing>>) ->
     })
 }
 
-impl Told {
+impl Follower {
     /// Lets the vnodes go on under their actors; the stores are closed.
     pub(crate) fn seal(&self, hints: &VnodeHints) {
         let vnodes = self.vnodes.all();
@@ -40,7 +41,7 @@ impl Told {
         let _sealed = self.hint_leases.seal([hints.vnode()]);
     }
 
-    /// Asks by a new state from now on, and refuses who asks by an older one.
+    /// Asks by a new state from now on, and refuses callers with an older one.
     pub(crate) fn follow(&self, news: &Arc<ClusterState>, number: u8) {
         self.known.tell(news);
         let ring = news.ring();
@@ -51,7 +52,7 @@ impl Told {
         self.liveness.follow_members(members);
     }
 
-    /// Opens what comes and removes what is gone.
+    /// Opens stores that come and removes those that are gone.
     pub(crate) fn follow_stores(&self, news: &ClusterState, number: u8) -> anyhow::Result<()> {
         let ring = news.ring();
         let wanted = partitions_at(ring, node_id(number));
