@@ -6,7 +6,7 @@
 
 use crate::watermark::{RoundName, Watermark};
 
-/// What all members know of a preference list.
+/// The agreed state of one preference list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgreedRounds {
     /// The last round that went through.

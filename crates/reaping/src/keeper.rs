@@ -17,12 +17,12 @@ use crate::note::{Mark, Note, Receiving};
 use crate::round_event::ReplicaAnswer;
 use crate::watermark::{Incarnation, RoundName, Watermark};
 
-/// What is known when a replica's stores have been opened.
+/// The facts about a replica when its stores have been opened.
 #[derive(Clone, Debug)]
 pub struct KeeperStart {
     /// The incarnation of its stores.
     pub incarnation: Incarnation,
-    /// What they have.
+    /// All that they have.
     pub extent: Extent,
     /// The note that lies with them; the default for new ones.
     pub note: Note,
@@ -32,11 +32,11 @@ pub struct KeeperStart {
     pub joined: u64,
 }
 
-/// What a replica may remove and show, of one preference list.
+/// The entries that a replica may remove and show, of one preference list.
 #[derive(Debug)]
 pub struct Keeper {
     incarnation: Incarnation,
-    /// What its stores had when they were opened.
+    /// All that its stores had when they were opened.
     opened_with: Extent,
     note: Note,
     watermark: Option<Watermark>,
@@ -138,7 +138,7 @@ impl Keeper {
         self.hide(effects);
     }
 
-    /// What a transfer or a repair brings from now on is shown.
+    /// Entries that a transfer or a repair brings from now on are shown.
     fn join(&mut self, epoch: u64, extent: Extent, effects: &mut Vec<KeeperEffect>) {
         if epoch <= self.note.joined {
             return;

@@ -1,11 +1,11 @@
-//! What comes to a replica's keeper, and what it asks for.
+//! Events of a replica's keeper, and the effects that it asks for.
 
 use crate::extent::Extent;
 use crate::note::Note;
 use crate::round_event::ReplicaAnswer;
 use crate::watermark::{Incarnation, RoundName, Watermark};
 
-/// What happened to a replica.
+/// An event at a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeeperEvent {
     /// Its node has learned a watermark, durably; those that were agreed before come before.
@@ -15,7 +15,7 @@ pub enum KeeperEvent {
     Joined {
         /// The epoch.
         epoch: u64,
-        /// What its stores have, leftovers of a former time among it; taken before the transfer begins.
+        /// All that its stores have, leftovers of a former time included; taken before the transfer begins.
         extent: Extent,
     },
     /// A transfer or a repair has brought all that the other replicas have.
@@ -27,7 +27,7 @@ pub enum KeeperEvent {
     Open {
         /// The round.
         round: RoundName,
-        /// What its stores had put, as long ago as `delete_mode` says. The caller waits for the holders of
+        /// All that its stores had put, as long ago as `delete_mode` says. The caller waits for the holders of
         /// the key locks before it gives the answer.
         extent: Extent,
     },
@@ -48,7 +48,7 @@ pub enum KeeperEvent {
     },
 }
 
-/// What a keeper asks for. Effects are carried out in their order, each before the next. If one fails, those
+/// An effect that a keeper asks for. Effects are carried out in their order, each before the next. If one fails, those
 /// behind it are not carried out, and the keeper is opened anew with what is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeeperEffect {
@@ -67,7 +67,7 @@ pub enum KeeperEffect {
     Answer(KeeperAnswer),
 }
 
-/// What a replica answers to a round.
+/// The answer of a replica to a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeeperAnswer {
     /// To [`KeeperEvent::Open`].

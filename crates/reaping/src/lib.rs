@@ -1,4 +1,4 @@
-//! When tombstones go, and what a replica from before that may give.
+//! The conditions under which tombstones go, and the entries that a replica from before may show.
 //!
 //! Everything here is pure: events come in, effects and verdicts come out. No clock, socket, thread or
 //! random number is inside.

@@ -1,4 +1,4 @@
-//! What a replica notes of rounds, durably, in the directory of its stores: a copy or a rollback of the stores
+//! The durable note of a replica about rounds. It lies with the replica's stores: a copy or a rollback of them
 //! is one of the note.
 
 use crate::extent::Extent;
@@ -9,7 +9,7 @@ use crate::watermark::{RoundName, Watermark};
 pub struct Mark {
     /// The round.
     pub round: RoundName,
-    /// What was on all replicas when the round had compared them.
+    /// The batches that were on all replicas when the round had compared them.
     pub extent: Extent,
     /// All replicas and members have confirmed the round's watermark: tombstones within the extent may go.
     pub is_confirmed: bool,
@@ -20,7 +20,7 @@ pub struct Mark {
 pub struct Receiving {
     /// The watermark of which the replica has no mark.
     pub watermark: RoundName,
-    /// What its stores had when it was opened, or when it joined the list. It counts as absent until the
+    /// All that its stores had when it was opened, or when it joined the list. It counts as absent until the
     /// replica is repaired, and is removed then: `None`.
     pub hidden: Option<Extent>,
 }

@@ -1,4 +1,5 @@
-//! A round: what has to be true, one thing after the other, before tombstones of a preference list go.
+//! A round: the facts that have to be established, one after the other, before tombstones of a preference list
+//! go.
 //!
 //! ```text
 //! announce   in the agreed log: no earlier attempt can raise the watermark any more
@@ -27,7 +28,7 @@ use crate::kept_because::KeptBecause;
 use crate::round_event::{ReplicaAnswer, RoundEffect, RoundEvent, RoundOutcome};
 use crate::watermark::{Incarnation, RoundName, Watermark};
 
-/// What a round is about.
+/// The name and the size of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundRequest {
     /// Its name, with the number that follows the present watermark's.
@@ -148,7 +149,7 @@ impl Round {
         self.take(Step::Propose, 0, answer, effects);
     }
 
-    /// What one replica could not do does not keep the others from it.
+    /// A replica that fails does not keep the others from removing theirs.
     fn reaped(
         &mut self,
         replica: usize,

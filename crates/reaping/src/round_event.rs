@@ -1,4 +1,4 @@
-//! What comes into a round and what it asks for.
+//! Events of a round, and the effects that it asks for.
 
 use crate::kept_because::KeptBecause;
 use crate::watermark::{Incarnation, RoundName, Watermark};
@@ -6,7 +6,7 @@ use crate::watermark::{Incarnation, RoundName, Watermark};
 /// The answer of a replica; a late one, or none, is [`KeptBecause::ReplicaDown`].
 pub type ReplicaAnswer<T> = Result<T, KeptBecause>;
 
-/// What happened to a round. Each question has one answer.
+/// An event of a round. Each question has one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundEvent {
     /// The agreed log has taken the announcement, or it has not.
@@ -85,7 +85,7 @@ pub enum RoundEvent {
     Stop,
 }
 
-/// What a round asks for.
+/// An effect that a round asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoundEffect {
     /// The agreed log is to take this, before anything is asked.
@@ -138,7 +138,7 @@ pub enum RoundEffect {
     End(RoundOutcome),
 }
 
-/// What came of a round.
+/// The outcome of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundOutcome {
     /// Why tombstones stay, if they do; after some have gone, why others of them stay at some replica.

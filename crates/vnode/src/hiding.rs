@@ -1,4 +1,4 @@
-//! Hides what a store has, removes it page by page, or shows it again.
+//! Hides the entries of a store, removes them page by page, or shows them again.
 //!
 //! Hidden entries are absent for reads, for merges with what comes in, for scans and for trees. Listings and
 //! index queries need no rule: a vnode that hides something is incomplete and answers none.

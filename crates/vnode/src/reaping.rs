@@ -29,7 +29,7 @@ pub struct ReapRequest {
     pub entries_max: usize,
 }
 
-/// What became of a page.
+/// The outcome of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReapPage {
     /// Entries that were looked at.

@@ -39,7 +39,7 @@ pub struct Vnode {
     pub(crate) has_indexes: bool,
     /// The store's counts when it began.
     index_counts_before: IndexCounts,
-    /// What counts as absent.
+    /// The entries that count as absent.
     pub(crate) hidden: Hidden,
     pub(crate) key_locks: KeyLocks,
     pub(crate) leases: Arc<LeaseTable>,
@@ -152,7 +152,7 @@ pub(crate) enum Interrupted {
 }
 
 impl Interrupted {
-    /// The failure of what was allowed to block.
+    /// The failure of an attempt that was allowed to block.
     pub(crate) fn into_failure(self) -> ReplicaFailure {
         match self {
             Self::Failed(failure) => failure,

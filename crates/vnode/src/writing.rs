@@ -164,7 +164,7 @@ impl Vnode {
         Ok(true)
     }
 
-    /// Removes what is stored under a key if it is hidden. Trees do not have it, and nothing is shown.
+    /// Removes the entry under a key if it is hidden. Trees do not have it, and observers are not shown it.
     pub(crate) fn remove_hidden(&self, key: &StorageKey, at: ReadAt) -> Result<(), Interrupted> {
         let _turn = self.take_turn(key, ANY_EPOCH, at.reading)?;
         let stored = match self.backend.head(key, at).map_err(ReplicaFailure::from)? {

@@ -23,7 +23,7 @@ pub(super) struct Driven {
     is_over: bool,
 }
 
-/// What became of an effect.
+/// The fate of an effect.
 enum Executed {
     Answered(RoundEvent),
     /// The answer comes later.

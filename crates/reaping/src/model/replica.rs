@@ -28,7 +28,7 @@ struct Entry {
     sequence: u64,
 }
 
-/// What a store has, and a backup of it.
+/// The content of a store, and of a backup.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     identity: u64,
@@ -151,12 +151,12 @@ impl Replica {
         }
     }
 
-    /// What the store has, for a backup or to open it again.
+    /// The content of the store, for a backup or to open it again.
     pub(super) fn image(&self) -> &Image {
         &self.image
     }
 
-    /// What a crash leaves.
+    /// The content that a crash leaves.
     pub(super) fn durable(&self) -> &Image {
         &self.durable
     }
@@ -165,7 +165,7 @@ impl Replica {
         self.image.extent()
     }
 
-    /// What the vnode finds under a key.
+    /// The object that the vnode finds under a key.
     pub(super) fn get(&self, key: u8) -> Option<Object> {
         let entry = self.image.entries.get(&key)?;
         let is_shown = self.keeper.shows(self.image.batch(entry.sequence));

@@ -175,7 +175,7 @@ impl World {
         self.hint_stores[member].add(place, key, object, is_slow);
     }
 
-    /// What is slow mostly stays where it is.
+    /// Slow messages and hints mostly stay where they are.
     fn stays(&mut self, is_slow: bool) -> bool {
         is_slow && self.draw.happens(95)
     }

@@ -1,4 +1,4 @@
-//! What a vnode hides is absent for all that goes by it, until it is removed or shown again.
+//! Hidden entries are absent for all that goes by a vnode, until they are removed or shown again.
 
 use kvorum_backend::{Backend as _, FoldClock, FoldRange, Lease};
 use kvorum_encoding::StorageKey;
