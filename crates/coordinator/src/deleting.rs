@@ -97,8 +97,8 @@ impl Deletes {
             TombstoneKeeping::Immediate => Duration::ZERO,
             TombstoneKeeping::For(delay) => delay,
         };
-        // Replicas on other nodes may lose what they have confirmed and not synced, and any other member may
-        // have a hint of what was deleted: tombstones of a cluster wait for a round (decision 37).
+        // Replicas on other nodes may lose confirmed writes that are not synced, and any other member
+        // may have a hint of the deleted value: tombstones of a cluster wait for a round (decision 37).
         let state = self.replicas.parts.cluster.current();
         let is_alone = state.members().len() <= 1;
         let is_here = |replica: &kvorum_ring::Replica| replica.node == self.replicas.parts.node;

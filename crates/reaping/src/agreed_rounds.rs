@@ -1,8 +1,8 @@
 //! The agreed state of a preference list's rounds: the watermark, and the round that may raise it.
 //!
-//! A round is announced before replicas are asked anything. Replicas keep one mark each, and the mark of an
-//! announced round replaces that of an attempt before it. So the attempt before must not be agreed on
-//! afterwards: all replicas would be without the mark of the watermark.
+//! A round is announced before replicas are asked anything. Replicas keep one mark each, and the
+//! mark of an announced round replaces that of an attempt before it. So the attempt before must not
+//! be agreed on afterwards: all replicas would be without the mark of the watermark.
 
 use crate::watermark::{RoundName, Watermark};
 

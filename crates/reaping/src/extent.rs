@@ -1,7 +1,7 @@
 //! How far the stores of a vnode had come at some moment: the last batch of each.
 //!
-//! Batches of one store are ordered, those of two are not. A vnode over several stores has an extent with
-//! several parts.
+//! Batches of one store are ordered, those of two are not. A vnode over several stores has an
+//! extent with several parts.
 
 /// The batch that wrote an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! The side of a store of hints: the last round to which it has answered that it has none.
 //!
-//! The note is durable, and lies with the store: a copy or a rollback of the store is one of the note. A store
-//! that lacks the note of a watermark's round has hints from before the watermark.
+//! The note is durable, and lies with the store: a copy or a rollback of the store is one of the
+//! note. A store that lacks the note of a watermark's round has hints from before the watermark.
 
 use kvorum_planted_defects::is_planted;
 
@@ -20,8 +20,8 @@ pub struct HintsNote {
 }
 
 impl HintsNote {
-    /// The note of a store that was opened with what it had noted. One that is created notes the watermark of
-    /// that moment.
+    /// The note of a store that was opened with what it had noted. One that is created notes the
+    /// watermark of that moment.
     pub fn opened(noted: Option<RoundName>) -> Self {
         Self {
             round: noted,
@@ -49,8 +49,8 @@ impl HintsNote {
         self.is_untouched = false;
     }
 
-    /// True if the hints for the list that the store had when it was opened are from before the watermark: the
-    /// store was restored or rolled back, and they are to be dropped.
+    /// True if the hints for the list that the store had when it was opened are from before the
+    /// watermark: the store was restored or rolled back, and they are to be dropped.
     pub fn is_outdated(&self, watermark: Option<&Watermark>) -> bool {
         watermark.is_some_and(|watermark| {
             self.round
@@ -58,8 +58,8 @@ impl HintsNote {
         })
     }
 
-    /// The answer to the question whether no hint has come since the note for a round. One that has may be of
-    /// a request from before.
+    /// The answer to the question whether no hint has come since the note for a round. One that has
+    /// may be of a request from before.
     ///
     /// # Errors
     /// The reason if it cannot be said.
@@ -67,8 +67,9 @@ impl HintsNote {
         self.check(self.is_untouched, round)
     }
 
-    /// The answer to the question whether the member has learned a round's watermark, and its store was not
-    /// opened since its note: it may have been rolled back, and have handed over what it had then.
+    /// The answer to the question whether the member has learned a round's watermark, and its store
+    /// was not opened since its note: it may have been rolled back, and have handed over what it
+    /// had then.
     ///
     /// # Errors
     /// The reason if it has not.

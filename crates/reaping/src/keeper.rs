@@ -1,12 +1,13 @@
-//! A replica's side of rounds: its note, the tombstones that it may remove, and the entries that are hidden.
+//! A replica's side of rounds: its note, the tombstones that it may remove, and the entries that
+//! are hidden.
 //!
-//! A replica whose data is from before the watermark may have what was deleted and lack every trace of the
-//! deletion: it was restored from a backup, was rolled back, or has come to the list with leftovers. What its
-//! stores had then is *hidden*. It counts as absent wherever the vnode looks an entry up: a hidden value that
-//! was merged into a new write would be back under a new dot.
+//! A replica whose data is from before the watermark may have what was deleted and lack every trace
+//! of the deletion: it was restored from a backup, was rolled back, or has come to the list with
+//! leftovers. What its stores had then is *hidden*. It counts as absent wherever the vnode looks an
+//! entry up: a hidden value that was merged into a new write would be back under a new dot.
 //!
-//! A replica may remove a tombstone within its mark when the round has said that all replicas and members have
-//! confirmed its watermark.
+//! A replica may remove a tombstone within its mark when the round has said that all replicas and
+//! members have confirmed its watermark.
 
 use kvorum_planted_defects::is_planted;
 
@@ -28,7 +29,8 @@ pub struct KeeperStart {
     pub note: Note,
     /// The watermark that its node has learned.
     pub watermark: Option<Watermark>,
-    /// The epoch in which its partition came to the list last, by the ring; zero if it was always there.
+    /// The epoch in which its partition came to the list last, by the ring; zero if it was always
+    /// there.
     pub joined: u64,
 }
 
@@ -224,8 +226,8 @@ impl Keeper {
         }
     }
 
-    /// Noted durably, so that a second start goes on with it: the others do too, and what one replica keeps
-    /// comes back to all.
+    /// Noted durably, so that a second start goes on with it: the others do too, and what one
+    /// replica keeps comes back to all.
     fn allow_reaping(
         &mut self,
         round: RoundName,

@@ -1,17 +1,18 @@
 //! The conditions under which tombstones go, and the entries that a replica from before may show.
 //!
-//! Everything here is pure: events come in, effects and verdicts come out. No clock, socket, thread or
-//! random number is inside.
+//! Everything here is pure: events come in, effects and verdicts come out. No clock, socket, thread
+//! or random number is inside.
 //!
-//! - [`Round`] is led by the node that compares a preference list. It goes from one fact to the next until
-//!   nothing older than the tombstones can come, and raises the list's [`Watermark`] in [`AgreedRounds`].
-//! - [`Keeper`] is a replica's side: its [`Note`], the tombstones that it may remove, and the entries that
-//!   are hidden because they are from before the watermark.
+//! - [`Round`] is led by the node that compares a preference list. It goes from one fact to the
+//!   next until nothing older than the tombstones can come, and raises the list's [`Watermark`] in
+//!   [`AgreedRounds`].
+//! - [`Keeper`] is a replica's side: its [`Note`], the tombstones that it may remove, and the
+//!   entries that are hidden because they are from before the watermark.
 //! - [`HintsNote`] is the side of a store of hints.
 //! - [`encode_notes`] and [`decode_notes`] are the file of a vnode's notes.
 //!
-//! The crate knows neither objects nor stores. `docs/decisions/0037-tombstones-go.md` has the rule, and what
-//! each case leaves.
+//! The crate knows neither objects nor stores. `docs/decisions/0037-tombstones-go.md` has the rule,
+//! and what each case leaves.
 
 mod agreed_rounds;
 mod delete_mode;

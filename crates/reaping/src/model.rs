@@ -1,8 +1,9 @@
-//! Random lives of a preference list, after which nothing deleted is there and nothing live is missing; and
-//! short ones, each with an old copy of a value in one of the places where it can hide from a delete.
+//! Random lives of a preference list, after which nothing deleted is there and nothing live is
+//! missing; and short ones, each with an old copy of a value in one of the places where it can hide
+//! from a delete.
 //!
-//! Five members lead rounds among writes, late messages, hints, crashes, moves, wiped replicas, and replicas
-//! and stores of hints that are put back to backups of any age.
+//! Five members lead rounds among writes, late messages, hints, crashes, moves, wiped replicas, and
+//! replicas and stores of hints that are put back to backups of any age.
 
 use kvorum_planted_defects::{PlantedDefect, plant};
 
@@ -91,8 +92,8 @@ fn in_a_backup(seed: u64) -> (u64, Option<String>) {
     (reaped, world.wrong_at_last())
 }
 
-/// A replica is put back to such a backup after it has noted its mark, and before its member may have learned
-/// the watermark. What it gives is on its way when the others remove the tombstone.
+/// A replica is put back to such a backup after it has noted its mark, and before its member may
+/// have learned the watermark. What it gives is on its way when the others remove the tombstone.
 fn in_a_replica_that_has_not_learned(seed: u64) -> (u64, Option<String>) {
     let mut world = deleted(seed, |world| world.back_up_place(0));
     while world.agreed.watermark.is_none() {

@@ -1,5 +1,5 @@
-//! The durable note of a replica about rounds. It lies with the replica's stores: a copy or a rollback of them
-//! is one of the note.
+//! The durable note of a replica about rounds. It lies with the replica's stores: a copy or a
+//! rollback of them is one of the note.
 
 use crate::extent::Extent;
 use crate::watermark::{RoundName, Watermark};
@@ -11,7 +11,8 @@ pub struct Mark {
     pub round: RoundName,
     /// The batches that were on all replicas when the round had compared them.
     pub extent: Extent,
-    /// All replicas and members have confirmed the round's watermark: tombstones within the extent may go.
+    /// All replicas and members have confirmed the round's watermark: tombstones within the extent
+    /// may go.
     pub is_confirmed: bool,
 }
 
@@ -20,8 +21,8 @@ pub struct Mark {
 pub struct Receiving {
     /// The watermark of which the replica has no mark.
     pub watermark: RoundName,
-    /// All that its stores had when it was opened, or when it joined the list. It counts as absent until the
-    /// replica is repaired, and is removed then: `None`.
+    /// All that its stores had when it was opened, or when it joined the list. It counts as absent
+    /// until the replica is repaired, and is removed then: `None`.
     pub hidden: Option<Extent>,
 }
 
@@ -37,7 +38,8 @@ pub struct Note {
 }
 
 impl Note {
-    /// True if the replica has taken part in the watermark's round, or has noted what is missing since.
+    /// True if the replica has taken part in the watermark's round, or has noted what is missing
+    /// since.
     pub(crate) fn is_current(&self, watermark: &Watermark) -> bool {
         let mark = self.mark.as_ref().map(|it| it.round);
         let receiving = self.receiving.as_ref().map(|it| it.watermark);

@@ -9,7 +9,7 @@
 //!            checksum      u32     masked CRC-32C of all bytes before
 //! list     = partition     u16
 //!            n_val         u8
-//!            flags         u8      1 it has a mark, 2 the mark is confirmed, 4 it receives, 8 it hides something
+//!            flags         u8      1 has a mark, 2 the mark is confirmed, 4 receives, 8 hides something
 //!            joined        u64     an epoch
 //!            mark          round, extent    with flag 1
 //!            watermark     round            with flag 4
@@ -20,8 +20,8 @@
 //!            store*        identity u64, last sequence u64
 //! ```
 //!
-//! All numbers are little-endian. A file that cannot be read is none: its vnode is a receiver of all lists that
-//! have a watermark, which costs a repair and nothing else.
+//! All numbers are little-endian. A file that cannot be read is none: its vnode is a receiver of
+//! all lists that have a watermark, which costs a repair and nothing else.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The file of a vnode's notes: they come back as they were, and no damage to it is taken for notes.
+//! The file of a vnode's notes: they come back as they were, and no damage to it is taken for
+//! notes.
 
 use std::collections::BTreeMap;
 

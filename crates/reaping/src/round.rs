@@ -1,5 +1,5 @@
-//! A round: the facts that have to be established, one after the other, before tombstones of a preference list
-//! go.
+//! A round: the facts that have to be established, one after the other, before tombstones of a
+//! preference list go.
 //!
 //! ```text
 //! announce   in the agreed log: no earlier attempt can raise the watermark any more
@@ -14,9 +14,9 @@
 //! reap       replicas remove their tombstones
 //! ```
 //!
-//! Each step begins when all have answered the one before. The first answer that is not a yes ends the
-//! round, and tombstones stay: nothing of what was noted until then does any harm. Once replicas remove
-//! their tombstones, a replica that fails leaves the others alone.
+//! Each step begins when all have answered the one before. The first answer that is not a yes ends
+//! the round, and tombstones stay: nothing of what was noted until then does any harm. Once
+//! replicas remove their tombstones, a replica that fails leaves the others alone.
 //!
 //! Decision 37 says what each step proves, and why in this order.
 

@@ -33,8 +33,8 @@ pub enum RoundEvent {
         /// They are; otherwise it has not answered.
         is_settled: bool,
     },
-    /// A member has looked for hints of keys of the preference list, whichever partition they are kept for:
-    /// after a change of the ring they go to all replicas.
+    /// A member has looked for hints of keys of the preference list, whichever partition they are
+    /// kept for: after a change of the ring they go to all replicas.
     Hints {
         /// Its place among the members.
         member: usize,
@@ -141,7 +141,8 @@ pub enum RoundEffect {
 /// The outcome of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundOutcome {
-    /// Why tombstones stay, if they do; after some have gone, why others of them stay at some replica.
+    /// Why tombstones stay, if they do; after some have gone, why others of them stay at some
+    /// replica.
     pub kept: Option<KeptBecause>,
     /// The watermark, if the round has raised it.
     pub raised: Option<Watermark>,

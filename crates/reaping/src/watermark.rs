@@ -1,7 +1,7 @@
 //! The watermark of a preference list: the last complete exchange that nothing can come behind of.
 //!
-//! Watermarks are agreed state. Replicas learn them in the order of the agreed log, so a replica that has
-//! learned one knows those before it.
+//! Watermarks are agreed state. Replicas learn them in the order of the agreed log, so a replica
+//! that has learned one knows those before it.
 
 /// One lifetime of a replica's data: another one when its store was created or erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,8 +17,8 @@ pub struct RoundName {
 }
 
 impl RoundName {
-    /// True if a note of this round is of the watermark's round, or of one that can only have been opened
-    /// behind it.
+    /// True if a note of this round is of the watermark's round, or of one that can only have been
+    /// opened behind it.
     pub fn is_at_or_behind(self, watermark: Self) -> bool {
         self == watermark || self.number > watermark.number
     }

@@ -1,7 +1,8 @@
 //! Hides the entries of a store, removes them page by page, or shows them again.
 //!
-//! Hidden entries are absent for reads, for merges with what comes in, for scans and for trees. Listings and
-//! index queries need no rule: a vnode that hides something is incomplete and answers none.
+//! Hidden entries are absent for reads, for merges with what comes in, for scans and for trees.
+//! Listings and index queries need no rule: a vnode that hides something is incomplete and answers
+//! none.
 
 use kvorum_backend::{FoldDetail, ReadAt, Reading, Sequence, Visited};
 use kvorum_encoding::StorageKey;
@@ -23,12 +24,12 @@ impl Scanned for HiddenKey {
 }
 
 impl Vnode {
-    /// Hides the entries of these batches; the vnode is incomplete from now on, and its trees are to be built
-    /// anew. A store of several backends cannot hide: its batches have no order. Returns when no write goes by
-    /// what is hidden. Blocks.
+    /// Hides the entries of these batches; the vnode is incomplete from now on, and its trees are
+    /// to be built anew. A store of several backends cannot hide: its batches have no order.
+    /// Returns when no write goes by what is hidden. Blocks.
     ///
-    /// Observers are not shown that what is hidden is gone. The actor changes: a write over what is hidden
-    /// would claim to have seen it, and other replicas would drop theirs.
+    /// Observers are not shown that what is hidden is gone. The actor changes: a write over what is
+    /// hidden would claim to have seen it, and other replicas would drop theirs.
     pub fn hide(&self, extent: Extent) {
         self.mark_incomplete();
         self.hidden.set(extent);
@@ -37,10 +38,11 @@ impl Vnode {
         self.drop_trees();
     }
 
-    /// Removes hidden entries of a page, and says where the next one begins. Removals are not synced. Blocks.
+    /// Removes hidden entries of a page, and says where the next one begins. Removals are not
+    /// synced. Blocks.
     ///
-    /// # Errors
-    /// When the store fails, or the lease ended before the first key. What was removed until then is gone.
+    /// # Errors When the store fails, or the lease ended before the first key. What was removed
+    /// until then is gone.
     pub fn remove_hidden_page(
         &self,
         request: &ScanRequest,

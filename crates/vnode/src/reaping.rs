@@ -1,8 +1,8 @@
 //! Removes tombstones that may go, a page at a time.
 //!
-//! The caller says which may: those within the mark of a round that went through (decision 37). Each is looked
-//! at again under its key's lock and removed with its leaf in the tree. A tombstone has no index entries, since
-//! its put has removed those of the value.
+//! The caller says which may: those within the mark of a round that went through (decision 37).
+//! Each is looked at again under its key's lock and removed with its leaf in the tree. A tombstone
+//! has no index entries, since its put has removed those of the value.
 
 use kvorum_backend::{FoldClock, FoldDetail, FoldRange, Lease, ReadAt, Reading, Sequence, Visited};
 use kvorum_encoding::StorageKey;
@@ -56,13 +56,12 @@ impl Scanned for Candidate {
 }
 
 impl Vnode {
-    /// Removes those tombstones of a page that `may_go` admits by the batch that wrote them, which of a store
-    /// of several backends is one of the entry's own backend. Removals are not synced: a crash that undoes one
-    /// leaves the tombstone. Blocks.
+    /// Removes those tombstones of a page that `may_go` admits by the batch that wrote them, which
+    /// of a store of several backends is one of the entry's own backend. Removals are not synced: a
+    /// crash that undoes one leaves the tombstone. Blocks.
     ///
-    /// # Errors
-    /// When the store fails, the lease ended before the first key, or the epoch has passed. What was removed
-    /// until then is gone.
+    /// # Errors When the store fails, the lease ended before the first key, or the epoch has
+    /// passed. What was removed until then is gone.
     pub fn reap_page(
         &self,
         request: &ReapRequest,

@@ -1,8 +1,8 @@
-//! One preference list among five members: writes, late messages, hints, crashes, moves, and stores that are
-//! put back to older copies.
+//! One preference list among five members: writes, late messages, hints, crashes, moves, and stores
+//! that are put back to older copies.
 //!
-//! A write is on two of three replicas at once; the third gets it by a late message, by a hint, or not at
-//! all. So between two complete exchanges at most one replica loses anything.
+//! A write is on two of three replicas at once; the third gets it by a late message, by a hint, or
+//! not at all. So between two complete exchanges at most one replica loses anything.
 
 use std::collections::BTreeMap;
 
