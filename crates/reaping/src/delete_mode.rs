@@ -1,4 +1,4 @@
-//! How long tombstones stay at least, whatever else holds.
+//! The least time that tombstones stay, whatever else holds.
 
 /// Riak's `delete_mode`, of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

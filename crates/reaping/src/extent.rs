@@ -1,4 +1,4 @@
-//! How far the stores of a vnode had come at some moment: the last batch of each.
+//! The extent of a vnode's stores at some moment: the last batch of each.
 //!
 //! Batches of one store are ordered, those of two are not. A vnode over several stores has an
 //! extent with several parts.

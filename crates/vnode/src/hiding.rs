@@ -41,7 +41,8 @@ impl Vnode {
     /// Removes hidden entries of a page, and says where the next one begins. Removals are not
     /// synced. Blocks.
     ///
-    /// # Errors When the store fails, or the lease ended before the first key. What was removed
+    /// # Errors
+    /// When the store fails, or the lease ended before the first key. What was removed
     /// until then is gone.
     pub fn remove_hidden_page(
         &self,

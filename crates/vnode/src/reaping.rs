@@ -60,7 +60,8 @@ impl Vnode {
     /// of a store of several backends is one of the entry's own backend. Removals are not synced: a
     /// crash that undoes one leaves the tombstone. Blocks.
     ///
-    /// # Errors When the store fails, the lease ended before the first key, or the epoch has
+    /// # Errors
+    /// When the store fails, the lease ended before the first key, or the epoch has
     /// passed. What was removed until then is gone.
     pub fn reap_page(
         &self,
