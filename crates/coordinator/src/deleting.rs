@@ -97,14 +97,12 @@ impl Deletes {
             TombstoneKeeping::Immediate => Duration::ZERO,
             TombstoneKeeping::For(delay) => delay,
         };
-        // Replicas on other nodes may lose confirmed writes that are not synced, and any other member may
-        // have a hint of the object: tombstones of a cluster stay.
-        let state = self.replicas.parts.cluster.current();
-        let is_alone = state.members().len() <= 1;
+        // Replicas on other nodes may lose confirmed writes that are not synced, and any other member
+        // may have a hint of the object: tombstones of a cluster wait for a round (decision 37).
         let is_here = |replica: &kvorum_ring::Replica| replica.node == self.replicas.parts.node;
         let is_everywhere = written.has_reached_all
             && written.plan.is_complete()
-            && is_alone
+            && is_alone(&self.replicas)
             && written.plan.replicas.iter().all(is_here);
         if !is_everywhere || !written.object.is_tombstone() {
             return;
@@ -142,6 +140,11 @@ impl Deletes {
             }
         }
     }
+}
+
+/// True if no other member can have a hint of what was deleted.
+pub(crate) fn is_alone(replicas: &Replicas) -> bool {
+    replicas.parts.cluster.current().members().len() <= 1
 }
 
 /// Removes a tombstone from the replicas of this node. True when nothing is left to be done where blocking

@@ -1,9 +1,9 @@
 //! Changes of the keys that a fold finds: tombstones reaped, objects erased, replicas repaired.
 //!
 //! A tombstone is reaped by the rule of `reaper.rs`: every replica that its key has is a vnode of this
-//! node, has been seen to hold the same, and has it durably. A tombstone with a replica on another node
-//! stays: a copy of an older value may be on its way there. Riak reaps when all primaries answer, so
-//! that deleted keys may come back.
+//! node, has been seen to hold the same, and has it durably, and the node is the only member. In a
+//! cluster of several nodes a tombstone stays: a copy of an older value may be on its way, or wait as a
+//! hint. Riak reaps when all primaries answer, so that deleted keys may come back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use kvorum_ring::Replica;
 
 use crate::attempts::Attempts;
 use crate::comparing::Comparisons;
-use crate::deleting::reap;
+use crate::deleting::{is_alone, reap};
 use crate::plan::Purpose;
 use crate::reaper::Tombstone;
 use crate::replicas::Replicas;
@@ -82,7 +82,8 @@ impl FoundTombstones {
             return false;
         };
         let is_here = |replica: &Replica| replica.node == parts.node;
-        if !plan.is_complete() || !plan.replicas.iter().all(is_here) {
+        let are_here = plan.is_complete() && plan.replicas.iter().all(is_here);
+        if !are_here || !is_alone(&self.replicas) {
             return false;
         }
         if !self.comparisons.mend(&plan.key, timeout).await {

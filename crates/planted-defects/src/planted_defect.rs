@@ -115,6 +115,12 @@ list_defects! {
     TombstoneReapedBesideHint,
     /// A restored replica supplies objects that the others have dropped.
     RestoredReplicaTakenForSource,
+    /// A round does not wait for requests that may carry what was deleted.
+    OldRequestsNotAwaited,
+    /// Replicas remove tombstones before all have learned the watermark.
+    ReapedBeforeConfirmed,
+    /// A tombstone goes and leaves an index entry of its key.
+    ReapLeavesIndexEntry,
     /// A transfer whose source is not ready waits in its turn, and repairs come last.
     WaitingTransferKeepsTurn,
 }

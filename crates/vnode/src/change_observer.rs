@@ -25,8 +25,8 @@ pub struct Change<'a> {
 /// key's lock meanwhile. So an observer is quick, waits for nothing, and asks nothing of the vnode.
 ///
 /// The store has accepted a change that is shown, and reads see it. It need not be durable yet: after a
-/// crash the change may never have happened. Three things happen without being shown: the store is erased
-/// or replaced as a whole, an object expires, and a put that failed took effect all the same.
+/// crash the change may never have happened. Four things happen without being shown: the store is erased
+/// or replaced as a whole or hidden, an object expires, and a put that failed took effect all the same.
 pub trait ChangeObserver: Send + Sync {
     /// A change was made.
     fn changed(&self, change: &Change<'_>);

@@ -18,6 +18,8 @@ mod folding;
 mod hash_trees;
 #[cfg(test)]
 mod hash_trees_test;
+mod hidden;
+mod hiding;
 mod index_page;
 mod index_page_request;
 mod kept_trees;
@@ -32,6 +34,7 @@ mod operating;
 mod page;
 mod page_request;
 mod reading;
+mod reaping;
 mod replica_request;
 mod scanning;
 mod sealing;
@@ -60,6 +63,7 @@ pub use lease_table::{LEASES_NAME, LeaseTable};
 pub use metering::{SAMPLED_EVERY, VnodeMeter, VnodeWork};
 pub use page::PageFailure;
 pub use page_request::{CountPage, Page, PageKind, PageRequest};
+pub use reaping::{ReapPage, ReapRequest};
 pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
     ReplicaRequest,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{EntryPlace, ErrorKind, Lookup, ReadAt, StoredEntry, StoredHead};
+use kvorum_backend::{EntryPlace, ErrorKind, Lookup, ReadAt, Sequence, StoredEntry, StoredHead};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Head, Object};
 
@@ -42,19 +42,33 @@ impl Vnode {
         key: &StorageKey,
         at: ReadAt,
     ) -> Result<Option<(Head, Option<EntryPlace>)>, Interrupted> {
+        let found = self.find_written(key, at)?;
+        Ok(found.map(|(_, head, place)| (head, place)))
+    }
+
+    /// As [`Vnode::find_head`], with the batch that wrote the entry.
+    pub(crate) fn find_written(
+        &self,
+        key: &StorageKey,
+        at: ReadAt,
+    ) -> Result<Option<(Sequence, Head, Option<EntryPlace>)>, Interrupted> {
         let looked_up = self.backend.head(key, at);
         let Some(stored) = self.looked_up(looked_up)? else {
             return Ok(None);
         };
         let StoredHead {
+            sequence,
             head,
             fields,
             place,
             ..
         } = stored;
+        if self.hides(sequence) {
+            return Ok(None);
+        }
         let head = head_of(fields.tag, &head);
         let head = head.map_err(|error| self.damaged(key, &error))?;
-        Ok(Some((head, place)))
+        Ok(Some((sequence, head, place)))
     }
 
     pub(crate) fn read_object(
@@ -67,8 +81,14 @@ impl Vnode {
             return Ok(None);
         };
         let StoredEntry {
-            head, body, fields, ..
+            sequence,
+            head,
+            body,
+            fields,
         } = stored;
+        if self.hides(sequence) {
+            return Ok(None);
+        }
         let object = object_of(fields.tag, &head, body);
         Ok(Some(object.map_err(|error| self.damaged(key, &error))?))
     }

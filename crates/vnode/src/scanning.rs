@@ -162,11 +162,23 @@ impl Vnode {
         narrow: impl FnOnce(&mut FoldFilter),
         is_wanted: &mut dyn FnMut(&StorageKey) -> bool,
     ) -> Result<ScanPage<T>, PageFailure> {
+        self.scan_visited(request, narrow, &mut |visited| {
+            !self.hides(visited.sequence) && is_wanted(visited.key)
+        })
+    }
+
+    /// As [`Vnode::scan_admitted`], hidden entries among them.
+    pub(crate) fn scan_visited<T: Scanned>(
+        &self,
+        request: &ScanRequest,
+        narrow: impl FnOnce(&mut FoldFilter),
+        is_wanted: &mut dyn FnMut(&Visited<'_>) -> bool,
+    ) -> Result<ScanPage<T>, PageFailure> {
         let snapshot = self.backend.snapshot(request.lease);
         let snapshot = snapshot.map_err(ReplicaFailure::from)?;
         let mut reading = PageReading::new(request.limits);
         let visitor = &mut |visited: Visited<'_>| {
-            let is_wanted = is_wanted(visited.key);
+            let is_wanted = is_wanted(&visited);
             reading.visit(&visited, is_wanted)
         };
         let mut filter = FoldFilter::unexpired_by(&request.clock);
@@ -184,6 +196,7 @@ impl Vnode {
     ) -> Result<Option<StoredObject>, ReplicaFailure> {
         let reading = Reading::MayBlock;
         let entry = match self.backend.get(key, ReadAt { reading, now }) {
+            Ok(Lookup::Found(entry)) if self.hides(entry.sequence) => return Ok(None),
             Ok(Lookup::Found(entry)) => entry,
             Ok(Lookup::Absent | Lookup::WouldBlock) => return Ok(None),
             // A damaged entry stays where it is: the node's scrub names it.

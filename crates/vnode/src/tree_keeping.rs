@@ -174,7 +174,9 @@ impl Vnode {
     fn trees_to_keep(&self) -> Option<ToKeep<'_>> {
         let trees = self.trees.as_deref()?;
         let (whole, changes) = trees.whole()?;
-        if !self.is_kept_over_stops() || !self.is_complete() {
+        // Trees without what is hidden are of no use once it is shown again.
+        let is_whole = self.is_complete() && !self.hidden.is_any();
+        if !self.is_kept_over_stops() || !is_whole {
             return None;
         }
         let status = self.backend.status();

@@ -14,6 +14,7 @@ use kvorum_runtime::{Clock, Moment};
 use crate::change_observer::{Change, ChangeObserver};
 use crate::dot_source::DotSource;
 use crate::hash_trees::HashTrees;
+use crate::hidden::Hidden;
 use crate::key_locks::KeyLocks;
 use crate::lease_table::LeaseTable;
 use crate::metering::{SAMPLED_EVERY, Stopwatch, VnodeMeter, VnodeWork, work_of};
@@ -38,6 +39,8 @@ pub struct Vnode {
     pub(crate) has_indexes: bool,
     /// The store's counts when it began.
     index_counts_before: IndexCounts,
+    /// The entries that count as absent.
+    pub(crate) hidden: Hidden,
     pub(crate) key_locks: KeyLocks,
     pub(crate) leases: Arc<LeaseTable>,
     pub(crate) dots: Arc<DotSource>,
@@ -149,6 +152,18 @@ pub(crate) enum Interrupted {
     Failed(ReplicaFailure),
 }
 
+impl Interrupted {
+    /// The failure of an attempt that was allowed to block.
+    pub(crate) fn into_failure(self) -> ReplicaFailure {
+        match self {
+            Self::Failed(failure) => failure,
+            Self::WouldBlock => {
+                ReplicaFailure::Internal("a read that may block said it would".into())
+            }
+        }
+    }
+}
+
 impl From<ReplicaFailure> for Interrupted {
     fn from(failure: ReplicaFailure) -> Self {
         Self::Failed(failure)
@@ -174,6 +189,7 @@ impl Vnode {
             has_indexes: backend.capabilities().indexes,
             index_counts_before: counts_of(&*backend),
             backend,
+            hidden: Hidden::default(),
             key_locks: KeyLocks::new(),
             leases,
             dots,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
     Batch, Durability, Durable, EntryPlace, ErrorKind, IndexEntry, Lookup, OldEntry, ReadAt,
-    Reading, Timestamp, Write,
+    Reading, Sequence, Timestamp, Write,
 };
 use kvorum_encoding::{StorageKey, key_segment};
 use kvorum_object::{
@@ -159,6 +159,51 @@ impl Vnode {
         Ok(ReplicaReply::Reaped)
     }
 
+    /// Removes a tombstone that a batch wrote, unless something has been written since; true if it is gone
+    /// by that.
+    pub(crate) fn reap_written(
+        &self,
+        key: &StorageKey,
+        written_by: Sequence,
+        epoch: Epoch,
+        at: ReadAt,
+    ) -> Result<bool, Interrupted> {
+        let _turn = self.take_turn(key, epoch, at.reading)?;
+        let Some((sequence, head, place)) = self.find_written(key, at)? else {
+            return Ok(false);
+        };
+        let is_meant = head.is_tombstone() && sequence == written_by;
+        if !is_meant || self.keeps_tombstones() {
+            return Ok(false);
+        }
+        let old = Old::of(Some((head, place)), at.reading);
+        self.remove(key, &old, Durability::Buffered)?;
+        Ok(true)
+    }
+
+    /// Removes the entry under a key if it is hidden. Trees do not have it, and observers are not shown it.
+    pub(crate) fn remove_hidden(&self, key: &StorageKey, at: ReadAt) -> Result<(), Interrupted> {
+        let _turn = self.take_turn(key, ANY_EPOCH, at.reading)?;
+        let stored = match self.backend.head(key, at).map_err(ReplicaFailure::from)? {
+            Lookup::Found(stored) => stored,
+            Lookup::Absent => return Ok(()),
+            Lookup::WouldBlock => return Err(Interrupted::WouldBlock),
+        };
+        if !self.hides(stored.sequence) {
+            return Ok(());
+        }
+        let old = OldEntry {
+            place: stored.place,
+            reading: at.reading,
+        };
+        let write = Write::Remove {
+            key: key.clone(),
+            old,
+        };
+        let _durable = self.put(&Batch::of(write), Durability::Buffered)?;
+        Ok(())
+    }
+
     /// Removes the entry under a key if it is still of this version; true when nothing is left. For
     /// entries that have found another home. Blocks.
     ///
@@ -173,12 +218,7 @@ impl Vnode {
     ) -> Result<bool, ReplicaFailure> {
         let reading = Reading::MayBlock;
         let forgotten = self.forget_version(key, clock, durability, ReadAt { reading, now });
-        forgotten.map_err(|interrupted| match interrupted {
-            Interrupted::Failed(failure) => failure,
-            Interrupted::WouldBlock => {
-                ReplicaFailure::Internal("a read that may block said it would".into())
-            }
-        })
+        forgotten.map_err(Interrupted::into_failure)
     }
 
     fn forget_version(
@@ -276,6 +316,7 @@ impl Vnode {
             place: found.as_ref().and_then(|found| found.place),
             reading: at.reading,
         };
+        let found = found.filter(|found| !self.hides(found.sequence));
         let head = found.and_then(|found| head_of(found.fields.tag, &found.head).ok());
         Old { head, entry }
     }
@@ -394,7 +435,7 @@ impl Vnode {
     }
 
     /// Goes on under a fresh actor: this vnode's record of the present one's dots is incomplete.
-    fn change_actor(&self, reason: &'static str) {
+    pub(crate) fn change_actor(&self, reason: &'static str) {
         let (former, actor) = self.take_fresh_actor();
         tracing::warn!(
             event = "actor_changed",

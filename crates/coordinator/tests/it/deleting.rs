@@ -116,8 +116,8 @@ fn a_tombstone_that_a_replica_lacks_is_not_reaped() {
     assert!(world.get("k").unwrap().is_tombstone());
 }
 
-/// Regression: where all replicas of a bucket were on one node of several, a tombstone went at once, and a hint
-/// that another member had kept brought the value back.
+/// Regression: where all replicas of a bucket were on one node of several, a tombstone went at once, and
+/// a hint that another member had kept brought the value back.
 #[test]
 fn a_tombstone_is_not_reaped_while_other_members_may_have_hints() {
     let world = World::new(&keeping(TombstoneKeeping::Immediate));

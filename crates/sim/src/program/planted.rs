@@ -99,7 +99,10 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         | Defect::ExpiredEntryRepaired
         | Defect::InFlightTakenForDifference
         | Defect::TombstoneReapedBesideHint
-        | Defect::RestoredReplicaTakenForSource => &[],
+        | Defect::RestoredReplicaTakenForSource
+        | Defect::OldRequestsNotAwaited
+        | Defect::ReapedBeforeConfirmed
+        | Defect::ReapLeavesIndexEntry => &[],
     }
 }
 

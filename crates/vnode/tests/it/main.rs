@@ -10,6 +10,7 @@
 mod trick_backend;
 
 mod data_types;
+mod hiding;
 mod index_queries;
 mod kept_trees;
 mod key_folds;
@@ -19,6 +20,7 @@ mod metering;
 mod observers;
 mod old_heads;
 mod reads_and_writes;
+mod reaps;
 mod scans;
 mod trees;
 

@@ -1,0 +1,36 @@
+//! The least time that tombstones stay, whatever else holds.
+
+/// Riak's `delete_mode`, of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteMode {
+    /// For ever, at all replicas that share a list with this node's.
+    Keep,
+    /// As long as a round takes.
+    Immediate,
+    /// So many microseconds more.
+    After(u64),
+}
+
+impl DeleteMode {
+    /// The age, in microseconds, of the extent with which a replica opens a round: what was written
+    /// later stays. `None` if it opens none.
+    pub fn extent_age_micros(self) -> Option<u64> {
+        match self {
+            Self::Keep => None,
+            Self::Immediate => Some(0),
+            Self::After(micros) => Some(micros),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mode_says_what_a_round_may_take() {
+        assert_eq!(DeleteMode::Keep.extent_age_micros(), None);
+        assert_eq!(DeleteMode::Immediate.extent_age_micros(), Some(0));
+        assert_eq!(DeleteMode::After(3).extent_age_micros(), Some(3));
+    }
+}

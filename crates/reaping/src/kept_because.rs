@@ -1,0 +1,54 @@
+//! The reasons for which tombstones stay, for status and logs.
+
+use std::fmt;
+
+/// Why a round ended before it removed anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeptBecause {
+    /// A replica's `delete_mode` is `keep`.
+    DeleteMode,
+    /// A replica has not answered.
+    ReplicaDown,
+    /// A replica is being repaired.
+    ReplicaIncomplete,
+    /// A replica's trees may lack what is stored.
+    TreesInDoubt,
+    /// The exchange was not complete.
+    NotCompared,
+    /// A member has not said that its requests from before are over.
+    RequestsUnderWay,
+    /// A member has hints for the preference list.
+    HintsOutstanding,
+    /// A member has not said which hints it has.
+    HintsUnknown,
+    /// A replica could not make its mark durable, or has another one.
+    NotNoted,
+    /// Another round went through, or the replica has learned of none yet.
+    OtherWatermark,
+    /// The ring or the members have changed.
+    OtherEpoch,
+    /// A replica's store is another one than before.
+    OtherReplica,
+    /// The round was stopped.
+    Stopped,
+}
+
+impl fmt::Display for KeptBecause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::DeleteMode => "delete_mode is keep at a replica",
+            Self::ReplicaDown => "a replica did not answer",
+            Self::ReplicaIncomplete => "a replica is being repaired",
+            Self::TreesInDoubt => "the trees of a replica have to be built anew",
+            Self::NotCompared => "the replicas have not been compared completely",
+            Self::RequestsUnderWay => "a member may still have requests from before",
+            Self::HintsOutstanding => "a member has hints for a replica",
+            Self::HintsUnknown => "a member did not say which hints it has",
+            Self::NotNoted => "a replica could not note its mark",
+            Self::OtherWatermark => "another round went through first",
+            Self::OtherEpoch => "the ring or the members have changed",
+            Self::OtherReplica => "a replica has another store than before",
+            Self::Stopped => "the round was stopped",
+        })
+    }
+}

@@ -1,0 +1,251 @@
+//! The notes of a vnode for all its preference lists as a file, in the directory of its stores.
+//!
+//! ```text
+//! file     = magic         "KVTN"  4
+//!            version       u8      1
+//!            reserved      u8 * 3  0
+//!            lists         u32     how many follow
+//!            list*                 by strictly ascending partition and n_val
+//!            checksum      u32     masked CRC-32C of all bytes before
+//! list     = partition     u16
+//!            n_val         u8
+//!            flags         u8      1 has a mark, 2 the mark is confirmed, 4 receives, 8 hides something
+//!            joined        u64     an epoch
+//!            mark          round, extent    with flag 1
+//!            watermark     round            with flag 4
+//!            hidden        extent           with flag 8, which has 4 beside it
+//! round    = number        u64
+//!            nonce         u64
+//! extent   = stores        u32     how many follow
+//!            store*        identity u64, last sequence u64
+//! ```
+//!
+//! All numbers are little-endian. A file that cannot be read is none: its vnode is a receiver of
+//! all lists that have a watermark, which costs a repair and nothing else.
+
+use std::collections::BTreeMap;
+
+use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum};
+
+use crate::extent::{BatchName, Extent};
+use crate::note::{Mark, Note, Receiving};
+use crate::watermark::RoundName;
+
+const MAGIC: [u8; 4] = *b"KVTN";
+const VERSION: u8 = 1;
+const HEADER_LEN: usize = 8;
+const CHECKSUM_LEN: usize = 4;
+
+const HAS_MARK: u8 = 1;
+const IS_CONFIRMED: u8 = 2;
+const RECEIVES: u8 = 4;
+const HIDES: u8 = 8;
+
+/// A preference list, by what its trees are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListName {
+    /// The number of the partition that owns its keys.
+    pub partition: u16,
+    /// The n_val of their buckets.
+    pub n_val: u8,
+}
+
+/// Why bytes are no notes. The vnode receives what the other replicas have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotesFileError {
+    /// They do not begin as notes do.
+    #[error("no file of a vnode's notes of rounds: the vnode is repaired")]
+    NotNotes,
+    /// A later version wrote them.
+    #[error(
+        "notes of rounds of version {got}, known is {VERSION}: start the version that wrote them"
+    )]
+    Version {
+        /// The version in the file.
+        got: u8,
+    },
+    /// The checksum does not match.
+    #[error(
+        "damaged notes of rounds: checksum {got:08x}, expected {expected:08x}: the vnode is repaired"
+    )]
+    Checksum {
+        /// The checksum of the bytes.
+        got: u32,
+        /// The checksum in the file.
+        expected: u32,
+    },
+    /// The checksum matches and the layout does not.
+    #[error("malformed notes of rounds at byte {offset}: the vnode is repaired")]
+    Malformed {
+        /// Where reading stopped.
+        offset: usize,
+    },
+}
+
+impl From<Truncated> for NotesFileError {
+    fn from(truncated: Truncated) -> Self {
+        Self::Malformed {
+            offset: truncated.offset,
+        }
+    }
+}
+
+/// The bytes of the file with these notes.
+pub fn encode_notes(notes: &BTreeMap<ListName, Note>) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&[VERSION, 0, 0, 0]);
+    put_count(&mut out, notes.len());
+    for (list, note) in notes {
+        out.extend_from_slice(&list.partition.to_le_bytes());
+        out.extend_from_slice(&[list.n_val, flags_of(note)]);
+        put_note(&mut out, note);
+    }
+    let sum = mask_checksum(checksum(&out));
+    out.extend_from_slice(&sum.to_le_bytes());
+    out
+}
+
+/// Reads what [`encode_notes`] wrote.
+///
+/// # Errors
+/// Any byte that is not as it was written, and bytes that are missing or too many.
+pub fn decode_notes(bytes: &[u8]) -> Result<BTreeMap<ListName, Note>, NotesFileError> {
+    let mut reader = ByteReader::new(check_envelope(bytes)?);
+    reader.take(HEADER_LEN)?;
+    let mut notes: BTreeMap<ListName, Note> = BTreeMap::new();
+    for _ in 0..reader.u32()? {
+        let offset = reader.offset();
+        let list = ListName {
+            partition: reader.u16()?,
+            n_val: reader.u8()?,
+        };
+        let is_next = notes.last_key_value().is_none_or(|(last, _)| *last < list);
+        if !is_next {
+            return Err(NotesFileError::Malformed { offset });
+        }
+        notes.insert(list, take_note(&mut reader)?);
+    }
+    match reader.is_empty() {
+        true => Ok(notes),
+        false => Err(NotesFileError::Malformed {
+            offset: reader.offset(),
+        }),
+    }
+}
+
+fn flags_of(note: &Note) -> u8 {
+    let of_mark = match &note.mark {
+        Some(mark) if mark.is_confirmed => HAS_MARK | IS_CONFIRMED,
+        Some(_) => HAS_MARK,
+        None => 0,
+    };
+    let of_receiving = match &note.receiving {
+        Some(receiving) if receiving.hidden.is_some() => RECEIVES | HIDES,
+        Some(_) => RECEIVES,
+        None => 0,
+    };
+    of_mark | of_receiving
+}
+
+fn put_note(out: &mut Vec<u8>, note: &Note) {
+    out.extend_from_slice(&note.joined.to_le_bytes());
+    if let Some(mark) = &note.mark {
+        put_round(out, mark.round);
+        put_extent(out, &mark.extent);
+    }
+    if let Some(receiving) = &note.receiving {
+        put_round(out, receiving.watermark);
+        receiving.hidden.iter().for_each(|it| put_extent(out, it));
+    }
+}
+
+fn put_round(out: &mut Vec<u8>, round: RoundName) {
+    out.extend_from_slice(&round.number.to_le_bytes());
+    out.extend_from_slice(&round.nonce.to_le_bytes());
+}
+
+fn put_extent(out: &mut Vec<u8>, extent: &Extent) {
+    put_count(out, extent.lasts().len());
+    for last in extent.lasts() {
+        out.extend_from_slice(&last.store.to_le_bytes());
+        out.extend_from_slice(&last.sequence.to_le_bytes());
+    }
+}
+
+/// There are few of them.
+fn put_count(out: &mut Vec<u8>, count: usize) {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    out.extend_from_slice(&count.to_le_bytes());
+}
+
+fn take_note(reader: &mut ByteReader<'_>) -> Result<Note, NotesFileError> {
+    let offset = reader.offset();
+    let flags = reader.u8()?;
+    let has = |flag: u8| flags & flag == flag;
+    let is_known = flags <= HAS_MARK | IS_CONFIRMED | RECEIVES | HIDES;
+    let makes_sense = (has(HAS_MARK) || !has(IS_CONFIRMED)) && (has(RECEIVES) || !has(HIDES));
+    if !is_known || !makes_sense {
+        return Err(NotesFileError::Malformed { offset });
+    }
+    let joined = reader.u64()?;
+    let mark = match has(HAS_MARK) {
+        true => Some(Mark {
+            round: take_round(reader)?,
+            extent: take_extent(reader)?,
+            is_confirmed: has(IS_CONFIRMED),
+        }),
+        false => None,
+    };
+    let receiving = match has(RECEIVES) {
+        true => Some(Receiving {
+            watermark: take_round(reader)?,
+            hidden: match has(HIDES) {
+                true => Some(take_extent(reader)?),
+                false => None,
+            },
+        }),
+        false => None,
+    };
+    Ok(Note {
+        joined,
+        mark,
+        receiving,
+    })
+}
+
+fn take_round(reader: &mut ByteReader<'_>) -> Result<RoundName, Truncated> {
+    Ok(RoundName {
+        number: reader.u64()?,
+        nonce: reader.u64()?,
+    })
+}
+
+fn take_extent(reader: &mut ByteReader<'_>) -> Result<Extent, Truncated> {
+    let mut lasts = Vec::new();
+    for _ in 0..reader.u32()? {
+        lasts.push(BatchName {
+            store: reader.u64()?,
+            sequence: reader.u64()?,
+        });
+    }
+    Ok(Extent::up_to(lasts))
+}
+
+/// The bytes that the checksum covers.
+fn check_envelope(bytes: &[u8]) -> Result<&[u8], NotesFileError> {
+    if !bytes.starts_with(&MAGIC) || bytes.len() < HEADER_LEN + CHECKSUM_LEN {
+        return Err(NotesFileError::NotNotes);
+    }
+    if bytes[MAGIC.len()] != VERSION {
+        let got = bytes[MAGIC.len()];
+        return Err(NotesFileError::Version { got });
+    }
+    let (covered, sum) = bytes.split_at(bytes.len() - CHECKSUM_LEN);
+    let expected = ByteReader::new(sum).u32()?;
+    let got = mask_checksum(checksum(covered));
+    match got == expected {
+        true => Ok(covered),
+        false => Err(NotesFileError::Checksum { got, expected }),
+    }
+}

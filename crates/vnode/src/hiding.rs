@@ -1,0 +1,73 @@
+//! Hides the entries of a store, removes them page by page, or shows them again.
+//!
+//! Hidden entries are absent for reads, for merges with what comes in, for scans and for trees.
+//! Listings and index queries need no rule: a vnode that hides something is incomplete and answers
+//! none.
+
+use kvorum_backend::{FoldDetail, ReadAt, Reading, Sequence, Visited};
+use kvorum_encoding::StorageKey;
+use kvorum_object::DecodeError;
+use kvorum_reaping::Extent;
+
+use crate::page::PageFailure;
+use crate::scanning::{ScanRequest, Scanned};
+use crate::vnode::{Interrupted, Vnode};
+
+struct HiddenKey(StorageKey);
+
+impl Scanned for HiddenKey {
+    const DETAIL: FoldDetail = FoldDetail::Keys;
+
+    fn of(visited: &Visited<'_>) -> Result<Self, DecodeError> {
+        Ok(Self(visited.key.clone()))
+    }
+}
+
+impl Vnode {
+    /// Hides the entries of these batches; the vnode is incomplete from now on, and its trees are
+    /// to be built anew. A store of several backends cannot hide: its batches have no order.
+    /// Returns when no write goes by what is hidden. Blocks.
+    ///
+    /// Observers are not shown that what is hidden is gone. The actor changes: a write over what is
+    /// hidden would claim to have seen it, and other replicas would drop theirs.
+    pub fn hide(&self, extent: Extent) {
+        self.mark_incomplete();
+        self.hidden.set(extent);
+        self.change_actor("hides entries");
+        self.await_earlier_writes();
+        self.drop_trees();
+    }
+
+    /// Removes hidden entries of a page, and says where the next one begins. Removals are not
+    /// synced. Blocks.
+    ///
+    /// # Errors
+    /// When the store fails, or the lease ended before the first key. What was removed
+    /// until then is gone.
+    pub fn remove_hidden_page(
+        &self,
+        request: &ScanRequest,
+    ) -> Result<Option<StorageKey>, PageFailure> {
+        let is_hidden = &mut |visited: &Visited<'_>| self.hides(visited.sequence);
+        let page = self.scan_visited::<HiddenKey>(request, |_| {}, is_hidden)?;
+        let at = ReadAt {
+            reading: Reading::MayBlock,
+            now: request.clock.now(),
+        };
+        for HiddenKey(key) in &page.entries {
+            let removed = self.remove_hidden(key, at);
+            removed.map_err(Interrupted::into_failure)?;
+        }
+        Ok(page.next)
+    }
+
+    /// Shows what is hidden and was not removed; the trees are to be built anew.
+    pub fn show_hidden(&self) {
+        self.hidden.clear();
+        self.drop_trees();
+    }
+
+    pub(crate) fn hides(&self, written_by: Sequence) -> bool {
+        self.hidden.has(self.backend.identity(), written_by)
+    }
+}
