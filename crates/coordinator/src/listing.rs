@@ -63,7 +63,7 @@ struct Counted {
     _deadline: TaskGuard<()>,
 }
 
-/// What a vnode answers to one part.
+/// The answer of a vnode to one part.
 enum Answer {
     Names(Page),
     Count(CountPage),

@@ -529,7 +529,7 @@ impl PutRun {
     }
 }
 
-/// What becomes of concurrent versions. A value that is written once goes over whatever there is, unseen; that
+/// The fate of concurrent versions. A value that is written once goes over whatever there is, unseen; that
 /// is no more true where its client has read a version or sets a condition, nor for a delete.
 fn resolution_of(request: &PutRequest, plan: &Plan) -> Resolution {
     let is_blind = request.context.is_empty() && request.condition == Condition::Always;

@@ -64,7 +64,7 @@ pub enum Reason {
     ForeignHook,
     /// A validator is named that this server does not have, or whose argument cannot be read.
     NoSuchValidator {
-        /// What is wrong.
+        /// The fault.
         detail: String,
     },
     /// A validator is named where values are of a data type.

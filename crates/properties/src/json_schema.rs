@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 /// Schemas within schemas at most.
 const DEPTH_MAX: usize = 32;
 
-/// What a value has to be like. The default is anything.
+/// The conditions on a value. The default has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Schema {
     /// The schema `false`: there is no such value.

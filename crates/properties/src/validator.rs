@@ -47,7 +47,7 @@ enum Rule {
 pub struct Rejected {
     /// The validator's name.
     pub validator: &'static str,
-    /// What is wrong with the value.
+    /// The fault of the value.
     pub detail: String,
 }
 
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(validator("max_bytes:2").check(b"{}", b"gzip"), Ok(()));
     }
 
-    /// What is nested deeper than any stack is long has to be read all the same, or rejected.
+    /// A value that is nested deeper than any stack is long has to be read all the same, or rejected.
     #[test]
     fn deep_and_long_values_are_read_within_bounds() {
         let deep = "[".repeat(200_000) + &"]".repeat(200_000);

@@ -115,7 +115,7 @@ fn an_end_that_cannot_be_read_is_refused_and_nothing_is_stored() {
     });
 }
 
-/// What a copy of an object says counts for an object that is put as it is, too.
+/// An object that is put as it is keeps the end of the copy, too.
 #[test]
 fn the_field_of_an_object_put_as_it_is_counts_before_its_metadata() {
     with_node(|node| async move {

@@ -56,7 +56,7 @@ const KEY_FOLD: u8 = 10;
 
 const NEWEST_WINS: u8 = 1;
 
-/// What a coordinated write is, beside its rules.
+/// The properties of a coordinated write beside its rules, as bits.
 const IS_TIMED: u8 = 1;
 const IS_WRITTEN_ONCE: u8 = 2;
 
