@@ -4,11 +4,10 @@
 use std::sync::Arc;
 
 use bytes::BufMut as _;
-use kvorum_encoding::StorageKey;
 use kvorum_key_folds::{Findings, KeyFold};
 use kvorum_ring::{Epoch, KeyHash, Partition};
 
-use super::message::{Reader, WireError, put_owners, put_prefixed};
+use super::message::{Reader, WireError, put_owners, put_place};
 use crate::key_fold_request::{KeyFoldPart, KeyFoldRequest};
 
 /// The rest of a request, behind its beginning.
@@ -34,13 +33,6 @@ pub(super) fn put_key_fold_request(out: &mut Vec<u8>, request: &KeyFoldRequest) 
 pub(super) fn put_key_fold_part(out: &mut Vec<u8>, part: &KeyFoldPart) {
     put_place(out, part.next.as_ref());
     part.findings.encode(out);
-}
-
-fn put_place(out: &mut Vec<u8>, place: Option<&StorageKey>) {
-    out.put_u8(u8::from(place.is_some()));
-    if let Some(place) = place {
-        put_prefixed(out, place.as_bytes());
-    }
 }
 
 impl Reader<'_> {
@@ -69,13 +61,5 @@ impl Reader<'_> {
         let next = self.place()?;
         let findings = Findings::decode(&mut self.bytes)?;
         Ok(KeyFoldPart { findings, next })
-    }
-
-    fn place(&mut self) -> Result<Option<StorageKey>, WireError> {
-        match self.bytes.u8()? {
-            0 => Ok(None),
-            1 => self.listed_key().map(Some),
-            _ => Err(self.malformed()),
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Messages and their pieces, as requests and answers have them.
 
 use bytes::{BufMut as _, Bytes};
-use kvorum_encoding::{ByteReader, Truncated};
+use kvorum_encoding::{ByteReader, StorageKey, Truncated};
 use kvorum_object::{Clock, DecodeError, Head, Object};
 use kvorum_ring::Partition;
 
@@ -83,6 +83,20 @@ impl<'a> Reader<'a> {
         Ok(self.whole.slice_ref(taken))
     }
 
+    pub(super) fn listed_key(&mut self) -> Result<StorageKey, WireError> {
+        let key = self.prefixed(KEY_BYTES_MAX)?;
+        Ok(StorageKey::from_encoded(key))
+    }
+
+    /// The key from which on something goes on, if there is any.
+    pub(super) fn place(&mut self) -> Result<Option<StorageKey>, WireError> {
+        match self.bytes.u8()? {
+            0 => Ok(None),
+            1 => self.listed_key().map(Some),
+            _ => Err(self.malformed()),
+        }
+    }
+
     pub(super) fn rest(&mut self) -> Bytes {
         self.whole.slice_ref(self.bytes.take_rest())
     }
@@ -109,6 +123,14 @@ impl<'a> Reader<'a> {
 pub(super) fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     kvorum_encoding::put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+/// A byte that says if there is a key, and the key.
+pub(super) fn put_place(out: &mut Vec<u8>, place: Option<&StorageKey>) {
+    out.put_u8(u8::from(place.is_some()));
+    if let Some(place) = place {
+        put_prefixed(out, place.as_bytes());
+    }
 }
 
 pub(super) fn put_clock(out: &mut Vec<u8>, clock: &Clock) {

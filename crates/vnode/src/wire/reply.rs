@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes};
 use kvorum_backend::Durable;
-use kvorum_encoding::StorageKey;
 use kvorum_object::Object;
 use kvorum_ring::Epoch;
 
 use super::index::{index_page_bytes, put_index_page};
 use super::key_fold::put_key_fold_part;
 use super::message::{
-    KEY_BYTES_MAX, Reader, TEXT_BYTES_MAX, VERSION, WireError, WireMessage, put_prefixed, put_text,
+    Reader, TEXT_BYTES_MAX, VERSION, WireError, WireMessage, put_place, put_prefixed, put_text,
 };
 use super::tree::{put_tree_answer, tree_answer_bytes};
 use crate::key_fold_request::KeyFoldPart;
@@ -145,7 +144,7 @@ fn of_object(kind: u8, object: &Object, sent: Option<&Bytes>) -> WireMessage {
 fn of_page(page: &Page) -> WireMessage {
     let bytes: usize = page.keys.iter().map(|key| key.as_bytes().len() + 3).sum();
     let mut head = start(LISTED, bytes);
-    put_next(&mut head, page.next.as_ref());
+    put_place(&mut head, page.next.as_ref());
     kvorum_encoding::put_varint(&mut head, page.keys.len() as u64);
     for key in &page.keys {
         put_prefixed(&mut head, key.as_bytes());
@@ -158,18 +157,11 @@ fn of_page(page: &Page) -> WireMessage {
 
 fn of_count(page: &CountPage) -> WireMessage {
     let mut head = start(COUNTED, 16);
-    put_next(&mut head, page.next.as_ref());
+    put_place(&mut head, page.next.as_ref());
     kvorum_encoding::put_varint(&mut head, page.keys);
     WireMessage {
         head: head.into(),
         body: Bytes::new(),
-    }
-}
-
-fn put_next(head: &mut Vec<u8>, next: Option<&StorageKey>) {
-    head.put_u8(u8::from(next.is_some()));
-    if let Some(next) = next {
-        put_prefixed(head, next.as_bytes());
     }
 }
 
@@ -297,7 +289,7 @@ impl Reader<'_> {
     }
 
     fn listed(&mut self) -> Result<Page, WireError> {
-        let next = self.next_key()?;
+        let next = self.place()?;
         let count = self.bytes.varint_len()?;
         // Each key takes a byte at least.
         if count > self.bytes.remaining() {
@@ -309,21 +301,8 @@ impl Reader<'_> {
     }
 
     fn counted(&mut self) -> Result<CountPage, WireError> {
-        let next = self.next_key()?;
+        let next = self.place()?;
         let keys = self.bytes.varint()?;
         Ok(CountPage { keys, next })
-    }
-
-    fn next_key(&mut self) -> Result<Option<StorageKey>, WireError> {
-        match self.bytes.u8()? {
-            0 => Ok(None),
-            1 => self.listed_key().map(Some),
-            _ => Err(self.malformed()),
-        }
-    }
-
-    pub(super) fn listed_key(&mut self) -> Result<StorageKey, WireError> {
-        let key = self.prefixed(KEY_BYTES_MAX)?;
-        Ok(StorageKey::from_encoded(key))
     }
 }
