@@ -21,7 +21,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("cluster", 1),
     ("coordinator", 1),
     // Pages of large sets, which vnodes do not keep yet.
-    ("data-types", 2),
+    ("data-types", 1),
     ("disk", 2),
     ("inspect", 1),
     ("properties", 1),
