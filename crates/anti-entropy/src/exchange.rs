@@ -26,12 +26,12 @@ use kvorum_planted_defects::is_planted;
 use kvorum_tictac::{LEAVES_A_BRANCH, TreeSize, folded_root};
 
 use crate::differences::{KeyTable, differing_of_all};
+use crate::entry_summary::EntrySummary;
 use crate::exchange_event::{
     BranchesAnswer, ExchangeEffect, ExchangeEvent, KeysAnswer, RootAnswer,
 };
 use crate::outcome::{EndedBy, Outcome};
 use crate::range_hint::RangeHint;
-use crate::entry_summary::EntrySummary;
 
 /// Limits on the cost of one exchange.
 #[derive(Clone, Copy, Debug)]

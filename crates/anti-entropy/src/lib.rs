@@ -16,6 +16,7 @@
 //! differ.
 
 mod differences;
+mod entry_summary;
 mod exchange;
 mod exchange_event;
 mod outcome;
@@ -23,7 +24,6 @@ mod pace;
 mod range_hint;
 mod receiver;
 mod schedule;
-mod entry_summary;
 mod watermark;
 
 #[cfg(test)]
@@ -43,6 +43,7 @@ mod test_world;
 #[cfg(test)]
 mod watermark_test;
 
+pub use entry_summary::EntrySummary;
 pub use exchange::{Exchange, ExchangeLimits, ExchangeRequest};
 pub use exchange_event::{BranchesAnswer, ExchangeEffect, ExchangeEvent, KeysAnswer, RootAnswer};
 pub use outcome::{EndedBy, Outcome};
@@ -50,7 +51,6 @@ pub use pace::Pace;
 pub use range_hint::RangeHint;
 pub use receiver::{AtSources, Fate, ReplicaClaim, Standing, fate_of, standings_of};
 pub use schedule::{Order, Schedule, ScheduleSettings, Target, TargetReport};
-pub use entry_summary::EntrySummary;
 pub use watermark::{
     Completed, DeleteMode, Incarnation, KeptBecause, LocalMark, PresentFacts, StoredTombstone,
     Verdict, judge_tombstone,

@@ -97,7 +97,7 @@ impl Deletes {
             TombstoneKeeping::Immediate => Duration::ZERO,
             TombstoneKeeping::For(delay) => delay,
         };
-// Replicas on other nodes may lose confirmed writes that are not synced, and any other member may
+        // Replicas on other nodes may lose confirmed writes that are not synced, and any other member may
         // have a hint of the object: tombstones of a cluster stay.
         let state = self.replicas.parts.cluster.current();
         let is_alone = state.members().len() <= 1;

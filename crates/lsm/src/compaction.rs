@@ -245,7 +245,13 @@ impl Job {
     }
 
     /// The rest of an entry: none if nothing below, and nothing in the journal, could reappear.
-    fn kept(&self, store: &Store, key: &[u8], entry: MergeEntry, now: Timestamp) -> Option<MergeEntry> {
+    fn kept(
+        &self,
+        store: &Store,
+        key: &[u8],
+        entry: MergeEntry,
+        now: Timestamp,
+    ) -> Option<MergeEntry> {
         let facts = entry.facts();
         if !facts.is_removal && !store.expiry.is_over_by(&facts, now) {
             return Some(entry);

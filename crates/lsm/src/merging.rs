@@ -16,10 +16,10 @@ use crate::journal_parts::JournalParts;
 use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source};
 use crate::opening::is_manifest_readable;
 use crate::policy::{self, Debt, Pick, Reason};
+use crate::read_failures::ReadFailures;
 use crate::rebuilding::lost_tables;
 use crate::shares::Shares;
 use crate::store::Store;
-use crate::read_failures::ReadFailures;
 use crate::version::{LevelTable, Version, layers_of};
 
 /// However many layers are merged, each is read in pieces of this many bytes.

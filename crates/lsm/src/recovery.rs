@@ -26,6 +26,7 @@ use crate::expiry::Expiry;
 use crate::files;
 use crate::files::sync_directory;
 use crate::log::{self, log_id, log_path};
+use crate::log_backlog::LogBacklog;
 use crate::logged::segment_of;
 use crate::lost::LostLog;
 use crate::manifest::{self, Manifest};
@@ -35,7 +36,6 @@ use crate::policy::Layout;
 use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
 use crate::store::{Store, WriteSide};
-use crate::log_backlog::LogBacklog;
 use crate::{CompressionPoint, DrawNumber, LsmSettings, Shared};
 
 /// The state of an opening.

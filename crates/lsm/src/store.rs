@@ -23,11 +23,11 @@ use parking_lot::Mutex;
 use crate::DrawNumber;
 use crate::expiry::Expiry;
 use crate::keeping::Keeping;
+use crate::log_backlog::LogBacklog;
 use crate::manifest::{self, Manifest};
 use crate::pins::Pins;
 use crate::read_side::ReadSide;
 use crate::replaced::Replaced;
-use crate::log_backlog::LogBacklog;
 use crate::version::Version;
 use crate::{LsmSettings, Shared};
 

@@ -30,8 +30,8 @@ use kvorum_runtime::Runtime;
 use kvorum_vnode::{LeaseTable, TreePlacing, Vnode, VnodeMeter, VnodeSettings};
 
 use crate::error::OpenError;
-use crate::store_list::{StoreList, HeldFile, Known};
 use crate::recognising::KnownStores;
+use crate::store_list::{HeldFile, Known, StoreList};
 use crate::stores::{Found, StoreError, Stores};
 use crate::unknown_state::is_unknown;
 use crate::vnode_table::{Unopened, VnodeTable};
@@ -555,8 +555,9 @@ impl Follower {
                 }
             }
             let (seen, had) = (state.clone(), had.clone());
-            let enter =
-                move |ground: &Ground, held: &mut StoreList| ground.enter(held, &seen, &had, opened);
+            let enter = move |ground: &Ground, held: &mut StoreList| {
+                ground.enter(held, &seen, &had, opened)
+            };
             self.with_record(held, enter).await?;
         }
         failed.map_or(Ok(()), Err)

@@ -27,9 +27,9 @@ use crate::card::{Card, Stage};
 use crate::doorkeeper::{Answer, Follows, Inquiry, Knock, SERVICE};
 use crate::error::JoinError;
 use crate::follower::Ground;
-use crate::store_list::StoreList;
 use crate::member::Member;
 use crate::peer_service::PEER_SERVICE;
+use crate::store_list::StoreList;
 use crate::unknown_state::{NOBODY, is_unknown, unknown_state};
 use crate::vnode_table::Readiness;
 

@@ -24,8 +24,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::follower::{Follower, Ground, have_others_it};
-use crate::store_list::StoreList;
 use crate::recognising::{KnownStores, Refused, Verdict};
+use crate::store_list::StoreList;
 use crate::stores::StoreError;
 use crate::unknown_state::is_unknown;
 use crate::vnode_table::Unopened;

@@ -28,10 +28,10 @@ use kvorum_test_cluster::{machine, node_id};
 use parking_lot::Mutex;
 
 use crate::disk_copy::copy_directory;
+use crate::follower::Follower;
 use crate::messages::{Front, Messages};
 use crate::plan::{Control, RunPlan};
 use crate::stores::{SimulatedStores, Upkeep};
-use crate::follower::Follower;
 
 /// Directory of a member's own files.
 pub(crate) const DATA_DIRECTORY: &str = "/node/data";

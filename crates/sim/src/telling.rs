@@ -22,10 +22,10 @@ use kvorum_test_cluster::{
 };
 use kvorum_vnode::{LeaseTable, TreePlacing, Vnode};
 
+use crate::follower::{Follower, with_trees};
 use crate::machine::{DIRECTORY, Machine, Node, Running};
 use crate::node_settings::{VNODE_SETTINGS, coordinator_settings, exchange_settings};
 use crate::stores::Which;
-use crate::follower::{Follower, with_trees};
 
 const HINT_DIRECTORY: &str = "/node/hints";
 /// The maximum number of waiting requests of other nodes; further ones are refused.

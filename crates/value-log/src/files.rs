@@ -15,10 +15,10 @@
 //! gets its first record. So only the newest one can be torn.
 
 mod closing;
+mod drop_note;
 mod failure;
 #[cfg(test)]
 mod files_test;
-mod drop_note;
 mod room;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -117,9 +117,8 @@ fn opening(text: &str) -> Option<String> {
 fn judge(name: &str, places: &[String], listed: usize) -> Vec<String> {
     let found = places.len();
     if found > listed {
-        let first = format!(
-            "{name} has {found} openings with no noun and no verb, {listed} are allowed:"
-        );
+        let first =
+            format!("{name} has {found} openings with no noun and no verb, {listed} are allowed:");
         return std::iter::once(first)
             .chain(places.iter().cloned())
             .collect();
