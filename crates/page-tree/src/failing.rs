@@ -5,17 +5,12 @@
 //! upkeep for ever. So a page at which upkeep has failed often, and for long, counts as
 //! damaged from then on, until the store is opened again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use kvorum_backend::{BackendError, ErrorKind, Timestamp};
+use kvorum_backend::{BackendError, ErrorKind, LastingFailures, Timestamp};
 use parking_lot::Mutex;
 
 use crate::place::PagePlace;
-
-/// The least number of failures of upkeep before a page counts as damaged.
-const FAILURES_MIN: u32 = 8;
-/// The least time over which they happened: several kinds of upkeep may fail at one page at once.
-const TIME_MICROS_MIN: u64 = 600 * 1_000_000;
 
 /// See the module.
 #[derive(Default)]
@@ -28,20 +23,9 @@ struct Known {
     /// The name of the page that the device failed to read last.
     last: Option<u64>,
     /// By the names of pages.
-    failures: BTreeMap<u64, Failures>,
-}
-
-struct Failures {
-    count: u32,
-    since: Timestamp,
-    last: Timestamp,
-}
-
-impl Failures {
-    fn are_enough(&self) -> bool {
-        let time = self.last.0.saturating_sub(self.since.0);
-        self.count >= FAILURES_MIN && time >= TIME_MICROS_MIN
-    }
+    failures: BTreeMap<u64, LastingFailures>,
+    /// The names of those that count as damaged.
+    given_up: BTreeSet<u64>,
 }
 
 impl FailingPages {
@@ -49,8 +33,7 @@ impl FailingPages {
     pub(crate) fn failed(&self, place: &PagePlace) -> bool {
         let mut known = self.known.lock();
         known.last = Some(place.name());
-        let failures = known.failures.get(&place.name());
-        failures.is_some_and(Failures::are_enough)
+        known.given_up.contains(&place.name())
     }
 
     /// Counts a failure of upkeep at the page that failed last. A full disk and a lack of file handles
@@ -63,15 +46,14 @@ impl FailingPages {
         if matches!(error.kind(), ErrorKind::Full | ErrorKind::Exhausted) {
             return;
         }
-        let failures = known.failures.entry(page).or_insert(Failures {
-            count: 0,
-            since: now,
-            last: now,
-        });
-        failures.count += 1;
-        // The clock may have been put back.
-        failures.since = failures.since.min(now);
-        failures.last = now;
+        let failures = known
+            .failures
+            .entry(page)
+            .or_insert(LastingFailures::none());
+        failures.count(now);
+        if failures.are_enough(now) {
+            known.given_up.insert(page);
+        }
     }
 }
 
@@ -103,7 +85,7 @@ mod tests {
             failing.count(&unread(), Timestamp(failure));
         }
         assert!(!failing.failed(&place(4096)), "all in a moment");
-        failing.count(&unread(), Timestamp(TIME_MICROS_MIN));
+        failing.count(&unread(), Timestamp(LastingFailures::TIME_MICROS_MIN));
         assert!(failing.failed(&place(4096)));
         assert!(!failing.failed(&place(8192)));
     }
@@ -112,7 +94,7 @@ mod tests {
     fn a_failure_of_upkeep_that_is_no_pages_counts_for_none() {
         let failing = FailingPages::default();
         for _ in 0..20 {
-            failing.count(&unread(), Timestamp(TIME_MICROS_MIN));
+            failing.count(&unread(), Timestamp(LastingFailures::TIME_MICROS_MIN));
         }
         assert!(!failing.failed(&place(4096)));
     }
