@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::Contender;
 use crate::workload::{Operation, Source, random, term_of};
 
-/// Of an open loop, before anything counts.
+/// The part of an open loop before anything counts.
 const WARM_UP: Duration = Duration::from_secs(1);
 
 /// The rate of operations.

@@ -43,7 +43,8 @@ impl KeyTable {
 
     /// The rows of keys that replicas differ in.
     pub(crate) fn differing(self) -> Self {
-        let differs = |row: &[Option<EntrySummary>]| row.windows(2).any(|it| !is_same(&it[0], &it[1]));
+        let differs =
+            |row: &[Option<EntrySummary>]| row.windows(2).any(|it| !is_same(&it[0], &it[1]));
         let rows = self.0.into_iter();
         Self(rows.filter(|(_, row)| differs(row)).collect())
     }

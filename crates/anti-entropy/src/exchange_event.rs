@@ -5,9 +5,9 @@ use std::sync::Arc;
 use kvorum_encoding::StorageKey;
 use kvorum_tictac::TreeSize;
 
+use crate::entry_summary::EntrySummary;
 use crate::outcome::Outcome;
 use crate::range_hint::RangeHint;
-use crate::entry_summary::EntrySummary;
 
 /// A replica's answer about its tree.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,12 +4,12 @@
 use kvorum_encoding::StorageKey;
 use kvorum_tictac::{HASH_VERSION, LEAVES_A_BRANCH, TreeSize};
 
+use crate::entry_summary::EntrySummary;
 use crate::exchange::{Exchange, ExchangeLimits, ExchangeRequest};
 use crate::exchange_event::{
     BranchesAnswer, ExchangeEffect, ExchangeEvent, KeysAnswer, RootAnswer,
 };
 use crate::outcome::{EndedBy, Outcome};
-use crate::entry_summary::EntrySummary;
 use crate::test_world::{key, segment};
 
 const SIZE: TreeSize = TreeSize::XxSmall;

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use kvorum_encoding::{StorageKey, checksum};
 use kvorum_tictac::{HASH_VERSION, LeafHash, Tree, TreeSize, folded_root};
 
+use crate::entry_summary::EntrySummary;
 use crate::exchange::{Exchange, ExchangeRequest};
 use crate::exchange_event::{
     BranchesAnswer, ExchangeEffect, ExchangeEvent, KeysAnswer, RootAnswer,
 };
 use crate::outcome::Outcome;
-use crate::entry_summary::EntrySummary;
 
 /// Numbers that look random and follow from a seed.
 pub(crate) struct Draw(pub(crate) u64);
@@ -271,7 +271,8 @@ impl World {
                     .entries
                     .iter()
                     .filter(|(key, entry)| is_wanted(key, entry));
-                let mut seen: Vec<EntrySummary> = entries.map(|(key, entry)| seen(key, entry)).collect();
+                let mut seen: Vec<EntrySummary> =
+                    entries.map(|(key, entry)| seen(key, entry)).collect();
                 let is_cut = seen.len() > keys_max;
                 seen.truncate(keys_max);
                 let answer = match own.is_down {

@@ -62,7 +62,7 @@ impl Jobs {
         if let Err(error) = &outcome
             && error.kind() == ErrorKind::Unread
         {
-            store.version.load().tree.count_unread(error);
+            store.version.load().tree.count_unread(error, now);
         }
         outcome
     }

@@ -83,6 +83,7 @@ mod error;
 mod facets;
 mod group_sync;
 mod intake;
+mod lasting_failures;
 mod lost_directory;
 mod maintenance;
 mod moves;
@@ -115,6 +116,7 @@ pub use facets::{
 };
 pub use group_sync::GroupSync;
 pub use intake::Intake;
+pub use lasting_failures::LastingFailures;
 pub use lost_directory::{
     LOST_INDEX_BYTES_MAX, LOST_NAME, LostDirectory, is_news, lost_index_piece,
 };

@@ -2,8 +2,8 @@
 //!
 //! A node fills [`Parts`].
 
-mod copied;
 mod backup_list;
+mod copied;
 mod leases;
 mod made;
 mod names;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use kvorum_anti_entropy::{
-    BranchesAnswer, Exchange, ExchangeEffect, ExchangeEvent, ExchangeRequest, KeysAnswer, Order,
-    Outcome, Pace, RangeHint, RootAnswer, Seen,
+    BranchesAnswer, EntrySummary, Exchange, ExchangeEffect, ExchangeEvent, ExchangeRequest,
+    KeysAnswer, Order, Outcome, Pace, RangeHint, RootAnswer,
 };
 use kvorum_coordinator::Coordinator;
 use kvorum_encoding::StorageKey;
@@ -262,8 +262,8 @@ fn keys_of(answer: Option<TreeAnswer>) -> KeysAnswer {
     }
 }
 
-fn seen_of(entry: SeenEntry) -> Seen {
-    Seen {
+fn seen_of(entry: SeenEntry) -> EntrySummary {
+    EntrySummary {
         key: entry.key,
         segment: entry.segment,
         version: entry.version,

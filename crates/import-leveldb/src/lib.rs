@@ -17,6 +17,7 @@ mod import;
 mod index_check;
 pub mod internal_key;
 pub mod log_file;
+mod losses;
 pub mod manifest;
 mod merge;
 mod reading;
@@ -29,7 +30,6 @@ mod state;
 mod survey;
 mod table;
 mod table_cursor;
-mod losses;
 pub mod write_batch;
 
 pub use import::{ImportOptions, check_source, import};

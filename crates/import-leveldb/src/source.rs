@@ -10,9 +10,9 @@ use kvorum_import::{
 use serde::{Deserialize, Serialize};
 
 use crate::log_file::{Logged, read_log};
+use crate::losses::{KeyRange, lost, noted};
 use crate::manifest::Manifest;
 use crate::merge::{SortedFile, SortedForm};
-use crate::losses::{KeyRange, lost, noted};
 
 const LEVEL_PREFIX: &str = "sst_";
 const LOCK: &str = "LOCK";

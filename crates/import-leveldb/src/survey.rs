@@ -9,12 +9,12 @@ use kvorum_import::{Batch, ImportError, StateDirectory};
 
 use crate::internal_key::InternalKey;
 use crate::log_file::{Logged, read_log};
+use crate::losses::{KeyRange, lost, noted};
 use crate::merge::{Merge, SortedFile, SortedForm};
 use crate::record::Record;
 use crate::riak_key::{StoredKey, behind_type, decode_key, first_typed};
 use crate::run::{RunWriter, run_path};
 use crate::source::StoreFiles;
-use crate::losses::{KeyRange, lost, noted};
 use crate::write_batch::decode_batch;
 
 /// Maximum number of bucket types checked beforehand on the server.

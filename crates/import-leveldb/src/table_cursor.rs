@@ -8,9 +8,9 @@ use kvorum_import::{Batch, OpenFiles};
 
 use crate::block::{BlockEntries, TRAILER_BYTES};
 use crate::internal_key::InternalKey;
+use crate::losses::{KeyRange, lost, noted};
 use crate::record::Record;
 use crate::table::{BlockList, Handle, block_list, bounds_of, read_block, walk_block};
-use crate::losses::{KeyRange, lost, noted};
 
 /// Position in a table.
 pub(crate) struct TableCursor {

@@ -12,51 +12,31 @@
 
 use std::collections::BTreeMap;
 
-use kvorum_backend::Timestamp;
+use kvorum_backend::{LastingFailures, Timestamp};
 
 use crate::policy::Pick;
 use crate::version::Version;
 
-/// The least number of failed merges of a table before it is merged without the unreadable blocks.
-const FAILURES_MIN: u32 = 8;
-/// The least time over which they failed.
-const TIME_MICROS_MIN: u64 = 600 * 1_000_000;
-
 /// The tables of merges that failed, by number.
 #[derive(Default)]
 pub(crate) struct ReadFailures {
-    tables: BTreeMap<u64, Trouble>,
-}
-
-#[derive(Clone, Copy)]
-struct Trouble {
-    since: Timestamp,
-    failures: u32,
+    tables: BTreeMap<u64, LastingFailures>,
 }
 
 impl ReadFailures {
     /// A merge of these tables failed.
     pub(crate) fn failed(&mut self, tables: &[u64], now: Timestamp) {
         for table in tables {
-            let known = self.tables.entry(*table).or_insert(Trouble {
-                since: now,
-                failures: 0,
-            });
-            known.failures += 1;
-            // The clock was put back.
-            known.since = known.since.min(now);
+            let known = self.tables.entry(*table);
+            known.or_insert(LastingFailures::none()).count(now);
         }
     }
 
     /// The same for a merge that a writer paid for. Writers come often and have no time: they leave
     /// these tables to upkeep, and give no data up.
     pub(crate) fn failed_for_writer(&mut self, tables: &[u64]) {
-        let untimed = Trouble {
-            since: Timestamp(u64::MAX),
-            failures: 0,
-        };
         for table in tables {
-            self.tables.entry(*table).or_insert(untimed);
+            self.tables.entry(*table).or_insert(LastingFailures::none());
         }
     }
 
@@ -91,16 +71,14 @@ impl ReadFailures {
 
     /// True when a merge is to go on without the unreadable blocks.
     pub(crate) fn is_lasting(&self, pick: &Pick, now: Timestamp) -> bool {
-        self.of(pick).is_some_and(|it| {
-            it.failures >= FAILURES_MIN && now.0.saturating_sub(it.since.0) >= TIME_MICROS_MIN
-        })
+        self.of(pick).is_some_and(|it| it.are_enough(now))
     }
 
     /// The longest of the troubles with a merge's tables.
-    fn of(&self, pick: &Pick) -> Option<Trouble> {
+    fn of(&self, pick: &Pick) -> Option<LastingFailures> {
         let tables = pick.inputs.iter().chain(&pick.below);
         let known = tables.filter_map(|it| self.tables.get(it).copied());
-        known.max_by_key(|it| it.failures)
+        known.max_by_key(LastingFailures::number)
     }
 }
 
@@ -109,6 +87,9 @@ mod tests {
     use super::*;
     use crate::memtable::Memtable;
     use crate::policy::Reason;
+
+    const FAILURES_MIN: u32 = LastingFailures::COUNT_MIN;
+    const TIME_MICROS_MIN: u64 = LastingFailures::TIME_MICROS_MIN;
 
     fn pick(inputs: &[u64]) -> Pick {
         Pick {

@@ -14,11 +14,11 @@ use kvorum_planted_defects::is_planted;
 use kvorum_sst::ScanFilter;
 
 use crate::blob::BlobsAhead;
-use crate::walk_entry::{WalkEntry, WalkValue};
 use crate::merge::{MergeWalk, Merged};
 use crate::pins::Pin;
 use crate::store::Store;
 use crate::version::Version;
+use crate::walk_entry::{WalkEntry, WalkValue};
 
 /// The part of an entry that a scan shows.
 pub struct Shown<'a> {

@@ -79,7 +79,9 @@ impl GivingWay {
             cache.keep_to(share(cache.most, orders.caches_max, most));
         }
         if let Some((shared, most)) = &self.write_buffers {
-            shared.memory.set_bytes_max(orders.write_buffers_max.min(*most));
+            shared
+                .memory
+                .set_bytes_max(orders.write_buffers_max.min(*most));
         }
     }
 
@@ -157,8 +159,11 @@ mod tests {
         let shared = Shared::new(64 * MEBIBYTE, 32 * MEBIBYTE);
         let cache = Arc::new(ReadCache::new(16 * MEBIBYTE));
         let pages = Arc::new(PageCache::new(16 * MEBIBYTE));
-        let giving_way =
-            GivingWay::new(Some(cache.clone()), Some(shared.clone()), Some(pages.clone()));
+        let giving_way = GivingWay::new(
+            Some(cache.clone()),
+            Some(shared.clone()),
+            Some(pages.clone()),
+        );
         let used = giving_way.used();
         assert!((96..=97).contains(&(used.caches_max / MEBIBYTE)));
         assert_eq!(used.write_buffers_max, 32 * MEBIBYTE);

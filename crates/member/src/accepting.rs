@@ -7,9 +7,9 @@ use kvorum_disk::DiskError;
 use kvorum_ring::Partition;
 
 use crate::follower::{Ground, note_repaired};
-use crate::store_list::{StoreList, Known};
 use crate::member::Member;
 use crate::recognising::KnownStores;
+use crate::store_list::{Known, StoreList};
 use crate::stores::StoreError;
 use crate::vnode_table::Unopened;
 

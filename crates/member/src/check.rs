@@ -8,7 +8,7 @@ use kvorum_disk::Disk;
 use kvorum_vnode::LEASES_NAME;
 
 use crate::card::{Card, CardFile, SECOND_MARK, SECOND_MARK_END, Stage, recovered_file};
-use crate::{generation, held};
+use crate::{generation, store_list};
 
 /// Files in the directory of the agreed state that only a started node writes.
 const RING_REMNANTS: [&str; 7] = [

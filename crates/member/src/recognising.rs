@@ -13,7 +13,7 @@ use std::path::Path;
 use kvorum_backend::StoreId;
 use kvorum_ring::{Partition, RingSize};
 
-use crate::store_list::{StoreList, Known};
+use crate::store_list::{Known, StoreList};
 use crate::stores::Found;
 
 /// Decision about the files found.

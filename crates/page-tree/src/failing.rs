@@ -2,10 +2,12 @@
 //!
 //! A device may fail for a while, and such pages are whole afterwards: reads return an error, the
 //! page is not overwritten and nothing is left out. A sector that is lost for good would stop
-//! upkeep for ever. So a page at which upkeep has failed often, with increasing waits, counts as
+//! upkeep for ever. So a page at which upkeep has failed often, and for long, counts as
 //! damaged from then on, until the store is opened again.
 
-use kvorum_backend::{BackendError, Unreadable};
+use std::collections::{BTreeMap, BTreeSet};
+
+use kvorum_backend::{BackendError, ErrorKind, LastingFailures, Timestamp};
 use parking_lot::Mutex;
 
 use crate::place::PagePlace;
@@ -21,7 +23,9 @@ struct Known {
     /// The name of the page that the device failed to read last.
     last: Option<u64>,
     /// By the names of pages.
-    unreadable: Unreadable,
+    failures: BTreeMap<u64, LastingFailures>,
+    /// The names of those that count as damaged.
+    given_up: BTreeSet<u64>,
 }
 
 impl FailingPages {
@@ -29,22 +33,32 @@ impl FailingPages {
     pub(crate) fn failed(&self, place: &PagePlace) -> bool {
         let mut known = self.known.lock();
         known.last = Some(place.name());
-        known.unreadable.contains(place.name())
+        known.given_up.contains(&place.name())
     }
 
-    /// Counts a failure of upkeep at the page that failed last.
-    pub(crate) fn count(&self, error: &BackendError) {
+    /// Counts a failure of upkeep at the page that failed last. A full disk and a lack of file handles
+    /// pass, and do not count.
+    pub(crate) fn count(&self, error: &BackendError, now: Timestamp) {
         let mut known = self.known.lock();
-        if let Some(page) = known.last.take() {
-            known.unreadable.failed_in_any_way(page, error);
+        let Some(page) = known.last.take() else {
+            return;
+        };
+        if matches!(error.kind(), ErrorKind::Full | ErrorKind::Exhausted) {
+            return;
+        }
+        let failures = known
+            .failures
+            .entry(page)
+            .or_insert(LastingFailures::none());
+        failures.count(now);
+        if failures.are_enough(now) {
+            known.given_up.insert(page);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use kvorum_backend::ErrorKind;
-
     use super::*;
 
     fn unread() -> BackendError {
@@ -61,15 +75,17 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_given_up_when_upkeep_failed_at_it_eight_times_whatever_reads_do() {
+    fn a_page_is_given_up_when_upkeep_failed_at_it_often_and_for_long_whatever_reads_do() {
         let failing = FailingPages::default();
-        for _ in 0..8 {
+        for failure in 0..8 {
             for _ in 0..100 {
                 assert!(!failing.failed(&place(8192)), "reads alone count nothing");
             }
             assert!(!failing.failed(&place(4096)));
-            failing.count(&unread());
+            failing.count(&unread(), Timestamp(failure));
         }
+        assert!(!failing.failed(&place(4096)), "all in a moment");
+        failing.count(&unread(), Timestamp(LastingFailures::TIME_MICROS_MIN));
         assert!(failing.failed(&place(4096)));
         assert!(!failing.failed(&place(8192)));
     }
@@ -78,7 +94,7 @@ mod tests {
     fn a_failure_of_upkeep_that_is_no_pages_counts_for_none() {
         let failing = FailingPages::default();
         for _ in 0..20 {
-            failing.count(&unread());
+            failing.count(&unread(), Timestamp(LastingFailures::TIME_MICROS_MIN));
         }
         assert!(!failing.failed(&place(4096)));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_backend::{BackendError, ErrorKind, Result, Timestamp};
 use kvorum_disk::Reading;
 use kvorum_encoding::{ByteReader, KeyRange, Truncated, put_varint, successor};
 
@@ -160,8 +160,8 @@ impl Tree {
 
     /// Counts a failure of upkeep at the page that the device failed to read last: after enough
     /// failures it counts as damaged.
-    pub fn count_unread(&self, error: &BackendError) {
-        self.inner.failing.count(error);
+    pub fn count_unread(&self, error: &BackendError, now: Timestamp) {
+        self.inner.failing.count(error, now);
     }
 
     /// The identity of the store.

@@ -1,7 +1,7 @@
 //! Messages that the page about troubleshooting quotes: each stands in a source as it is quoted.
 //!
 //! A reader searches the page for the words that a program printed, so a message that has changed is not found
-//! there. Quotations are what stands between backquotes in the first cell of a row.
+//! there. Quotations stand between backquotes in the first cell of a row.
 
 use crate::tidy::tree::Tree;
 

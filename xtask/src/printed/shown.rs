@@ -40,7 +40,8 @@ mod tests {
 
     #[test]
     fn a_block_that_is_its_file_is_none() {
-        let text = "text\n\n<!-- printed: file tests/a.js -->\n```js\none();\n\ntwo();\n```\nmore\n";
+        let text =
+            "text\n\n<!-- printed: file tests/a.js -->\n```js\none();\n\ntwo();\n```\nmore\n";
         assert!(violations_of(text).is_empty());
         assert!(violations_of("```js\nthree();\n```\n").is_empty());
     }

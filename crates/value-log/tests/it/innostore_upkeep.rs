@@ -345,10 +345,10 @@ fn unread(memory: &MemoryDisk) -> (FaultyDisk, Node) {
 }
 
 /// A step of moving entries from memory to the tree.
-fn flush(node: &Node) -> Result<()> {
-    let due = node.store.maintenance_due(NOW);
+fn flush(node: &Node, now: Timestamp) -> Result<()> {
+    let due = node.store.maintenance_due(now);
     let task = due.iter().find(|it| it.kind == TaskKind::Flush);
-    let step = node.store.maintenance_step(task.unwrap(), BUDGET, NOW);
+    let step = node.store.maintenance_step(task.unwrap(), BUDGET, now);
     step.map(drop)
 }
 
@@ -362,7 +362,7 @@ fn what_a_device_fails_to_give_for_a_while_is_there_afterwards() {
     assert_eq!(node.get(7, NOW).unwrap_err().kind(), ErrorKind::Unread);
     node.put(0, 10, Fields::default());
     for _ in 0..3 {
-        assert_eq!(flush(&node).unwrap_err().kind(), ErrorKind::Unread);
+        assert_eq!(flush(&node, NOW).unwrap_err().kind(), ErrorKind::Unread);
     }
     disk.heal();
     node.tend(&ALL, NOW);
@@ -377,10 +377,12 @@ fn what_a_device_never_gives_counts_as_damaged_after_a_while() {
     drop(node);
     let (_disk, node) = unread(&memory);
     node.put(0, 10, Fields::default());
-    let steps = (0..1_000).take_while(|_| {
-        let due = node.store.maintenance_due(NOW);
+    // A step every four minutes.
+    let steps = (0..1_000).take_while(|step| {
+        let now = Timestamp(NOW.0 + step * 240_000_000);
+        let due = node.store.maintenance_due(now);
         let is_due = due.iter().any(|it| it.kind == TaskKind::Flush);
-        if is_due && let Err(error) = flush(&node) {
+        if is_due && let Err(error) = flush(&node, now) {
             assert_eq!(error.kind(), ErrorKind::Unread);
         }
         is_due
