@@ -27,7 +27,7 @@ pub struct Findings {
     /// The answer to [`FoldKind::Tree`]: the leaves with entries, by their number.
     pub leaves: BTreeMap<u32, u32>,
     /// The bytes of the keys and clocks that are listed.
-    listed_bytes: usize,
+    pub(crate) listed_bytes: usize,
 }
 
 /// Counts and histograms over entries.

@@ -192,7 +192,7 @@ impl World {
     fn standing(&self, heard: &Dots) -> Dots {
         let facts = heard.iter().map(|dot| (dot, &self.facts[dot]));
         match self.resolution {
-            Resolution::NewestWins => facts
+            Resolution::NewestWins | Resolution::WrittenOnce => facts
                 .max_by_key(|(_, fact)| fact.rank)
                 .map(|(dot, _)| *dot)
                 .into_iter()
