@@ -234,7 +234,7 @@ pub fn decode_reply(message: &WireMessage, sent: &Bytes) -> Result<ReplicaReply,
         REAPED => ReplicaReply::Reaped,
         FAILED => ReplicaReply::Failed(reader.failure()?),
         LISTED => ReplicaReply::Listed(reader.listed()?),
-        COUNTED => ReplicaReply::Counted(reader.counted()?),
+        COUNTED => ReplicaReply::Counted(reader.count_page()?),
         INDEX_LISTED => ReplicaReply::IndexListed(reader.index_page()?),
         TREES => ReplicaReply::Trees(reader.tree_answer()?),
         FOLDED => ReplicaReply::Folded(Box::new(reader.key_fold_part()?)),
@@ -300,7 +300,7 @@ impl Reader<'_> {
         Ok(Page { keys, next })
     }
 
-    fn counted(&mut self) -> Result<CountPage, WireError> {
+    fn count_page(&mut self) -> Result<CountPage, WireError> {
         let next = self.place()?;
         let keys = self.bytes.varint()?;
         Ok(CountPage { keys, next })

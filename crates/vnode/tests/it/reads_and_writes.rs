@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{ErrorKind, Reading};
+use kvorum_backend::{Durability, ErrorKind, Reading};
 use kvorum_object::{ActorId, Clock, Content, Dot, Limits, ObjectTag, Resolution, Timestamp};
 use kvorum_ring::Epoch;
 use kvorum_vnode::{
