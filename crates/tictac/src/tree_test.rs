@@ -140,7 +140,7 @@ proptest! {
         let wanted: Vec<u32> = leaves.iter().copied().collect();
         other.forget_leaves(small, &wanted);
         let (gone, rest): (Model, Model) =
-            model.iter().partition(|(key, _)| leaves.contains(&leaf(*key)));
+            model.iter().partition(|(key, _)| leaves.contains(&leaf(key)));
         let without = tree_of(large, &rest);
         prop_assert_eq!(other.root(), without.root());
         for (key, counter) in &gone {

@@ -182,7 +182,7 @@ impl Vnode {
         let status = self.backend.status();
         // What the store has lost since may still be in the trees.
         let is_sound = losses_of(&status) == whole.origin.losses;
-        is_sound.then(|| ToKeep {
+        is_sound.then_some(ToKeep {
             trees,
             whole,
             changes,

@@ -1,11 +1,16 @@
 //! Each engine reports the entries that the log has given back to it.
 
+#![expect(
+    clippy::expect_used,
+    reason = "helpers of tests stop at any failure, as tests do"
+)]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use kvorum_backend::{Batch, Durability, Fields, Replayed, Sequence, Write};
+use kvorum_backend::{Batch, Durability, Fields, Receipt, Replayed, Sequence, Write};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_encoding::{StorageKey, key_segment};
 use kvorum_value_log::{ValueLog, ValueLogSettings};
@@ -32,13 +37,13 @@ fn open(engine: &Engine, disk: &MemoryDisk) -> Opened {
         dead_percent_max: 100,
     };
     let log = ValueLog::open(disk.clone(), Path::new("log"), 5, settings);
-    let log = log.unwrap().0;
+    let log = log.expect("the log opens").0;
     let drawn = AtomicU64::new(7);
     let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
     let store = engine.open(disk, Path::new("store"), draw, log.clone());
-    let store = store.unwrap();
-    log.admit(&tenants_of(std::slice::from_ref(&store)))
-        .unwrap();
+    let store = store.expect("the store opens");
+    let admitted = log.admit(&tenants_of(std::slice::from_ref(&store)));
+    admitted.expect("the log begins");
     store
 }
 
@@ -48,7 +53,8 @@ fn key(number: u8) -> StorageKey {
 
 fn put(store: &Opened, write: Write) {
     let receipt = store.put(&Batch::of(write), Durability::Grouped);
-    receipt.unwrap().wait().unwrap();
+    let stored = receipt.and_then(Receipt::wait);
+    stored.expect("the write is stored");
 }
 
 fn value(number: u8) -> Write {
