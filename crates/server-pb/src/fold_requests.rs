@@ -24,18 +24,40 @@ use crate::refusal::{Failure, Refusal};
 /// The time after which a fold is given up.
 const FOLD_TIMEOUT: Duration = Duration::from_secs(3_600);
 
+/// The scope of a request with ranges of keys and of times: each of Riak's messages has these fields, and is
+/// a type of its own.
+macro_rules! ranged_scope {
+    ($request:ident) => {
+        FoldScope {
+            keys: keys($request.key_range, $request.start_key, $request.end_key)?,
+            modified_seconds: modified(
+                $request.modified_range,
+                $request.last_mod_start,
+                $request.last_mod_end,
+            )?,
+            ..scope_of($request.r#type, $request.bucket)?
+        }
+    };
+}
+
+/// The scope of a request that can ask for leaves of a tree as well.
+macro_rules! filtered_scope {
+    ($request:ident) => {
+        FoldScope {
+            leaves: leaves(
+                $request.segment_filter,
+                $request.id_filter,
+                $request.filter_tree_size,
+            )?,
+            ..ranged_scope!($request)
+        }
+    };
+}
+
 impl Connection {
     pub(crate) async fn fold_object_stats(&mut self, payload: Bytes) -> Result<(), Failure> {
         let request = pb::RpbAaeFoldObjectStatsReq::decode(payload)?;
-        let scope = FoldScope {
-            keys: keys(request.key_range, request.start_key, request.end_key)?,
-            modified_seconds: modified(
-                request.modified_range,
-                request.last_mod_start,
-                request.last_mod_end,
-            )?,
-            ..scope_of(request.r#type, request.bucket)?
-        };
+        let scope = ranged_scope!(request);
         let found = fold(&self.shared.coordinator, scope, FoldKind::ObjectStats).await?;
         self.reply(&counts("stats", stats(&found.stats)))
     }
@@ -48,15 +70,7 @@ impl Connection {
             Ok(pb::FindType::ObjectSize) => FoldKind::SizeAbove(limit),
             Err(_) => return Err(Refusal::InvalidFold.into()),
         };
-        let scope = FoldScope {
-            keys: keys(request.key_range, request.start_key, request.end_key)?,
-            modified_seconds: modified(
-                request.modified_range,
-                request.last_mod_start,
-                request.last_mod_end,
-            )?,
-            ..scope_of(request.r#type, request.bucket)?
-        };
+        let scope = ranged_scope!(request);
         let found = fold(&self.shared.coordinator, scope, kind).await?;
         let number = |KeyNumber { key, number }| count(key.to_bytes(), None, number);
         let numbers = found.numbers.into_iter().map(number).collect();
@@ -65,39 +79,13 @@ impl Connection {
 
     pub(crate) async fn fold_find_tombstones(&mut self, payload: Bytes) -> Result<(), Failure> {
         let request = pb::RpbAaeFoldFindTombsReq::decode(payload)?;
-        let scope = FoldScope {
-            keys: keys(request.key_range, request.start_key, request.end_key)?,
-            modified_seconds: modified(
-                request.modified_range,
-                request.last_mod_start,
-                request.last_mod_end,
-            )?,
-            leaves: leaves(
-                request.segment_filter,
-                request.id_filter,
-                request.filter_tree_size,
-            )?,
-            ..scope_of(request.r#type, request.bucket)?
-        };
+        let scope = filtered_scope!(request);
         self.fold_clocks(scope, EntryClass::Tombstones).await
     }
 
     pub(crate) async fn fold_fetch_clocks(&mut self, payload: Bytes) -> Result<(), Failure> {
         let request = pb::RpbAaeFoldFetchClocksRangeReq::decode(payload)?;
-        let scope = FoldScope {
-            keys: keys(request.key_range, request.start_key, request.end_key)?,
-            modified_seconds: modified(
-                request.modified_range,
-                request.last_mod_start,
-                request.last_mod_end,
-            )?,
-            leaves: leaves(
-                request.segment_filter,
-                request.id_filter,
-                request.filter_tree_size,
-            )?,
-            ..scope_of(request.r#type, request.bucket)?
-        };
+        let scope = filtered_scope!(request);
         self.fold_clocks(scope, EntryClass::Any).await
     }
 
@@ -111,20 +99,7 @@ impl Connection {
                 false => Some(u64::from(request.init_vector.unwrap_or(0))),
             },
         };
-        let scope = FoldScope {
-            keys: keys(request.key_range, request.start_key, request.end_key)?,
-            modified_seconds: modified(
-                request.modified_range,
-                request.last_mod_start,
-                request.last_mod_end,
-            )?,
-            leaves: leaves(
-                request.segment_filter,
-                request.id_filter,
-                request.filter_tree_size,
-            )?,
-            ..scope_of(request.r#type, request.bucket)?
-        };
+        let scope = filtered_scope!(request);
         let found = fold(&self.shared.coordinator, scope, kind).await?;
         let runtime = self.shared.coordinator.runtime();
         // Compressing the branches of a large tree takes a while.
@@ -135,20 +110,7 @@ impl Connection {
     pub(crate) async fn fold_reap_tombstones(&mut self, payload: Bytes) -> Result<(), Failure> {
         let request = pb::RpbAaeFoldReapTombsReq::decode(payload)?;
         let method = method(request.change_method)?;
-        let scope = FoldScope {
-            keys: keys(request.key_range, request.start_key, request.end_key)?,
-            modified_seconds: modified(
-                request.modified_range,
-                request.last_mod_start,
-                request.last_mod_end,
-            )?,
-            leaves: leaves(
-                request.segment_filter,
-                request.id_filter,
-                request.filter_tree_size,
-            )?,
-            ..scope_of(request.r#type, request.bucket)?
-        };
+        let scope = filtered_scope!(request);
         let change = KeyChange::Reap;
         self.fold_change(scope, change, method, "reap_tombs").await
     }
@@ -156,35 +118,14 @@ impl Connection {
     pub(crate) async fn fold_erase_keys(&mut self, payload: Bytes) -> Result<(), Failure> {
         let request = pb::RpbAaeFoldEraseKeysReq::decode(payload)?;
         let method = method(request.change_method)?;
-        let scope = FoldScope {
-            keys: keys(request.key_range, request.start_key, request.end_key)?,
-            modified_seconds: modified(
-                request.modified_range,
-                request.last_mod_start,
-                request.last_mod_end,
-            )?,
-            leaves: leaves(
-                request.segment_filter,
-                request.id_filter,
-                request.filter_tree_size,
-            )?,
-            ..scope_of(request.r#type, request.bucket)?
-        };
+        let scope = filtered_scope!(request);
         let change = KeyChange::Erase;
         self.fold_change(scope, change, method, "erase_keys").await
     }
 
     pub(crate) async fn fold_repair_keys(&mut self, payload: Bytes) -> Result<(), Failure> {
         let request = pb::RpbAaeFoldRepairKeysReq::decode(payload)?;
-        let scope = FoldScope {
-            keys: keys(request.key_range, request.start_key, request.end_key)?,
-            modified_seconds: modified(
-                request.modified_range,
-                request.last_mod_start,
-                request.last_mod_end,
-            )?,
-            ..scope_of(request.r#type, request.bucket)?
-        };
+        let scope = ranged_scope!(request);
         let (change, method) = (KeyChange::Repair, pb::ChangeMethod::Local);
         self.fold_change(scope, change, method, "repair_keys").await
     }
