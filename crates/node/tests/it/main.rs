@@ -43,6 +43,8 @@ mod opening;
 mod partitions;
 mod properties;
 mod recorded;
+mod recorded_cluster;
+mod recorded_engines;
 mod repairing;
 mod riak_admin;
 #[path = "../../../import/tests/shared/riak_objects.rs"]
