@@ -109,7 +109,8 @@ impl Script {
             let replies = stage.take(line);
             let replies =
                 replies.map_err(|error| format!("{}:{}: {error}", self.name, number + 1))?;
-            printed.extend(replies.iter().map(|reply| format!("-> {reply}")));
+            let replies = replies.iter().map(|reply| format!("-> {reply}"));
+            printed.extend(replies.map(|reply| reply.trim_end().to_owned()));
         }
         Ok(printed)
     }

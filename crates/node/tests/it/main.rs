@@ -5,6 +5,7 @@
     reason = "a failed step of a test is a failed test"
 )]
 
+mod admin_scripts;
 mod advise;
 mod backend_moves;
 mod backup;
@@ -46,7 +47,6 @@ mod recorded;
 mod recorded_cluster;
 mod recorded_engines;
 mod repairing;
-mod riak_admin;
 #[path = "../../../import/tests/shared/riak_objects.rs"]
 mod riak_objects;
 mod runbook;
