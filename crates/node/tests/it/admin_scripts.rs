@@ -18,9 +18,10 @@ fn verbs_print_what_their_scripts_say() {
 }
 
 struct Node {
+    /// Ends before its directory goes.
+    _server: Server,
     site: Site,
     peer: std::net::SocketAddr,
-    _server: Server,
 }
 
 impl Node {
@@ -33,9 +34,9 @@ impl Node {
         ];
         let server = site.start();
         Self {
+            _server: server,
             site,
             peer,
-            _server: server,
         }
     }
 
