@@ -596,7 +596,7 @@ mod tests {
             ("number of blob files", 1),
             ("file, number, file length, bytes of blocks", 4),
             ("identity of the value log", 8),
-            ("doubts", 6),
+            ("doubts", 5),
             ("length of the label", 1),
             ("label", 4),
         ];

@@ -9,7 +9,7 @@
 //! | `at TIME`, `room BYTES` | time passes; a merge may write so much |
 //! | `merge` | does the most wanted merge; its table has the bytes of all inputs |
 //! | `settle` | merges until no merge is wanted |
-//! | `levels`, `debt` | the tables; the backlog |
+//! | `levels`, `pressure` | the tables; the pressure on writers, in thousandths |
 
 use bytes::Bytes;
 use kvorum_golden::{Stage, play_scripts};
@@ -54,10 +54,9 @@ impl Stage for Store {
             ["merge"] => return Ok(vec![self.merge().unwrap_or("nothing to merge".into())]),
             ["settle"] => return self.settle(),
             ["levels"] => return Ok(self.levels()),
-            ["debt"] => {
+            ["pressure"] => {
                 let debt = self.policy.debt(&self.shape, &self.settings);
-                let (bytes, pressure) = (debt.bytes, debt.pressure_permille);
-                return Ok(vec![format!("{bytes} bytes, pressure {pressure}")]);
+                return Ok(vec![debt.pressure_permille.to_string()]);
             }
             _ => return Err(format!("no command is called {line}")),
         }
