@@ -73,7 +73,7 @@ pub(crate) fn settle(path: &Path, printed: &str, is_renewing: bool) -> Result<()
         None => Ok(()),
         Some(at) => Err(format!(
             "{}, line {}\n  expected {}\n  got      {}",
-            path.display(),
+            in_workspace(path).display(),
             at + 1,
             line_at(&expected, at),
             line_at(&got, at),
@@ -95,7 +95,12 @@ pub(crate) fn line_at<T: Display>(lines: &[T], at: usize) -> String {
 }
 
 fn in_words(path: &Path, error: std::io::Error) -> String {
-    format!("{}: {error}", path.display())
+    format!("{}: {error}", in_workspace(path).display())
+}
+
+/// The path from the root of the workspace on, for a file in it.
+fn in_workspace(path: &Path) -> &Path {
+    path.strip_prefix(ROOT).unwrap_or(path)
 }
 
 #[cfg(test)]
@@ -121,6 +126,7 @@ mod tests {
     fn files_lie_beside_the_source_of_the_test_and_its_command_names_it() {
         let here = Location::caller();
         let beside = path_beside(here, "lib.rs");
+        assert_eq!(in_workspace(&beside), Path::new("crates/golden/src/lib.rs"));
         assert!(read(&beside).unwrap().contains("mod golden_file;"));
         let command = renewal(here);
         assert!(

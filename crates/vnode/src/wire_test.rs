@@ -352,16 +352,24 @@ fn replies() -> Vec<ReplicaReply> {
 
 const SENT: Bytes = Bytes::from_static(b"sent");
 
-/// Heads and bodies of messages; each has the beginning of its `Debug` text as its name.
+/// Compares heads and bodies of messages, each with its name.
 fn assert_messages(file: &str, messages: &[(String, WireMessage)]) {
     let (mut drawing, mut bytes) = (Vec::new(), Vec::new());
     for (text, message) in messages {
-        let name = text.get(..60).unwrap_or(text);
+        let name = name_in(text);
         drawing.extend([(name, message.head.len()), ("body", message.body.len())]);
         bytes.extend_from_slice(&message.head);
         bytes.extend_from_slice(&message.body);
     }
     assert_bytes(file, &drawing, &bytes);
+}
+
+/// The name of a message in its `Debug` text; of a replica's request, that of the operation.
+fn name_in(text: &str) -> &str {
+    let of_operation = text.split_once("operation: ");
+    let text = of_operation.map_or(text, |(_, text)| text);
+    let end = text.find(|letter: char| !letter.is_alphanumeric());
+    &text[..end.unwrap_or(text.len())]
 }
 
 #[test]
