@@ -39,22 +39,22 @@ pub(crate) fn renewal(caller: &Location<'_>) -> String {
 /// Reads a golden file.
 #[expect(clippy::disallowed_methods, reason = "golden files are in the tree")]
 pub(crate) fn read(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| in_words(path, error))
+    std::fs::read_to_string(path).map_err(|error| in_words(path, &error))
 }
 
 /// Writes a golden file.
 #[expect(clippy::disallowed_methods, reason = "golden files are in the tree")]
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| in_words(path, error))
+    std::fs::write(path, text).map_err(|error| in_words(path, &error))
 }
 
 /// The names of the files in a folder, in order.
 #[expect(clippy::disallowed_methods, reason = "golden files are in the tree")]
 pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>, String> {
-    let entries = std::fs::read_dir(folder).map_err(|error| in_words(folder, error))?;
+    let entries = std::fs::read_dir(folder).map_err(|error| in_words(folder, &error))?;
     let mut names = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(|error| in_words(folder, error))?;
+        let entry = entry.map_err(|error| in_words(folder, &error))?;
         names.push(entry.file_name().to_string_lossy().into_owned());
     }
     names.sort();
@@ -94,7 +94,7 @@ pub(crate) fn line_at<T: Display>(lines: &[T], at: usize) -> String {
         .map_or_else(|| "(the end)".to_owned(), ToString::to_string)
 }
 
-fn in_words(path: &Path, error: std::io::Error) -> String {
+fn in_words(path: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}", in_workspace(path).display())
 }
 
