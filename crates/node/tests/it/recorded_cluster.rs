@@ -96,11 +96,10 @@ fn a_cluster_of_three_opens_what_it_left() {
         let types = admin(site, &["bucket-type", "list"]);
         assert!(types.contains("kept (active)"), "{types}");
     }
-    let ring = json(&sites[0], &["ring-status"]);
-    assert!(
-        ring["settled"] == true && ring["replicas_max"] == 3,
-        "{ring}"
-    );
+    until("every key has three replicas", || {
+        let ring = json(&sites[0], &["ring-status"]);
+        ring["settled"] == true && ring["replicas_max"] == 3
+    });
     let key = put_new(&sites[1], "new");
     until("a new key is read", || has(&sites[2], &key, "value"));
     servers.into_iter().for_each(Server::stop);
