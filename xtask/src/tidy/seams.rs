@@ -70,11 +70,7 @@ const OPEN: &[(&str, &str, &str)] = &[
         "std::env",
         "its caller decides whether files are renewed",
     ),
-    (
-        "golden",
-        "std::fs",
-        "it compares files of the source tree",
-    ),
+    ("golden", "std::fs", "it compares files of the source tree"),
     (
         "maintenance",
         "std::fs",
