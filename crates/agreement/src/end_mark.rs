@@ -284,6 +284,7 @@ pub(crate) fn dissect(bytes: &[u8]) -> Piece {
 #[cfg(test)]
 mod tests {
     use kvorum_disk::{CrashOptions, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+    use kvorum_golden::assert_bytes;
 
     use super::*;
 
@@ -307,6 +308,29 @@ mod tests {
         let ends = marks(disk).found().into_iter();
         let ends = ends.map(|(_, found)| found.end());
         ends.map(|end| end.map(|end| end.bytes)).collect()
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let disk = MemoryDisk::new();
+        for bytes in [100, 200] {
+            marks(&disk).note(end(bytes));
+        }
+        let bytes = read_file(&disk, Path::new("one"), FILE_BYTES_MAX).unwrap();
+        let slot = [
+            ("\"KvAgrEnd\"", 8),
+            ("format, 1", 4),
+            ("node", 16),
+            ("number of the log", 8),
+            ("generation of the log's file", 8),
+            ("durable end of that file, bytes", 8),
+            ("sequence", 8),
+            ("masked CRC-32C of the 60 bytes before", 4),
+        ];
+        let between = [("zeros", SECOND_SLOT - SLOT_BYTES)];
+        let drawing = [&slot[..], &between, &slot].concat();
+        assert_bytes("end_mark.hex", &drawing, &bytes);
+        assert_eq!(decode(&bytes).end(), Some(end(200)));
     }
 
     #[test]

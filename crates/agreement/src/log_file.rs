@@ -556,6 +556,7 @@ pub(crate) fn read_header(path: &Path, bytes: &[u8]) -> Result<(Writing, usize),
 #[cfg(test)]
 mod tests {
     use kvorum_disk::{CrashOptions, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+    use kvorum_golden::assert_bytes;
     use openraft::{CommittedLeaderId, EntryPayload};
 
     use super::*;
@@ -601,6 +602,31 @@ mod tests {
 
     fn same(one: &LogContents, other: &LogContents) -> bool {
         format!("{one:?}") == format!("{other:?}")
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let (disk, _) = written(records().len());
+        let bytes = read_file(&disk, Path::new("log"), FILE_BYTES_MAX).unwrap();
+        let mut drawing = vec![
+            ("\"KvAgree\" and a newline", 8),
+            ("format, 2", 4),
+            ("node", 16),
+            ("number of the log", 8),
+            ("generation", 8),
+            ("length of the file when it was rewritten", 8),
+            ("masked CRC-32C of the 52 bytes before", 4),
+        ];
+        let mut at = HEADER_BYTES;
+        while let Some(content) = whole_record(&bytes[at..]) {
+            at += PREFIX_BYTES + content.len();
+            drawing.extend([
+                ("length of the content", 4),
+                ("masked CRC-32C of the length and the content", 4),
+                ("content", content.len()),
+            ]);
+        }
+        assert_bytes("log_file.hex", &drawing, &bytes);
     }
 
     #[test]

@@ -235,6 +235,7 @@ fn cut_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use kvorum_disk::{MemoryDisk, OpenMode};
+    use kvorum_golden::assert_bytes;
 
     use super::*;
 
@@ -250,6 +251,20 @@ mod tests {
 
     fn files(disk: &MemoryDisk) -> SnapshotFiles {
         SnapshotFiles::new(Arc::new(disk.clone()), Path::new("."))
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let bytes = encode(&stored("the state")).unwrap();
+        let (line, content) = cut_line(&bytes).unwrap();
+        let (covered, state) = cut_line(content).unwrap();
+        let drawing = [
+            ("first line: title, format, length, checksum", line.len()),
+            ("second line: what the snapshot covers", covered.len()),
+            ("state", state.len()),
+        ];
+        assert_bytes("snapshot_file.hex", &drawing, &bytes);
+        assert_eq!(decode(&bytes).unwrap().state, b"the state");
     }
 
     #[test]

@@ -676,6 +676,7 @@ pub(crate) fn chunk_checksum(offset: u64, frame: &[u8], slots: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use kvorum_disk::MemoryDisk;
+    use kvorum_golden::assert_bytes;
     use kvorum_segment::{Location, SegmentReader};
 
     use super::*;
@@ -727,9 +728,13 @@ mod tests {
     }
 
     fn write(disk: &MemoryDisk) {
+        write_slots(disk, &full());
+    }
+
+    fn write_slots(disk: &MemoryDisk, keydir: &Keydir) {
         let mut writer = CheckpointWriter::create(disk, Path::new(""), covered()).unwrap();
         for shard in 0..SHARDS {
-            writer.write(shard, &full().shard(shard)).unwrap();
+            writer.write(shard, &keydir.shard(shard)).unwrap();
         }
         disk.open(Path::new("s"), OpenMode::Create).unwrap();
         let reader = SegmentReader::open(disk, Path::new("s"), segment_id(5, 3, false)).unwrap();
@@ -745,6 +750,71 @@ mod tests {
             checkpoint.places.get(&place) == Some(&PlaceNumber::Own(3))
         })?;
         Ok((checkpoint.covered, keydir))
+    }
+
+    /// With one chunk of two slots.
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let disk = MemoryDisk::new();
+        let keydir = empty();
+        for fingerprint in [5 << 20, 6 << 20] {
+            let at = Location {
+                offset: 4_096,
+                front_end: 100,
+                len: 500,
+            };
+            keydir.insert(Slot::new(fingerprint, 6, at));
+        }
+        write_slots(&disk, &keydir);
+        let bytes = kvorum_disk::read_file(&disk, Path::new(CHECKPOINT_NAME), 1 << 20).unwrap();
+        let header = [
+            ("magic \"KVbcchkp\"", 8),
+            ("format version, 3", 1),
+            ("flags: 0 clean", 1),
+            ("zero", 2),
+            ("masked CRC-32C of bytes 0..12, 16..72 and both tables", 4),
+            ("log id", 8),
+            ("last sequence before", 8),
+            ("number of slots", 8),
+            ("offset of the tables", 8),
+            ("length of the file", 8),
+            ("next segment", 4),
+            ("number of rows about segments", 4),
+            ("number of places and other rows about the log", 4),
+            ("number of shards", 4),
+        ];
+        let chunk = [
+            ("shard", 4),
+            ("number of slots", 4),
+            ("zero", 4),
+            (
+                "masked CRC-32C of its offset, the 12 bytes before, the slots",
+                4,
+            ),
+            ("slot", SLOT_BYTES),
+            ("slot", SLOT_BYTES),
+        ];
+        let tables = [
+            ("segment of the store", SEGMENT_BYTES),
+            ("segment of the store", SEGMENT_BYTES),
+            ("segment of the value log", SEGMENT_BYTES),
+            ("expiries of a segment of the store", SEGMENT_BYTES),
+            ("expiries of a segment of the value log", SEGMENT_BYTES),
+            ("place: a segment of the store", PLACE_BYTES),
+            ("the log's id", PLACE_BYTES),
+            (
+                "the store's first sequence in a segment of the log",
+                PLACE_BYTES,
+            ),
+            (
+                "the store's first sequence in a segment of the log",
+                PLACE_BYTES,
+            ),
+            ("a removal in a segment of the log", PLACE_BYTES),
+        ];
+        let drawing = [&header[..], &chunk, &tables].concat();
+        assert_bytes("checkpoint.hex", &drawing, &bytes);
+        assert_eq!(load_all(&disk, 5).unwrap().0, covered());
     }
 
     #[test]

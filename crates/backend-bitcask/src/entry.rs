@@ -111,6 +111,8 @@ pub(crate) fn key_of(front: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
 
     fn fields() -> Fields {
@@ -127,16 +129,18 @@ mod tests {
         let mut out = Vec::new();
         let key = StorageKey::from_encoded(&b"key"[..]);
         encode_front(&mut out, &key, &fields(), b"head");
-        let expected = [
-            &[
-                2, 1, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 1, 0, 0,
-            ][..],
-            &[3, 0, 0, 0],
-            b"key",
-            b"head",
-        ]
-        .concat();
-        assert_eq!(out, expected);
+        let drawing = [
+            ("anti-entropy segment", 4),
+            ("last modified", 8),
+            ("expiry", 8),
+            ("tag", 1),
+            ("flags: 0 expires", 1),
+            ("zero", 2),
+            ("length of the key", 4),
+            ("key", 3),
+            ("head", 4),
+        ];
+        assert_bytes("entry.hex", &drawing, &out);
         let front = Bytes::from(out);
         assert_eq!(key_of(&front), Some(&b"key"[..]));
         let decoded = decode_front(&front).unwrap();

@@ -107,6 +107,7 @@ mod tests {
 
     use kvorum_backend::Fields;
     use kvorum_disk::{MemoryDisk, OpenMode, Reading};
+    use kvorum_golden::assert_bytes;
     use kvorum_segment::Location;
 
     use super::*;
@@ -164,6 +165,26 @@ mod tests {
         }
         assert!(scan.next()?.is_none());
         Ok(entries)
+    }
+
+    #[test]
+    fn the_bytes_of_a_note_are_as_drawn() {
+        let seal = Seal {
+            data_end: 4_096,
+            records: 7,
+            sequence_min: 300,
+            sequence_max: 306,
+        };
+        let note = HintedSegment { seal, ..SEGMENT }.note();
+        let drawing = [
+            ("format version, 1", 1),
+            ("end of the segment's records, in bytes", 2),
+            ("number of the segment's records", 1),
+            ("lowest sequence", 2),
+            ("highest sequence", 2),
+        ];
+        assert_bytes("hint.hex", &drawing, &note);
+        assert_eq!(decode_note(&note).unwrap(), [4_096, 7, 300, 306]);
     }
 
     #[test]

@@ -333,6 +333,8 @@ impl SmallestKeys {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
 
     fn entry(key: &'static str, sequence: u64, removal: bool) -> KeyEntry {
@@ -354,6 +356,40 @@ mod tests {
             removal,
             fields: if removal { Fields::default() } else { fields },
         }
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let mut full = entry("key", 300, false);
+        full.segment = 9;
+        full.fields.expiry = Some(Timestamp(1 << 51));
+        let mut bytes = Vec::new();
+        full.encode(&mut bytes);
+        let place = [
+            ("offset of the record, in units of 8", 2),
+            ("end of its front, in bytes", 1),
+            ("its length, in bytes", 2),
+        ];
+        let drawing = [
+            &[("length of the key", 1), ("key", 3), ("sequence", 2)][..],
+            &place,
+            &[
+                ("flags: 1 expires, 2 has a segment, 3 has a tag", 1),
+                ("segment", 1),
+                ("anti-entropy segment", 1),
+                ("last modified, doubled", 8),
+                ("expiry", 8),
+                ("tag", 1),
+            ],
+        ]
+        .concat();
+        assert_bytes("key_table.entry.hex", &drawing, &bytes);
+        assert_eq!(KeyEntry::decode(&bytes.into()).as_ref(), Ok(&full));
+        let mut value = Vec::new();
+        entry("", 3, true).encode_value(Timestamp(7), &mut value);
+        let (sequence, flags) = ([("sequence", 1)], [("flags: 0 removal", 1)]);
+        let drawing = [&sequence[..], &place, &flags].concat();
+        assert_bytes("key_table.removal.hex", &drawing, &value);
     }
 
     #[test]

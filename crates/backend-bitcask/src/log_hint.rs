@@ -112,32 +112,40 @@ impl LogHintWriter {
     }
 
     /// Writes the rest and gives the file its name. Its records have to be durable. Returns its
-    /// length, in bytes. The note, with the store in the table's header:
-    ///
-    /// ```text
-    /// 1       format version, 1
-    /// 8       log id
-    /// varint  number of parts; for each, ascending: varint segment of the log (2^31 more: one of the
-    ///         store's own), varint where the part begins and varint where it ends, both in units of 8,
-    ///         varint entries
-    /// ```
+    /// length, in bytes.
     pub(crate) fn finish(
         mut self,
         disk: &dyn Disk,
         parts: &[HintedPart],
     ) -> kvorum_sst::Result<u64> {
-        let mut note = vec![VERSION];
-        note.extend_from_slice(&self.log_id.to_le_bytes());
-        put_varint(&mut note, parts.len() as u64);
-        for part in parts {
-            let entries = self.by_segment.remove(&part.number).unwrap_or(0);
-            put_varint(&mut note, u64::from(part.number));
-            put_varint(&mut note, part.from / RECORD_ALIGN_BYTES);
-            put_varint(&mut note, part.to.div_ceil(RECORD_ALIGN_BYTES));
-            put_varint(&mut note, entries);
+        let mut counted = parts.to_vec();
+        for part in &mut counted {
+            part.entries = self.by_segment.remove(&part.number).unwrap_or(0);
         }
-        self.table.finish(disk, &note)
+        self.table.finish(disk, &encode_note(self.log_id, &counted))
     }
+}
+
+/// Encodes the note of a hint, with the store in the table's header:
+///
+/// ```text
+/// 1       format version, 1
+/// 8       log id
+/// varint  number of parts; for each, ascending: varint segment of the log (2^31 more: one of the
+///         store's own), varint where the part begins and varint where it ends, both in units of 8,
+///         varint entries
+/// ```
+fn encode_note(log_id: u64, parts: &[HintedPart]) -> Vec<u8> {
+    let mut note = vec![VERSION];
+    note.extend_from_slice(&log_id.to_le_bytes());
+    put_varint(&mut note, parts.len() as u64);
+    for part in parts {
+        put_varint(&mut note, u64::from(part.number));
+        put_varint(&mut note, part.from / RECORD_ALIGN_BYTES);
+        put_varint(&mut note, part.to.div_ceil(RECORD_ALIGN_BYTES));
+        put_varint(&mut note, part.entries);
+    }
+    note
 }
 
 fn decode_note(note: &[u8]) -> Result<(u64, Vec<HintedPart>), HintError> {
@@ -239,6 +247,7 @@ impl LogHint {
 mod tests {
     use kvorum_backend::{Fields, Tag, Timestamp};
     use kvorum_disk::{MemoryDisk, OpenMode, Reading};
+    use kvorum_golden::assert_bytes;
     use kvorum_segment::Location;
 
     use super::*;
@@ -306,6 +315,33 @@ mod tests {
             entries.push(entry);
         }
         Ok(entries)
+    }
+
+    #[test]
+    fn the_bytes_of_a_note_are_as_drawn() {
+        let part = |number, entries| HintedPart {
+            number,
+            from: 32,
+            to: 1 << 20,
+            entries,
+        };
+        let parts = [part(4, 300), part(crate::key_table::OWN | 5, 7)];
+        let note = encode_note(0x0102, &parts);
+        let drawing = [
+            ("format version, 1", 1),
+            ("log id", 8),
+            ("number of parts", 1),
+            ("segment of the log", 1),
+            ("beginning of the part, in units of 8", 1),
+            ("end of the part, in units of 8", 3),
+            ("entries", 2),
+            ("segment of the store's own: 2^31 more", 5),
+            ("beginning of the part, in units of 8", 1),
+            ("end of the part, in units of 8", 3),
+            ("entries", 1),
+        ];
+        assert_bytes("log_hint.hex", &drawing, &note);
+        assert_eq!(decode_note(&note).unwrap(), (0x0102, parts.to_vec()));
     }
 
     #[test]

@@ -301,6 +301,7 @@ pub(crate) fn read_or_create(
 #[cfg(test)]
 mod tests {
     use kvorum_disk::{MemoryDisk, OpenMode, replace_file};
+    use kvorum_golden::assert_bytes;
 
     use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
@@ -326,20 +327,25 @@ mod tests {
 
     #[test]
     fn the_bytes_are_as_drawn_and_older_ones_are_read() {
-        let hex = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .map(|it| format!("{it:02x}"))
-                .collect::<String>()
-        };
-        let bytes = meta().encode();
-        assert_eq!(&bytes[..12], b"KVbitcsk\x03\0\0\0");
-        assert_eq!(
-            hex(&bytes[16..]),
-            "0300000000000000040000000000000005000000000000000600000000000000070000000000000008\
-             0000000000000009000000020000000100000002000000\
-             0a000000000000000431333730"
-        );
+        let drawing = [
+            ("magic \"KVbitcsk\"", 8),
+            ("format version, 3", 1),
+            ("zero", 3),
+            ("masked CRC-32C of bytes 0..12 and 16 to the end", 4),
+            ("generation", 8),
+            ("identity", 8),
+            ("identity before the last erasure", 8),
+            ("secret of fingerprints", 16),
+            ("sequence", 8),
+            ("next segment", 4),
+            ("number of retired segments", 4),
+            ("retired segment", 4),
+            ("retired segment", 4),
+            ("id of the value log", 8),
+            ("length of the label", 1),
+            ("label", 4),
+        ];
+        assert_bytes("meta.hex", &drawing, &meta().encode());
         for (value_log, version) in [(0, 1), (10, 2)] {
             let older = Meta {
                 label: String::new(),

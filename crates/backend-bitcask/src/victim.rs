@@ -309,3 +309,7 @@ mod tests {
         assert_eq!(chosen, [1, 3]);
     }
 }
+
+#[cfg(test)]
+#[path = "victim_script_test.rs"]
+mod scripts;

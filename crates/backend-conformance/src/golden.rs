@@ -1,10 +1,8 @@
 //! Golden scripts: input and replies as text, the same for every engine.
 //!
-//! A script is a file in `scripts`. Its first paragraph is a sentence about the behaviour that it
-//! shows; a line `needs FACET ...` may follow. Each later line is a command, and its replies are
-//! below it on lines that begin with an arrow. A run prints the commands with the engine's actual
-//! replies, and the two texts have to be equal. Engines may differ in numbers of batches and resume
-//! points, for example; these are printed in a form that is the same for all.
+//! A script is a file in `scripts`, in the form of [`kvorum_golden`]; a line `needs FACET ...` may
+//! follow its first sentence. Engines may differ in numbers of batches and resume points, for
+//! example; these are printed in a form that is the same for all.
 //!
 //! Commands (keys are `bucket/key`):
 //!
@@ -27,9 +25,10 @@ mod script_file;
 mod stage;
 mod words;
 
+use kvorum_golden::Script;
+
 use crate::EngineUnderTest;
 
-use self::script_file::ScriptFile;
 use self::stage::Stage;
 
 /// Results of the scripts on one engine.
@@ -50,6 +49,16 @@ pub enum Replies {
     Renew,
 }
 
+impl Replies {
+    /// The use that the caller of the tests has chosen.
+    pub fn chosen() -> Self {
+        match kvorum_golden::is_renewing() {
+            true => Self::Renew,
+            false => Self::Compare,
+        }
+    }
+}
+
 /// Plays every script on every variation of an engine.
 ///
 /// # Errors
@@ -59,19 +68,23 @@ pub fn play_golden_scripts(
     replies: Replies,
 ) -> Result<GoldenRun, String> {
     let mut run = GoldenRun::default();
-    for mut script in script_file::read_all()? {
-        let missing = script.missing(engine.capabilities());
+    for mut file in script_file::read_all()? {
+        let missing = file.missing(engine.capabilities());
+        let name = file.script.name().to_owned();
         if !missing.is_empty() {
-            run.skipped.push((script.name, missing.join(" ")));
+            run.skipped.push((name, missing.join(" ")));
             continue;
         }
         if replies == Replies::Renew {
-            script.renew(play(engine, 0, &script)?)?;
+            let printed = play(engine, 0, &file.script)?;
+            file.script.renew(printed)?;
         }
         for variation in 0..engine.variations().max(1) {
-            script.compare(&play(engine, variation, &script)?, engine.name(), variation)?;
+            let player = format!(", engine {}, variation {variation}", engine.name());
+            let printed = play(engine, variation, &file.script)?;
+            file.script.compare(&printed, &player)?;
         }
-        run.played.push(script.name);
+        run.played.push(name);
     }
     Ok(run)
 }
@@ -80,21 +93,9 @@ pub fn play_golden_scripts(
 fn play(
     engine: &dyn EngineUnderTest,
     variation: u32,
-    script: &ScriptFile,
+    script: &Script,
 ) -> Result<Vec<String>, String> {
-    let place = |number: usize, error| format!("{}:{}: {error}", script.name, number + 1);
-    let mut stage = Stage::open(engine, variation).map_err(|error| place(0, error))?;
-    let mut printed = Vec::new();
-    for (number, line) in script.lines.iter().enumerate() {
-        if line.starts_with("->") {
-            continue;
-        }
-        printed.push(line.clone());
-        if number < script.commands_from || line.is_empty() {
-            continue;
-        }
-        let replies = stage.take(line).map_err(|error| place(number, error))?;
-        printed.extend(replies.iter().map(|reply| format!("-> {reply}")));
-    }
-    Ok(printed)
+    let opened = Stage::open(engine, variation);
+    let mut stage = opened.map_err(|error| format!("{}: {error}", script.name()))?;
+    script.play(&mut stage)
 }

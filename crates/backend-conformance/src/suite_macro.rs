@@ -4,7 +4,8 @@
 /// implements [`EngineUnderTest`](crate::EngineUnderTest).
 ///
 /// A macro because `#[test]` functions cannot be generated in another way. The seed is fresh in each
-/// run unless `KVORUM_TEST_SEED` is set; `KVORUM_RENEW_SCRIPTS` writes the engine's replies into the scripts; `KVORUM_TEST_LONG` chooses [`Effort::Long`](crate::Effort).
+/// run unless `KVORUM_TEST_SEED` is set; `KVORUM_RENEW_GOLDEN` writes the engine's replies into the
+/// scripts; `KVORUM_TEST_LONG` chooses [`Effort::Long`](crate::Effort).
 /// Use it once per module.
 #[macro_export]
 macro_rules! conformance_suite {
@@ -39,15 +40,7 @@ macro_rules! conformance_suite {
 
         #[test]
         fn golden_scripts_give_their_replies() {
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "whether scripts are renewed comes from the caller of the test"
-            )]
-            let replies = match std::env::var("KVORUM_RENEW_SCRIPTS") {
-                Ok(_) => $crate::Replies::Renew,
-                Err(_) => $crate::Replies::Compare,
-            };
-            match $crate::play_golden_scripts(&$engine, replies) {
+            match $crate::play_golden_scripts(&$engine, $crate::Replies::chosen()) {
                 Err(difference) => panic!("{difference}"),
                 Ok(run) => println!("played {:?}, skipped {:?}", run.played, run.skipped),
             }

@@ -97,3 +97,55 @@ fn body_of(record: &LoggedRecord) -> Body {
         Body::Inline(Bytes::copy_from_slice(&body))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use kvorum_backend::{Fields, Tag, Timestamp};
+    use kvorum_golden::assert_bytes;
+
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_fronts_are_as_drawn() {
+        let fields = Fields {
+            segment: 7,
+            last_modified: Timestamp(1_000),
+            expiry: None,
+            tag: Tag(2),
+        };
+        let entry = Entry {
+            sequence: 0,
+            fields,
+            extra: Bytes::new(),
+            head: Bytes::from_static(b"head"),
+            body: Body::Inline(Bytes::from_static(b"body")),
+        };
+        let op = |entry| Op {
+            key: Bytes::from_static(b"key"),
+            entry,
+        };
+        let records = records_of(&[op(Some(entry)), op(None)]);
+        let fronts: Vec<&[u8]> = records.iter().map(|it| &it.front[..]).collect();
+        let prefix = ("prefix, which the value log fills", LogRecord::PREFIX_BYTES);
+        let drawing = [
+            prefix,
+            ("put: length of the key", 1),
+            ("key", 3),
+            ("entry: sequence, which is the record's", 1),
+            ("flags", 1),
+            ("anti-entropy segment", 4),
+            ("last modified", 2),
+            ("tag", 1),
+            ("length of the extra bytes", 1),
+            ("length of the head", 1),
+            ("head", 4),
+            prefix,
+            ("removal: length of the key", 1),
+            ("key", 3),
+        ];
+        assert_bytes("records.hex", &drawing, &fronts.concat());
+        let kinds: Vec<(u8, bool)> = records.iter().map(|it| (it.kind, it.removal)).collect();
+        assert_eq!(kinds, [(KIND_PUT, false), (KIND_REMOVE, true)]);
+        assert_eq!(records_of(&[])[0].kind, KIND_NOTHING);
+    }
+}

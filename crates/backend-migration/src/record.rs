@@ -182,6 +182,8 @@ fn phase_of(code: u8) -> Option<Phase> {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
 
     fn record(phase: Phase, after: Option<&'static [u8]>) -> Record {
@@ -203,6 +205,38 @@ mod tests {
             identity: 6,
             migration,
         }
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let record = record(Phase::Copy, Some(b"\0b\0\x01k"));
+        let drawing = [
+            ("magic \"KVmoved\" and a zero", 8),
+            ("format version, 1", 1),
+            ("zero", 3),
+            ("masked CRC-32C of bytes 0..12 and 16 to the end", 4),
+            ("generation", 8),
+            ("identity of the store", 8),
+            ("zero", 8),
+            ("phase: 1 copy", 1),
+            ("1 if it was cancelled", 1),
+            ("parts that were found wrong in the last run", 1),
+            ("1 if a key is done in this phase", 1),
+            ("bytes to copy, by estimate", 8),
+            ("bytes that were copied", 8),
+            ("entries that were copied", 8),
+            ("entries that were found the same", 8),
+            ("entries that were removed", 8),
+            ("length of the source's name", 1),
+            ("source", 2),
+            ("length of the target's name", 1),
+            ("target", 3),
+            ("length of the scope", 4),
+            ("bytes that all keys start with", 4),
+            ("length of the last key that is done", 4),
+            ("that key", 5),
+        ];
+        assert_bytes("record.hex", &drawing, &record.encode());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! unusable.
 
 use kvorum_disk::{MemoryDisk, create_directory_durably, replace_file};
+use kvorum_golden::assert_bytes;
 
 use super::*;
 
@@ -44,6 +45,33 @@ fn store(identity: u64, erased: u64, log: u64) -> FoundStore {
         log,
         is_labelled: true,
     }
+}
+
+#[test]
+fn the_bytes_are_as_drawn() {
+    let drawing = [
+        ("magic \"KVmulti\" and a zero", 8),
+        ("format version, 1", 1),
+        ("zero", 3),
+        ("masked CRC-32C of bytes 0..12 and 16 to the end", 4),
+        ("generation", 8),
+        ("identity", 8),
+        ("identity before the last erasure", 8),
+        ("number of children", 1),
+        ("length of the child's name", 1),
+        ("name", 2),
+        ("length of its engine's name", 1),
+        ("engine", 7),
+        ("identity", 8),
+        ("length of the second child's name", 1),
+        ("name", 3),
+        ("length of its engine's name", 1),
+        ("engine", 7),
+        ("identity", 8),
+        ("length of the label", 1),
+        ("label", 1),
+    ];
+    assert_bytes("card.hex", &drawing, &card().encode());
 }
 
 #[test]

@@ -248,7 +248,31 @@ fn paths(files: &CardFiles) -> [PathBuf; 2] {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let record = Record {
+            generation: 3,
+            identity: 0x0102,
+            pin: Pin::To("ldb".to_owned()),
+        };
+        let drawing = [
+            ("magic \"KVpinto\" and a zero", 8),
+            ("format version, 1", 1),
+            ("zero", 3),
+            ("masked CRC-32C of bytes 0..12 and 16 to the end", 4),
+            ("generation", 8),
+            ("identity of the store", 8),
+            ("zero", 8),
+            ("1 pinned", 1),
+            ("length of the child's name", 1),
+            ("child that it is pinned to", 3),
+        ];
+        assert_bytes("pin.hex", &drawing, &record.encode());
+    }
 
     #[test]
     fn it_is_read_as_written_and_no_flip_or_cut_is_believed() {

@@ -212,6 +212,7 @@ fn varint(fields: &mut Dissection<'_>, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use kvorum_disk::MemoryDisk;
+    use kvorum_golden::assert_bytes;
 
     use super::*;
 
@@ -224,6 +225,31 @@ mod tests {
             len: 4,
             held: "a record".to_owned(),
         }
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let bytes = encode(&[range(2), range(300)], MAGIC);
+        let drawing = [
+            ("magic, the engine's", 8),
+            ("format version, 1", 1),
+            ("number of ranges", 1),
+            ("length of the file's name", 1),
+            ("name", 4),
+            ("offset", 1),
+            ("length", 1),
+            ("length of the text about its contents", 1),
+            ("text", 8),
+            ("length of the second file's name", 1),
+            ("name", 4),
+            ("offset", 2),
+            ("length", 1),
+            ("length of the text about its contents", 1),
+            ("text", 8),
+            ("masked CRC-32C of all before", 4),
+        ];
+        assert_bytes("lost_directory.hex", &drawing, &bytes);
+        assert_eq!(decode(&bytes, MAGIC), Ok(vec![range(2), range(300)]));
     }
 
     #[test]

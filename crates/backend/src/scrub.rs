@@ -230,6 +230,7 @@ fn load(disk: &dyn Disk, directory: &Path) -> Option<Cycle> {
 #[cfg(test)]
 mod tests {
     use kvorum_disk::MemoryDisk;
+    use kvorum_golden::assert_bytes;
 
     use super::*;
 
@@ -270,6 +271,27 @@ mod tests {
             of_days.push(read);
         }
         of_days
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let cycle = Cycle {
+            began: Timestamp(1_700_000),
+            up_to: 12,
+            after: 7,
+            bytes_done: 4_096,
+        };
+        let text = cycle.encode();
+        let drawing = [
+            ("kvorum scrub 1", 16),
+            ("start of the cycle", 8),
+            ("newest file then", 3),
+            ("last file that was read", 2),
+            ("bytes that were read", 5),
+            ("masked CRC-32C of line 1", 9),
+        ];
+        assert_bytes("scrub.hex", &drawing, text.as_bytes());
+        assert_eq!(Cycle::decode(&text), Some(cycle));
     }
 
     #[test]

@@ -93,7 +93,26 @@ pub fn decode(title: &str, file: &[u8]) -> Option<(u64, String)> {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let bytes = encode("kvorum membership card", 7, "node 1\n");
+        let drawing = [
+            ("title", 22),
+            ("format and sequence", 22),
+            ("length of the body", 9),
+            (
+                "masked CRC-32C over line 1 up to \"bytes\" and the body",
+                17,
+            ),
+            ("newline", 1),
+            ("body", 7),
+        ];
+        assert_bytes("checked_text.hex", &drawing, &bytes);
+    }
 
     #[test]
     fn any_flipped_bit_and_any_cut_is_found() {

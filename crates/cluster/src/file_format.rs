@@ -83,17 +83,25 @@ fn format_of(line: &[u8]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
     use proptest::prelude::*;
 
     use super::*;
 
     #[test]
-    fn the_envelope_is_the_one_drawn() {
-        let file = String::from_utf8(encode(b"{}\n")).unwrap();
-        let covered = "kvorum cluster state, format 1, 3 bytes";
-        let crc = mask_checksum(checksum(format!("{covered}{{}}\n").as_bytes()));
-        assert_eq!(file, format!("{covered}, crc32c {crc:08x}\n{{}}\n"));
-        assert_eq!(decode(file.as_bytes()), Ok(&b"{}\n"[..]));
+    fn the_bytes_are_as_drawn() {
+        let file = encode(b"{}\n");
+        let drawing = [
+            ("title and format", 31),
+            ("length of the document", 8),
+            (
+                "masked CRC-32C over line 1 up to \"bytes\" and the document",
+                18,
+            ),
+            ("document", 3),
+        ];
+        assert_bytes("file_format.hex", &drawing, &file);
+        assert_eq!(decode(&file), Ok(&b"{}\n"[..]));
     }
 
     #[test]

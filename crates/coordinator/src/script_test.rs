@@ -1,12 +1,14 @@
-//! Scripts for the machines: a script is its own expectation.
+//! Golden scripts for the machines of gets and puts, in `scripts/get` and `scripts/put`.
 //!
-//! The first line has the request and its replicas, the others are events, and each event is followed
-//! by the effects it must have, on lines that begin with an arrow. A run prints the events with the
-//! effects that they really had; the two texts have to be equal.
+//! A line with a bar begins a request: its replicas by the number of their node, a star for a
+//! fallback, and its options. Each later line is an event, and the effects that it has are below it.
+//! Events and effects name replicas by their places in the list. The test of each machine says
+//! which words it takes.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kvorum_golden::{Stage, play_scripts};
 use kvorum_object::{ActorId, Clock, Content, Dot, Object, Resolution, Stored, Timestamp, Write};
 use kvorum_ring::{Epoch, NodeId, PreferenceList, Replica, RingSize, Role};
 
@@ -18,38 +20,42 @@ pub(crate) trait Machine {
     fn take(&mut self, event: &str) -> Vec<String>;
 }
 
-/// Runs a script and compares.
-pub(crate) fn check(script: &str, start: impl FnOnce(&Header) -> (Box<dyn Machine>, Vec<String>)) {
-    let script: Vec<&str> = script
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
-    let Some((head, lines)) = script.split_first() else {
-        panic!("empty script");
-    };
-    let (mut machine, effects) = start(&Header::parse(head));
-    let mut printed = vec![(*head).to_owned()];
-    print(&mut printed, &effects);
-    for event in lines.iter().filter(|line| !line.starts_with("->")) {
-        printed.push((*event).to_owned());
-        print(&mut printed, &machine.take(event));
-    }
-    let (printed, script) = (printed.join("\n"), script.join("\n"));
-    assert!(
-        printed == script,
-        "expected\n{script}\n\nbut it went\n{printed}\n"
-    );
+/// The start of a machine by the first line of its request, and its first effects.
+pub(crate) type Start = fn(&Header) -> (Box<dyn Machine>, Vec<String>);
+
+/// The machine that a script has begun.
+struct Requests {
+    start: Start,
+    machine: Option<Box<dyn Machine>>,
 }
 
-fn print(printed: &mut Vec<String>, effects: &[String]) {
-    if !effects.is_empty() {
-        printed.push(format!("-> {}", effects.join(", ")));
+/// Plays all scripts of a folder.
+#[track_caller]
+pub(crate) fn play(folder: &str, start: Start) {
+    play_scripts(folder, || Requests {
+        start,
+        machine: None,
+    });
+}
+
+impl Stage for Requests {
+    fn take(&mut self, line: &str) -> Result<Vec<String>, String> {
+        let effects = if line.contains('|') {
+            let (machine, effects) = (self.start)(&Header::parse(line));
+            self.machine = Some(machine);
+            effects
+        } else {
+            let machine = self.machine.as_mut().ok_or("no request has begun")?;
+            machine.take(line)
+        };
+        Ok(match effects.is_empty() {
+            true => Vec::new(),
+            false => vec![effects.join(", ")],
+        })
     }
 }
 
-/// `kind node node* ... | name=number word ...`: the replicas by the number of their node, a star for a
-/// fallback, and the options of the request.
+/// `node node* ... | name=number word ...`: the replicas and the options of the request.
 pub(crate) struct Header {
     pub(crate) replicas: PreferenceList,
     settings: Vec<String>,

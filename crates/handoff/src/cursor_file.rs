@@ -174,7 +174,7 @@ mod tests {
     use std::sync::Arc;
 
     use kvorum_disk::MemoryDisk;
-
+    use kvorum_golden::assert_bytes;
     use kvorum_ring::RingSize;
 
     use super::*;
@@ -197,6 +197,29 @@ mod tests {
                 legs: vec![leg(6, None), leg(8, Some("key"))],
             },
         }
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let drawing = [
+            ("magic \"KvTrans\" and a newline", 8),
+            ("version, 1", 1),
+            ("kind: 3 repair", 1),
+            ("partition", 2),
+            ("epoch", 8),
+            ("store", 8),
+            ("number of legs", 1),
+            ("source", 2),
+            ("1 it is done", 1),
+            ("0 no key", 1),
+            ("source", 2),
+            ("0 it is not done", 1),
+            ("1 a key follows", 1),
+            ("length of the key", 1),
+            ("key", 3),
+            ("CRC-32C of all before", 4),
+        ];
+        assert_bytes("cursor_file.hex", &drawing, &encode(&kept()));
     }
 
     #[test]

@@ -524,3 +524,7 @@ impl Machine {
 #[cfg(test)]
 #[path = "machine_test.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "machine_script_test.rs"]
+mod scripts;

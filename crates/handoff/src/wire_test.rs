@@ -1,8 +1,8 @@
 //! Every message survives its way, and no bytes do harm.
 
-use proptest::prelude::*;
-
+use kvorum_golden::assert_bytes;
 use kvorum_ring::RingSize;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -121,16 +121,45 @@ fn every_answer_survives_its_way() {
     }
 }
 
+/// Heads and bodies of messages, each with its name.
+fn dump<'a>(
+    messages: impl Iterator<Item = (&'a str, Message)>,
+) -> (Vec<(&'a str, usize)>, Vec<u8>) {
+    let (mut drawing, mut bytes) = (Vec::new(), Vec::new());
+    for (name, message) in messages {
+        drawing.extend([(name, message.head.len()), ("body", message.body.len())]);
+        bytes.extend_from_slice(&message.head);
+        bytes.extend_from_slice(&message.body);
+    }
+    (drawing, bytes)
+}
+
 #[test]
-fn a_knows_question_looks_as_drawn() {
-    let message = encode_question(&Question::Knows {
-        partition: partition(63),
-        epoch: Epoch::new(2),
-    });
-    let drawn = [b'T', 1, 3, 63, 0, 2, 0, 0, 0, 0, 0, 0, 0];
-    let (content, sum) = message.head.split_at(drawn.len());
-    assert_eq!(content, drawn);
-    assert_eq!(sum, checksum(&drawn).to_le_bytes());
+fn the_bytes_of_messages_stay() {
+    let names = [
+        "page of everything",
+        "page of some owners, behind a key",
+        "piece",
+        "knows",
+        "lacks nothing",
+    ];
+    let questions = questions();
+    let messages = questions.iter().map(encode_question);
+    let (drawing, bytes) = dump(names.into_iter().zip(messages));
+    assert_bytes("wire.questions.hex", &drawing, &bytes);
+    let names = [
+        "page of entries",
+        "page with one large entry",
+        "piece",
+        "knows",
+        "later",
+        "unknown session",
+        "refused",
+    ];
+    let answers = answers();
+    let messages = answers.iter().map(encode_answer);
+    let (drawing, bytes) = dump(names.into_iter().zip(messages));
+    assert_bytes("wire.answers.hex", &drawing, &bytes);
 }
 
 #[test]

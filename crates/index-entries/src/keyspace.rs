@@ -250,6 +250,7 @@ fn take_escaped_part(mut part: Vec<u8>, mut rest: &[u8]) -> Option<(Bytes, &[u8]
 #[cfg(test)]
 mod tests {
     use kvorum_encoding::{Bucket, BucketType, Key, bucket_prefix};
+    use kvorum_golden::assert_bytes;
     use proptest::prelude::*;
 
     use super::*;
@@ -261,6 +262,31 @@ mod tests {
             &Bucket::new(bucket.to_vec()),
             &Key::new(key.to_vec()),
         )
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let storage_key = key(b"b", b"k");
+        let object = object_key(storage_key.as_bytes());
+        let drawing = [
+            ("'o', an object", 1),
+            ("storage key", storage_key.as_bytes().len()),
+        ];
+        assert_bytes("keyspace.object.hex", &drawing, &object);
+        let entry = IndexEntry {
+            field: Bytes::from("f_bin"),
+            term: Bytes::from_static(b"a\0b"),
+        };
+        let prefix = storage_key.as_bytes().len() - 1;
+        let drawing = [
+            ("'i', an index entry", 1),
+            ("bucket prefix", prefix),
+            ("field and its end", 7),
+            ("term, whose zero is followed by ff, and its end", 6),
+            ("storage key", storage_key.as_bytes().len()),
+        ];
+        let bytes = index_key(&storage_key, &entry);
+        assert_bytes("keyspace.index_entry.hex", &drawing, &bytes);
     }
 
     fn part() -> impl Strategy<Value = Vec<u8>> {

@@ -37,3 +37,31 @@ pub fn decode(bytes: &[u8]) -> Result<BTreeSet<IndexEntry>, Truncated> {
     }
     Ok(entries)
 }
+
+#[cfg(test)]
+mod tests {
+    use kvorum_golden::assert_bytes;
+
+    use super::*;
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let entry = |field: &'static str, term: &'static str| IndexEntry {
+            field: Bytes::from(field),
+            term: Bytes::from(term),
+        };
+        let entries = BTreeSet::from([entry("age_int", "7"), entry("city_bin", "")]);
+        let bytes = encode(&entries);
+        let drawing = [
+            ("length of the field", 1),
+            ("field", 7),
+            ("length of the term", 1),
+            ("term", 1),
+            ("length of the second field", 1),
+            ("field", 8),
+            ("length of no term", 1),
+        ];
+        assert_bytes("listing.hex", &drawing, &bytes);
+        assert_eq!(decode(&bytes), Ok(entries));
+    }
+}

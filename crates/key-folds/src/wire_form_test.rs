@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use kvorum_encoding::{Bucket, BucketType, ByteReader, Key};
+use kvorum_golden::assert_bytes;
 use proptest::prelude::*;
 
 use crate::{
@@ -73,6 +74,71 @@ fn bytes_of(fold: &KeyFold) -> Vec<u8> {
     let mut bytes = Vec::new();
     fold.encode(&mut bytes);
     bytes
+}
+
+#[test]
+fn the_bytes_are_as_drawn() {
+    let scope = [
+        ("length of the type", 1),
+        ("type", 4),
+        ("length of the bucket", 1),
+        ("bucket", 3),
+        ("1 it has keys", 1),
+        ("length of the first key", 1),
+        ("length of the last key", 1),
+        ("last key", 2),
+        ("1 it has times", 1),
+        ("first second", 1),
+        ("last second", 10),
+        ("1 it has leaves", 1),
+        ("number of leaves", 4),
+        ("count of the wanted ones", 1),
+        ("leaf", 4),
+        ("leaf", 4),
+    ];
+    let kind = [
+        ("kind: 5 tree", 1),
+        ("number of leaves", 4),
+        ("1 it has a seed", 1),
+        ("seed", 8),
+    ];
+    let [_, narrow] = scopes();
+    let fold = KeyFold {
+        scope: narrow,
+        kind: FoldKind::Tree {
+            leaves: 1 << 22,
+            seed: Some(7),
+        },
+    };
+    let drawing = [&scope[..], &kind].concat();
+    assert_bytes("wire_form.question.hex", &drawing, &bytes_of(&fold));
+    let mut bytes = Vec::new();
+    findings().encode(&mut bytes);
+    let drawing = [
+        ("count of the statistics", 1),
+        ("bytes", 2),
+        ("sizes in the histogram", 1),
+        ("size, and how often", 2),
+        ("siblings in the histogram", 1),
+        ("siblings, and how often", 2),
+        ("siblings, and how often", 3),
+        ("count of keys with a number", 1),
+        ("length of the key", 1),
+        ("key", 2),
+        ("number", 6),
+        ("count of keys with a clock", 1),
+        ("length of the key", 1),
+        ("key", 1),
+        ("length of the clock", 1),
+        ("clock", 6),
+        ("count", 10),
+        ("count of leaves", 1),
+        ("leaf", 4),
+        ("hash", 4),
+        ("leaf", 4),
+        ("hash", 4),
+    ];
+    assert_bytes("wire_form.findings.hex", &drawing, &bytes);
 }
 
 #[test]

@@ -317,3 +317,99 @@ fn take_text(reader: &mut ByteReader<'_>) -> std::result::Result<String, Truncat
     let bytes = reader.take_prefixed()?;
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use kvorum_disk::MemoryDisk;
+    use kvorum_golden::assert_bytes;
+
+    use crate::listing::PresentFile;
+
+    use super::*;
+
+    fn told() -> Told {
+        let table = PresentFile {
+            kind: FileKind::Table,
+            number: 7,
+            len: 5_000,
+        };
+        Told {
+            listing: Some(Listing {
+                identity: 0x0102,
+                manifest: None,
+                damaged_manifests: 3,
+                is_uneven: false,
+                files: vec![table],
+                base: 9,
+            }),
+            unit_bytes: 300,
+            ..Told::default()
+        }
+    }
+
+    fn examined() -> Examined {
+        let bad = BadRange {
+            offset: 300,
+            len: 70,
+            found: "damaged".to_owned(),
+        };
+        Examined {
+            verdict: Verdict::Damaged,
+            file_len: 5_000,
+            data_bytes: 400,
+            entries: 6,
+            has_properties: true,
+            properties: Properties::default(),
+            bad: vec![bad],
+        }
+    }
+
+    fn done() -> Done {
+        Done {
+            outputs: vec![Output {
+                number: 9,
+                file_len: 4_000,
+                block_bytes: 0,
+                properties: Properties::default(),
+            }],
+            entries: 5,
+            hidden: 1,
+            lost_bodies: 0,
+            doubts: vec![Doubt {
+                from: Bytes::from_static(b"a"),
+                to: Bytes::from_static(b"d"),
+                why: "lost".to_owned(),
+            }],
+            bodiless: vec![Bytes::from_static(b"b")],
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let disk = MemoryDisk::new();
+        let directory = Path::new("s");
+        disk.create_directory(directory).unwrap();
+        let journal = Journal::create(&disk, directory, &told()).unwrap();
+        journal.examined(FileKind::Table, 7, &examined()).unwrap();
+        journal.done(Unit::Table(7), &done()).unwrap();
+        journal.installing(300).unwrap();
+        let bytes = read_file(&disk, &path(directory), BYTES_MAX).unwrap();
+        let mut drawing = vec![("magic \"KVlsmrpr\"", MAGIC.len())];
+        let mut at = MAGIC.len();
+        for kind in ["begin", "examined", "done", "installing"] {
+            let payload = record_at(&bytes, at).unwrap().len();
+            at += HEADER_BYTES + payload;
+            drawing.extend([
+                ("length of the payload", 4),
+                ("masked CRC-32C of the record's offset and the payload", 4),
+                (kind, payload),
+            ]);
+        }
+        assert_bytes("journal.hex", &drawing, &bytes);
+        let (read, end) = read(&disk, directory).unwrap().unwrap();
+        assert_eq!((read.listing, end), (told().listing, bytes.len() as u64));
+        assert_eq!(read.examined[&(FileKind::Table, 7)], examined());
+        assert_eq!(read.done[&Unit::Table(7)], done());
+        assert_eq!((read.unit_bytes, read.installing), (300, Some(300)));
+    }
+}

@@ -494,6 +494,7 @@ fn take_log_place(reader: &mut ByteReader<'_>) -> Result<LogPlace, Truncated> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use kvorum_golden::assert_bytes;
     use proptest::prelude::*;
 
     use super::*;
@@ -556,7 +557,20 @@ pub(crate) mod tests {
         let entry = full_entry();
         let mut out = Vec::new();
         entry.encode(&mut out);
-        assert_eq!(out, b"\x0a\xac\x02\x05\x06\x07\x08\x02ex\x04headbody");
+        let drawing = [
+            ("flags", 1),
+            ("sequence", 2),
+            ("anti-entropy segment", 1),
+            ("last modified", 1),
+            ("expiry", 1),
+            ("tag", 1),
+            ("length of the extra bytes", 1),
+            ("extra bytes", 2),
+            ("length of the head", 1),
+            ("head", 4),
+            ("body", 4),
+        ];
+        assert_bytes("entry.hex", &drawing, &out);
         out.clear();
         Entry::removal(3).encode(&mut out);
         assert_eq!(out, [1, 3]);

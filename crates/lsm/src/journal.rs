@@ -223,6 +223,7 @@ pub(crate) fn entry_of(record: &JournalRecord, at: LogPlace) -> Option<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
     use kvorum_segment::Location;
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -267,7 +268,8 @@ mod tests {
     fn the_bytes_are_as_drawn() {
         let mut out = Vec::new();
         record().encode(&mut out);
-        assert_eq!(out, b"\x00\x00\xac\x02\x40\x04\x08\x02ok\x00restbody");
+        let drawing = [("the record but its body", out.len() - 4), ("body", 4)];
+        assert_bytes("journal.hex", &drawing, &out);
         assert_eq!(JournalRecord::decode(&out.clone().into()), Ok(record()));
         // The byte of a newer version.
         out[0] = 2;

@@ -96,6 +96,8 @@ mod op;
 mod opening;
 mod pins;
 pub mod policy;
+#[cfg(test)]
+mod policy_script_test;
 mod read;
 mod read_failures;
 mod read_side;

@@ -266,3 +266,58 @@ fn decode_parts(
         }
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use kvorum_golden::assert_bytes;
+
+    use crate::entry::tests::full_entry;
+
+    use super::*;
+
+    /// A put with something in every part, a removal, and the removal of a range.
+    fn ops() -> [Op; 3] {
+        let key = Bytes::from_static(b"key");
+        [
+            Op::Put {
+                key: key.clone(),
+                value: full_entry().value.unwrap(),
+            },
+            Op::Remove { key: key.clone() },
+            Op::RemoveRange {
+                from: key,
+                to: Bytes::from_static(b"kez"),
+            },
+        ]
+    }
+
+    #[test]
+    fn the_bytes_of_fronts_are_as_drawn() {
+        let ops = ops();
+        let encoded = Encoded::new(&ops);
+        let records = encoded.records(300);
+        let fronts: Vec<&[u8]> = records.iter().map(|record| record.front).collect();
+        let entry_bytes = |front: usize| fronts[front].len() - 4;
+        let drawing = [
+            ("put: length of the key", 1),
+            ("key", 3),
+            ("entry without its body", entry_bytes(0)),
+            ("removal: length of the key", 1),
+            ("key", 3),
+            ("entry", entry_bytes(1)),
+            ("range: length of the first key", 1),
+            ("first key", 3),
+            ("key behind", 3),
+        ];
+        assert_bytes("log.hex", &drawing, &fronts.concat());
+        let kinds = records
+            .iter()
+            .map(|it| (it.kind, it.removal, it.back.raw_len()));
+        let expected = [
+            (KIND_ENTRY, false, 4),
+            (KIND_ENTRY, true, 0),
+            (KIND_RANGE, true, 0),
+        ];
+        assert_eq!(kinds.collect::<Vec<_>>(), expected);
+    }
+}

@@ -505,6 +505,7 @@ mod tests {
     use kvorum_backend::ErrorKind;
     use kvorum_disk::{MemoryDisk, OpenMode, replace_file};
     use kvorum_encoding::{KeyRange, checksum, checksum_append, mask_checksum};
+    use kvorum_golden::assert_bytes;
     use kvorum_ordered_tree::DoubtKind;
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -579,14 +580,27 @@ mod tests {
             tables: Vec::new(),
             ..manifest()
         };
-        let bytes = manifest.encode();
-        let hex: String = bytes[16..].iter().map(|it| format!("{it:02x}")).collect();
-        assert_eq!(&bytes[..12], b"KVlsmmft\x04\0\0\0");
-        assert_eq!(
-            hex,
-            "030000000000000004000000000000000500000000000000d804070801\
-             00010a0b0c0d4d0000000000000001000000000431333730"
-        );
+        let drawing = [
+            ("magic \"KVlsmmft\"", 8),
+            ("format version: 4 with a label", 1),
+            ("zero", 3),
+            ("masked CRC-32C of the bytes before and behind", 4),
+            ("generation", 8),
+            ("identity", 8),
+            ("identity before the last erasure", 8),
+            ("next number", 2),
+            ("sequence", 1),
+            ("first log", 1),
+            ("flags: 0 has extras", 1),
+            ("number of tables", 1),
+            ("number of blob files", 1),
+            ("file, number, file length, bytes of blocks", 4),
+            ("identity of the value log", 8),
+            ("doubts", 5),
+            ("length of the label", 1),
+            ("label", 4),
+        ];
+        assert_bytes("manifest.hex", &drawing, &manifest.encode());
     }
 
     fn with_journal() -> Manifest {

@@ -266,6 +266,7 @@ impl Doubts {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use kvorum_golden::assert_bytes;
 
     use super::*;
 
@@ -274,6 +275,44 @@ mod tests {
             from: Bytes::from(from),
             to: Some(Bytes::from(to)),
         }
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let record = DoubtRecord {
+            open: vec![
+                (DoubtKind::Replaced, range("a", "cd")),
+                (DoubtKind::Lost, KeyRange::everything()),
+            ],
+            blocks: vec![BadBlock {
+                table: 300,
+                offset: 5,
+                range: range("a", "b"),
+            }],
+        };
+        let drawing = [
+            ("number of ranges in doubt", 1),
+            ("kind: 1 replaced", 1),
+            ("length of the first key", 1),
+            ("first key", 1),
+            ("1 there is an end", 1),
+            ("length of the end", 1),
+            ("end", 2),
+            ("kind: 0 lost", 1),
+            ("length of the first key", 1),
+            ("0 there is no end", 1),
+            ("number of damaged blocks", 1),
+            ("table", 2),
+            ("offset", 1),
+            ("length of the first key", 1),
+            ("first key", 1),
+            ("1 there is an end", 1),
+            ("length of the end", 1),
+            ("end", 1),
+        ];
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        assert_bytes("doubtful_ranges.hex", &drawing, &bytes);
     }
 
     #[test]

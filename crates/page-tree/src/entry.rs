@@ -153,6 +153,8 @@ fn decode_fields(reader: &mut ByteReader<'_>, flags: u8) -> Result<Fields, Trunc
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
 
     fn entry(body: Body, expiry: Option<Timestamp>) -> Entry {
@@ -168,6 +170,52 @@ mod tests {
             head: Bytes::from_static(b"head"),
             body,
         }
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let bytes_of = |body, expiry| {
+            let mut bytes = Vec::new();
+            entry(body, expiry).encode(&mut bytes);
+            bytes
+        };
+        let front = [
+            ("sequence", 2),
+            ("flags: 0 expiry, 1 body apart, 2 body lost", 1),
+            ("anti-entropy segment", 4),
+            ("last modified", 3),
+        ];
+        let behind = [
+            ("tag", 1),
+            ("length of the extra bytes", 1),
+            ("extra bytes", 5),
+            ("length of the head", 1),
+            ("head", 4),
+        ];
+        let (expiry, body) = ([("expiry", 2)], [("body", 4)]);
+        let inline = Body::Inline(Bytes::from_static(b"body"));
+        let drawing = [&front[..], &expiry, &behind, &body].concat();
+        assert_bytes(
+            "entry.inline.hex",
+            &drawing,
+            &bytes_of(inline, Some(Timestamp(300))),
+        );
+        let place = PagePlace {
+            file: 3,
+            offset: 1 << 33,
+            len: 5_000,
+            check: 0xdead_beef,
+        };
+        let apart = [
+            ("length of the body", 2),
+            ("place: file", 1),
+            ("offset", 5),
+            ("length", 2),
+            ("checksum", 4),
+        ];
+        let drawing = [&front[..], &behind, &apart].concat();
+        let body = Body::Apart { place, len: 4_900 };
+        assert_bytes("entry.apart.hex", &drawing, &bytes_of(body, None));
     }
 
     #[test]

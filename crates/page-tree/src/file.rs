@@ -147,8 +147,22 @@ impl PageFile {
 #[cfg(test)]
 mod tests {
     use kvorum_disk::MemoryDisk;
+    use kvorum_golden::assert_bytes;
 
     use super::*;
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let drawing = [
+            ("magic \"KVpgtree\"", 8),
+            ("format version, 1", 1),
+            ("zero", 3),
+            ("masked CRC-32C of bytes 0..12 and 16..32", 4),
+            ("identity of the store", 8),
+            ("number of the file", 8),
+        ];
+        assert_bytes("file.hex", &drawing, &encode_header(0x0102, 300));
+    }
 
     #[test]
     fn names_have_their_numbers_and_others_have_none() {

@@ -229,6 +229,7 @@ pub fn settle(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<
 #[cfg(test)]
 mod tests {
     use kvorum_encoding::KeyRange;
+    use kvorum_golden::assert_bytes;
     use kvorum_ordered_tree::DoubtKind;
 
     use super::*;
@@ -264,6 +265,42 @@ mod tests {
             },
             label: "137".to_owned(),
         }
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let drawing = [
+            ("magic \"KVptroot\"", 8),
+            ("format version, 1", 1),
+            ("zero", 3),
+            ("masked CRC-32C of the bytes before and behind", 4),
+            ("generation", 8),
+            ("identity", 8),
+            ("identity before the last erasure", 8),
+            ("next number", 2),
+            ("id of the value log", 8),
+            ("bytes of bodies on pages of their own", 3),
+            ("sequence", 6),
+            ("flags: 0 has extras, 1 has a root", 1),
+            ("place of the root: file", 2),
+            ("offset", 1),
+            ("length", 1),
+            ("checksum", 4),
+            ("level of the root", 1),
+            ("number of keys", 2),
+            ("number of files", 1),
+            ("number", 2),
+            ("length", 2),
+            ("live bytes", 2),
+            ("ranges in doubt", 1),
+            ("kind: lost", 1),
+            ("range: length of the first key", 1),
+            ("no end", 1),
+            ("damaged blocks", 1),
+            ("length of the label", 1),
+            ("label", 3),
+        ];
+        assert_bytes("manifest.hex", &drawing, &manifest().encode());
     }
 
     #[test]

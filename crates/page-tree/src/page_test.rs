@@ -1,5 +1,7 @@
 //! Pages: encoded keys are found, and any other byte is detected.
 
+use kvorum_golden::assert_bytes;
+
 use super::*;
 
 const STORE: u64 = 0x0102_0304;
@@ -32,6 +34,54 @@ fn items() -> Vec<Item> {
 
 fn leaf() -> (Vec<u8>, PagePlace) {
     encode_page(&header(0), b"key a", &items())
+}
+
+const FRAME: [(&str, usize); 10] = [
+    ("masked CRC-32C of all bytes behind it", 4),
+    ("format version, 1", 1),
+    ("level", 1),
+    ("zero", 2),
+    ("identity of the store", 8),
+    ("generation", 8),
+    ("number of the file", 8),
+    ("offset in the file", 8),
+    ("length of the page", 4),
+    ("number of items", 4),
+];
+
+#[test]
+fn the_bytes_are_as_drawn() {
+    let rest = [
+        ("length of the lower bound of the keys", 1),
+        ("lower bound", 5),
+        ("length of the common prefix of all keys", 1),
+        ("common prefix", 4),
+        ("start of an item", 4),
+        ("start of an item", 4),
+        ("start of an item", 4),
+        ("start of an item", 4),
+        ("length of the rest of the key", 1),
+        ("rest", 1),
+        ("value", 1),
+        ("length of the rest of the key", 1),
+        ("rest", 2),
+        ("value", 0),
+        ("length of the rest of the key", 1),
+        ("rest", 1),
+        ("value", 5),
+        ("length of the rest of the key", 1),
+        ("rest", 2),
+        ("value", 1),
+    ];
+    assert_bytes("page.leaf.hex", &[&FRAME[..], &rest].concat(), &leaf().0);
+    let (body, _) = encode_body(&header(BODY_LEVEL), b"key b", b"a body");
+    let rest = [
+        ("length of the key", 1),
+        ("key", 5),
+        ("length of no common prefix", 1),
+        ("body", 6),
+    ];
+    assert_bytes("page.body.hex", &[&FRAME[..], &rest].concat(), &body);
 }
 
 #[test]

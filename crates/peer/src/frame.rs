@@ -194,6 +194,7 @@ fn decode(mut frame: Bytes) -> Result<Frame, ProtocolError> {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
     use proptest::prelude::*;
 
     use super::*;
@@ -203,6 +204,55 @@ mod tests {
         put_frame(&mut out, head, &[fragment]);
         out.extend_from_slice(fragment);
         out
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let request = FrameHead::Request {
+            stream: 7,
+            wait_ms: 1_500,
+            head_len: 4,
+            len: 300,
+        };
+        let answer = FrameHead::Answer {
+            stream: 7,
+            head_len: 4,
+            len: 300,
+        };
+        let prefix = [
+            ("length of what follows the checksum", 4),
+            ("CRC-32C of what follows", 4),
+            ("kind", 1),
+            ("stream", 8),
+        ];
+        let wait = [("milliseconds that its sender will wait", 4)];
+        let lens = [
+            ("length of its head", 4),
+            ("length of its head and body", 8),
+            ("the first bytes of head and body", 5),
+        ];
+        let next = [("the next bytes", 5)];
+        let drawing = [
+            &prefix[..],
+            &wait,
+            &lens, // 0: a request begins
+            &prefix,
+            &lens, // 1: an answer begins
+            &prefix,
+            &next,   // 2: a message goes on
+            &prefix, // 3: cancelled
+            &prefix, // 7: farewell
+        ]
+        .concat();
+        let more = FrameHead::More { stream: 7 };
+        let frames = [
+            encoded(request, b"first"),
+            encoded(answer, b"first"),
+            encoded(more, b"later"),
+            encoded(FrameHead::Cancelled { stream: 7 }, b""),
+            encoded(FrameHead::Farewell, b""),
+        ];
+        assert_bytes("frame.hex", &drawing, &frames.concat());
     }
 
     fn any_head() -> impl Strategy<Value = FrameHead> {

@@ -283,6 +283,8 @@ fn id(rest: &mut &[u8]) -> NodeId {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
 
     fn hello() -> Hello {
@@ -292,6 +294,36 @@ mod tests {
             node: NodeId::from_bytes([2; 16]),
         };
         Hello::new(introduction, Lane::Bulk, NodeId::from_bytes([3; 16]))
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let drawing = [
+            ("\"KvPeer\", a carriage return and a newline", 8),
+            ("length of what follows", 2),
+            ("lowest version", 2),
+            ("highest version", 2),
+            ("lane", 1),
+            ("cluster", 16),
+            ("node", 16),
+            ("node expected at the other end", 16),
+            ("length of the cluster's name", 1),
+            ("name", 6),
+            ("CRC-32C of everything before", 4),
+        ];
+        assert_bytes("hello.hex", &drawing, &hello().encode());
+        let verdict = Verdict {
+            admission: Admission::Refused(Refusal::OtherNode),
+            version: 1,
+            node: NodeId::from_bytes([9; 16]),
+        };
+        let drawing = [
+            ("2 and up: a refusal", 1),
+            ("version to speak", 2),
+            ("node that was reached", 16),
+            ("CRC-32C of everything before", 4),
+        ];
+        assert_bytes("hello.verdict.hex", &drawing, &verdict.encode());
     }
 
     #[test]

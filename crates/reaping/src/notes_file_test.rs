@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use kvorum_encoding::{checksum, mask_checksum};
+use kvorum_golden::assert_bytes;
 
 use crate::extent::{BatchName, Extent};
 use crate::note::{Mark, Note, Receiving};
@@ -72,39 +73,51 @@ fn notes_come_back_as_they_were() {
 }
 
 #[test]
-fn the_bytes_are_those_of_the_drawing() {
+fn the_bytes_are_as_drawn() {
     let list = ListName {
-        partition: 2,
+        partition: 0x0102,
         n_val: 3,
     };
     let note = Note {
         joined: 7,
         mark: Some(Mark {
-            round: RoundName {
-                number: 4,
-                nonce: 5,
-            },
-            extent: Extent::up_to([BatchName {
-                store: 9,
-                sequence: 8,
-            }]),
+            round: round(4),
+            extent: extent(2),
             is_confirmed: true,
         }),
-        receiving: None,
+        receiving: Some(Receiving {
+            watermark: round(5),
+            hidden: Some(extent(1)),
+        }),
     };
-    let bytes = encode_notes(&BTreeMap::from([(list, note)]));
-    let mut expected = b"KVTN\x01\0\0\0".to_vec();
-    expected.extend(1u32.to_le_bytes());
-    expected.extend([2, 0, 3, 3]);
-    for number in [7u64, 4, 5] {
-        expected.extend(number.to_le_bytes());
-    }
-    expected.extend(1u32.to_le_bytes());
-    for number in [9u64, 8] {
-        expected.extend(number.to_le_bytes());
-    }
-    expected.extend([0; 4]);
-    assert_eq!(bytes, sealed(expected));
+    let notes = BTreeMap::from([(list, note)]);
+    let drawing = [
+        ("magic \"KVTN\"", 4),
+        ("version, 1", 1),
+        ("reserved", 3),
+        ("lists", 4),
+        ("partition", 2),
+        ("n_val", 1),
+        (
+            "flags: 1 mark, 2 confirmed, 4 receives, 8 hides something",
+            1,
+        ),
+        ("joined, an epoch", 8),
+        ("mark: number of the round", 8),
+        ("nonce", 8),
+        ("stores of the extent", 4),
+        ("identity", 8),
+        ("last sequence", 8),
+        ("identity", 8),
+        ("last sequence", 8),
+        ("watermark: number of the round", 8),
+        ("nonce", 8),
+        ("stores of the hidden extent", 4),
+        ("identity", 8),
+        ("last sequence", 8),
+        ("masked CRC-32C of all before", 4),
+    ];
+    assert_bytes("notes_file.hex", &drawing, &encode_notes(&notes));
 }
 
 #[test]

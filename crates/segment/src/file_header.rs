@@ -117,6 +117,8 @@ pub fn list_segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
 
     const ID: SegmentId = SegmentId {
@@ -132,9 +134,16 @@ mod tests {
     #[test]
     fn the_bytes_are_as_drawn() {
         let bytes = encode_file_header(&ID);
-        assert_eq!(&bytes[..12], b"KVsegmnt\x01\x03\x00\x00");
-        assert_eq!(&bytes[12..20], &[8, 7, 6, 5, 4, 3, 2, 1]);
-        assert_eq!(&bytes[20..28], &[9, 0, 0, 0, 0, 0, 0, 0]);
+        let drawing = [
+            ("magic \"KVsegmnt\"", 8),
+            ("format version, 1", 1),
+            ("kind", 1),
+            ("zero", 2),
+            ("log id", 8),
+            ("segment number", 8),
+            ("masked CRC-32C of bytes 0..28", 4),
+        ];
+        assert_bytes("file_header.hex", &drawing, &bytes);
         assert_eq!(check(&bytes, ID).unwrap(), ID.kind);
     }
 

@@ -370,6 +370,7 @@ fn low_u32(value: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
     use proptest::prelude::*;
 
     use super::*;
@@ -409,11 +410,19 @@ mod tests {
 
     #[test]
     fn the_bytes_are_as_drawn() {
-        let bytes = encoded(&record(), 32);
-        assert_eq!(bytes.len(), RECORD_HEADER_BYTES + 5);
-        assert_eq!(&bytes[8..16], &[0x0b, 0x0a, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(&bytes[16..30], &[5, 0, 0, 0, 4, 0, 0, 0, 8, 0, 0, 0, 3, 9]);
-        assert_eq!(&bytes[32..], b"front");
+        let drawing = [
+            ("masked CRC-32C of place, bytes 4..32, the front", 4),
+            ("masked CRC-32C of the back as stored", 4),
+            ("sequence", 8),
+            ("length of the front", 4),
+            ("length of the back as stored", 4),
+            ("synced-to, in units of 8", 4),
+            ("flags: 0 removal, 1 batch continues behind", 1),
+            ("kind, the caller's", 1),
+            ("low half of a masked CRC-32C of place, bytes 4..30", 2),
+            ("front", 5),
+        ];
+        assert_bytes("record.hex", &drawing, &encoded(&record(), 32));
     }
 
     #[test]

@@ -57,3 +57,29 @@ impl Seal {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kvorum_golden::assert_bytes;
+
+    use super::*;
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let seal = Seal {
+            data_end: 0x0102_0304,
+            records: 7,
+            sequence_min: 300,
+            sequence_max: 306,
+        };
+        let bytes = seal.encode();
+        let drawing = [
+            ("offset of the seal", 8),
+            ("number of records", 8),
+            ("lowest sequence", 8),
+            ("highest sequence", 8),
+        ];
+        assert_bytes("seal.hex", &drawing, &bytes);
+        assert_eq!(Seal::decode(&bytes), Some(seal));
+    }
+}

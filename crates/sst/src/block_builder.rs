@@ -146,6 +146,8 @@ pub(crate) fn shared_len(a: &[u8], b: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
 
     #[test]
@@ -154,12 +156,28 @@ mod tests {
         for (key, value) in [("abc", "1"), ("abd", "22"), ("b", "")] {
             builder.add(key.as_bytes(), value.as_bytes());
         }
-        let mut expected = b"\x00\x03\x01abc1\x02\x01\x02d22\x00\x01\x00b".to_vec();
-        // Two restart points, no buckets.
-        for number in [0u32, 13, 0, 2] {
-            expected.extend_from_slice(&number.to_le_bytes());
-        }
-        assert_eq!(builder.finish(), expected);
+        let entry = [
+            ("bytes shared with the key before", 1),
+            ("further key bytes", 1),
+            ("value length", 1),
+        ];
+        let rest = |key, value| [("key bytes", key), ("value bytes", value)];
+        let index = [
+            ("offset of a restart point", 4),
+            ("offset of a restart point", 4),
+            ("number of buckets", 4),
+            ("number of restart points", 4),
+        ];
+        let drawing = [
+            &entry[..],
+            &rest(3, 1),
+            &entry,
+            &rest(1, 2),
+            &entry,
+            &rest(1, 0),
+            &index,
+        ];
+        assert_bytes("block_builder.hex", &drawing.concat(), &builder.finish());
         assert!(builder.is_empty());
     }
 

@@ -142,6 +142,8 @@ pub fn probe_bits(hash: u64, probes: u8) -> impl Iterator<Item = usize> {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
 
     fn hashes(range: std::ops::Range<u64>) -> Vec<u64> {
@@ -154,6 +156,30 @@ mod tests {
             .iter()
             .filter(|it| may_contain(filter, **it).unwrap())
             .count()
+    }
+
+    /// A table of an earlier run has to be found by its filter: hash, probes and layout are fixed.
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let kind = FilterKind::Bloom { bits_per_key: 10 };
+        let bloom = build_filter(kind, &mut hashes(0..60)).unwrap();
+        let drawing = [
+            ("1, Bloom", 1),
+            ("probes", 1),
+            ("line", LINE_BYTES),
+            ("line", LINE_BYTES),
+        ];
+        assert_bytes("filter.bloom.hex", &drawing, &bloom);
+        let fuse = build_filter(FilterKind::Fuse, &mut hashes(0..64)).unwrap();
+        let drawing = [
+            ("2, fuse", 1),
+            ("seed", 8),
+            ("segment length", 4),
+            ("segment mask", 4),
+            ("segments' length", 4),
+            ("fingerprints", fuse.len() - 21),
+        ];
+        assert_bytes("filter.fuse.hex", &drawing, &fuse);
     }
 
     #[test]

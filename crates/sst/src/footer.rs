@@ -170,12 +170,49 @@ pub(crate) fn footer_checksum(covered: &[u8], id: &TableId) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
 
     const ID: TableId = TableId {
         store: 5,
         number: 9,
     };
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let header = encode_file_header(&ID);
+        let drawing = [
+            ("magic \"KVsorted\"", 8),
+            ("format version, 1", 1),
+            ("zero", 3),
+            ("store", 8),
+            ("table number", 8),
+            ("masked CRC-32C of bytes 0..28", 4),
+        ];
+        assert_bytes("footer.file_header.hex", &drawing, &header);
+        let handle = |offset, len| BlockHandle { offset, len };
+        let footer = Footer {
+            top_index: handle(0x0102_0304, 300),
+            properties: handle(0x0102, 70),
+        };
+        let drawing = [
+            ("offset of the top index", 8),
+            ("its length", 4),
+            ("offset of the properties", 8),
+            ("their length", 4),
+            ("format version, 1", 1),
+            ("zero", 11),
+            (
+                "masked CRC-32C of store, table, bytes 0..36 and the magic",
+                4,
+            ),
+            ("magic \"KVsstend\"", 8),
+        ];
+        let bytes = footer.encode(&ID);
+        assert_bytes("footer.hex", &drawing, &bytes);
+        assert_eq!(Footer::decode(&bytes, &ID), Some(footer));
+    }
 
     #[test]
     fn any_flip_in_header_or_footer_is_refused() {

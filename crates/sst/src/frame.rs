@@ -294,6 +294,8 @@ impl FrameReader {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
 
     #[test]
@@ -305,9 +307,16 @@ mod tests {
         let seed = ChecksumSeed::of(&id);
         let mut out = Vec::new();
         put_frame_header(&mut out, seed, 77, Part::Filter, Codec::Lz4, b"xyz", (3, 9));
-        assert_eq!(out.len(), FRAME_HEADER_BYTES);
-        assert_eq!(out[4..8], mask_checksum(checksum(b"xyz")).to_le_bytes());
-        assert_eq!(out[8..], [3, 1, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0]);
+        let drawing = [
+            ("masked CRC-32C of store, table, offset, bytes 4..20", 4),
+            ("masked CRC-32C of the payload as stored", 4),
+            ("part: 3 filter", 1),
+            ("codec: 1 LZ4", 1),
+            ("zero", 2),
+            ("length of the payload as stored", 4),
+            ("length of the payload before compression", 4),
+        ];
+        assert_bytes("frame.hex", &drawing, &out);
         let header = decode_frame_header(&out, seed, 77).unwrap();
         assert_eq!((header.part, header.frame_len()), (Part::Filter, 23));
         assert!(decode_frame_header(&out, seed, 78).is_none());

@@ -166,7 +166,62 @@ pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
+
+    fn handle(offset: u64, len: u32) -> BlockHandle {
+        BlockHandle { offset, len }
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let modified = Modified {
+            first: 1_000,
+            last: 1_007,
+        };
+        let entry = DataEntry {
+            handle: handle(300, 70),
+            modified,
+        };
+        let drawing = [
+            ("offset", 2),
+            ("length", 1),
+            ("earliest last-modified", 2),
+            ("span to the latest", 1),
+        ];
+        let bytes = entry.encode();
+        assert_bytes("partition.data_entry.hex", &drawing, &bytes);
+        assert_eq!(DataEntry::decode(&bytes), Ok(entry));
+        let partition = Partition {
+            separator: Bytes::from_static(b"m"),
+            data_from: 32,
+            data_to: 5_000,
+            index: handle(5_300, 80),
+            filter: Some(handle(5_000, 300)),
+            segment_sets: None,
+            modified,
+            rebuilt: OnceLock::new(),
+            held: None,
+        };
+        let drawing = [
+            ("start of the data", 1),
+            ("end of the data", 2),
+            ("offset of the index", 2),
+            ("its length", 1),
+            ("offset of the filter", 2),
+            ("its length", 2),
+            ("offset of the segment sets: none", 1),
+            ("their length", 1),
+            ("earliest last-modified", 2),
+            ("span to the latest", 1),
+        ];
+        let bytes = partition.encode();
+        assert_bytes("partition.hex", &drawing, &bytes);
+        let decoded = Partition::decode(b"m", &bytes).unwrap();
+        assert_eq!(decoded.filter, partition.filter);
+        assert_eq!(decoded.encode(), bytes);
+    }
 
     #[test]
     fn separators_are_short_and_lie_between() {

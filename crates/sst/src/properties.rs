@@ -193,6 +193,8 @@ impl Properties {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
     use crate::{Mark, MarkKind};
 
@@ -271,10 +273,38 @@ mod tests {
         };
         let mut bytes = Vec::new();
         properties.encode(&mut bytes);
-        let numbers = [1, 2, 0xac, 2, 4, 5, 6, 7, 8, 9, 10];
-        let keys = *b"\x01b\x02cd";
-        let blobs = [2, 11, 12, 13, 14, 15, 16];
-        let marks = *b"\x01\x00\x0c\x01a\x01d\x01f";
-        assert_eq!(bytes, [&numbers[..], &keys, &blobs, &marks].concat());
+        let numbers = [
+            ("entries", 1),
+            ("removals", 1),
+            ("bytes before compression", 2),
+            ("lowest sequence", 1),
+            ("highest sequence", 1),
+            ("earliest last-modified", 1),
+            ("latest", 1),
+            ("entries that expire", 1),
+            ("earliest expiry", 1),
+            ("latest", 1),
+        ];
+        let keys = [
+            ("length of the lowest key", 1),
+            ("lowest key", 1),
+            ("length of the highest key", 1),
+            ("highest key", 2),
+        ];
+        let blobs = [
+            ("number of blob files", 1),
+            ("file, count, bytes", 3),
+            ("file, count, bytes", 3),
+        ];
+        let marks = [
+            ("number of marks", 1),
+            ("kind of the mark: 0 removed", 1),
+            ("its sequence", 1),
+            ("its first key", 2),
+            ("the key behind", 2),
+            ("its filter", 2),
+        ];
+        let drawing = [&numbers[..], &keys, &blobs, &marks].concat();
+        assert_bytes("properties.hex", &drawing, &bytes);
     }
 }

@@ -46,8 +46,23 @@ impl SegmentSets {
 #[cfg(test)]
 mod tests {
     use kvorum_encoding::{SegmentFilter, folded_segment};
+    use kvorum_golden::assert_bytes;
 
     use super::*;
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let mut out = Vec::new();
+        put_set(&mut out, &mut vec![300, 7, 300]);
+        put_set(&mut out, &mut Vec::new());
+        let drawing = [
+            ("segments of the first block", 1),
+            ("segment", 2),
+            ("segment", 2),
+            ("segments of the second block", 1),
+        ];
+        assert_bytes("segment_sets.hex", &drawing, &out);
+    }
 
     #[test]
     fn each_set_answers_for_its_own_block() {

@@ -1,5 +1,6 @@
 //! The file of a tree: it comes back as it was, and no damage to it is taken for a tree.
 
+use kvorum_golden::assert_bytes;
 use proptest::prelude::*;
 
 use crate::{LeafHash, Stamp, Tree, TreeFileError, TreeSize};
@@ -30,6 +31,26 @@ proptest! {
         let read = Tree::decode(&tree.encode(STAMP));
         prop_assert_eq!(read, Ok((tree, STAMP)));
     }
+}
+
+#[test]
+fn the_bytes_are_as_drawn() {
+    let bytes = tree_of(TreeSize::XxSmall, &[1, 70_000]).encode(STAMP);
+    let header = [
+        ("magic \"KVTT\"", 4),
+        ("version, 1", 1),
+        ("hash version of the leaves", 1),
+        ("size: 0 xxsmall", 1),
+        ("reserved", 1),
+        ("identity of the store", 8),
+        ("last batch of the store that is in the tree", 8),
+        ("keys, an estimate", 8),
+        ("branches", 4),
+    ];
+    let branch = [("number of the branch", 4), ("leaves", 1024)];
+    let checksum = [("masked CRC-32C of all before", 4)];
+    let drawing = [&header[..], &branch, &branch, &checksum].concat();
+    assert_bytes("file_form.hex", &drawing, &bytes);
 }
 
 #[test]

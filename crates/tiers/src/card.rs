@@ -130,7 +130,30 @@ pub fn card_piece(bytes: &[u8]) -> Piece {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let card = Card {
+            number: 0x0102_0304,
+            is_dropped: true,
+            other: PathBuf::from("/mnt/slow/3"),
+        };
+        let bytes = card.encode().unwrap();
+        let drawing = [
+            ("magic \"KVlsmtie\"", 8),
+            ("format version, 1", 1),
+            ("flags: 0 the store is being removed", 1),
+            ("zero", 2),
+            ("masked CRC-32C of the bytes before and behind", 4),
+            ("number that was drawn for the two directories", 8),
+            ("path of the other directory", 11),
+        ];
+        assert_bytes("card.hex", &drawing, &bytes);
+        assert_eq!(Card::decode(&bytes, Path::new("x")), Ok(Some(card)));
+    }
 
     #[test]
     fn a_card_that_was_changed_anywhere_is_damaged() {

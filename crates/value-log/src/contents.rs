@@ -115,6 +115,8 @@ impl Contents {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
 
     fn contents() -> Contents {
@@ -135,10 +137,24 @@ mod tests {
     #[test]
     fn the_bytes_are_as_drawn() {
         let bytes = contents().encode();
-        assert_eq!(&bytes[..12], b"KVvalues\x01\0\0\0");
-        assert_eq!(&bytes[12..24], &[2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0]);
-        assert_eq!(&bytes[40..52], &[2, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(bytes.len(), 44 + 2 * HOLDING_BYTES + 4);
+        let store = [
+            ("identity of a store", 8),
+            ("its first batch", 8),
+            ("its last batch", 8),
+        ];
+        let head = [
+            ("magic \"KVvalues\"", 8),
+            ("format version, 1", 1),
+            ("zero", 3),
+            ("log id", 8),
+            ("number of the segment", 4),
+            ("length of the segment's file", 8),
+            ("end of its last record", 8),
+            ("stores", 4),
+        ];
+        let checksum = [("masked CRC-32C of all before", 4)];
+        let drawing = [&head[..], &store, &store, &checksum].concat();
+        assert_bytes("contents.hex", &drawing, &bytes);
         assert_eq!(Contents::decode(&bytes), Some(contents()));
     }
 

@@ -171,6 +171,7 @@ impl Dropped {
 #[cfg(test)]
 mod tests {
     use kvorum_encoding::{checksum, mask_checksum};
+    use kvorum_golden::assert_bytes;
 
     use super::*;
 
@@ -198,11 +199,20 @@ mod tests {
     #[test]
     fn the_bytes_are_as_drawn() {
         let bytes = noted().encode();
-        assert_eq!(&bytes[..12], b"KVvalgon\x01\0\0\0");
-        assert_eq!(&bytes[12..24], &[2, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0]);
-        assert_eq!(&bytes[24..32], &[2, 0, 0, 0, 1, 0, 0, 0]);
-        assert_eq!(&bytes[32..40], &[1, 0, 0, 0, 3, 0, 0, 0]);
-        assert_eq!(bytes.len(), 60);
+        let drawing = [
+            ("magic \"KVvalgon\"", 8),
+            ("format version, 1", 1),
+            ("zero", 3),
+            ("log id", 8),
+            ("highest number that had a file", 4),
+            ("ranges of numbers that were let go", 4),
+            ("ranges of numbers that are missing", 4),
+            ("let go: first, last", 8),
+            ("let go: first, last", 8),
+            ("missing: first, last", 8),
+            ("masked CRC-32C of all before", 4),
+        ];
+        assert_bytes("dropped.hex", &drawing, &bytes);
         assert_eq!(Dropped::decode(&bytes), Some(Ok(noted())));
     }
 

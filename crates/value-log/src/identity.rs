@@ -81,6 +81,7 @@ impl Identity {
 #[cfg(test)]
 mod tests {
     use kvorum_encoding::{checksum, mask_checksum};
+    use kvorum_golden::assert_bytes;
 
     use super::*;
 
@@ -94,9 +95,17 @@ mod tests {
     #[test]
     fn the_bytes_are_as_drawn() {
         let bytes = identity().encode();
-        assert_eq!(&bytes[..12], b"KVvallog\x01\0\0\0");
-        assert_eq!(&bytes[12..24], &[2, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);
-        assert_eq!(bytes.len(), 44);
+        let drawing = [
+            ("magic \"KVvallog\"", 8),
+            ("format version, 1", 1),
+            ("zero", 3),
+            ("log id", 8),
+            ("number of erased stores", 4),
+            ("identity of one", 8),
+            ("identity of another", 8),
+            ("masked CRC-32C of all before", 4),
+        ];
+        assert_bytes("identity.hex", &drawing, &bytes);
         assert_eq!(Identity::decode(&bytes), Some(Ok(identity())));
     }
 

@@ -123,3 +123,33 @@ fn decode(bytes: &[u8]) -> Option<std::result::Result<(u64, Rows), u8>> {
         Ok(Some((log_id, rows)))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use kvorum_golden::assert_bytes;
+
+    use super::*;
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let rows = Rows::from([
+            (StoreId(0x0a0b), Sequence(300)),
+            (StoreId(0x0c0d), Sequence(7)),
+        ]);
+        let bytes = encode(0x0102, &rows);
+        let drawing = [
+            ("magic \"KVvallos\"", 8),
+            ("format version, 1", 1),
+            ("zero", 3),
+            ("log id", 8),
+            ("stores", 4),
+            ("identity of the first", 8),
+            ("highest sequence that was lost", 8),
+            ("identity of the second", 8),
+            ("highest sequence that was lost", 8),
+            ("masked CRC-32C of all before", 4),
+        ];
+        assert_bytes("losses.hex", &drawing, &bytes);
+        assert_eq!(decode(&bytes), Some(Ok((0x0102, rows))));
+    }
+}

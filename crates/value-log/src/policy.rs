@@ -227,3 +227,7 @@ mod tests {
         assert_eq!(choose(&[facts(1, 150), facts(2, 10)], 30), Some(2));
     }
 }
+
+#[cfg(test)]
+#[path = "policy_script_test.rs"]
+mod scripts;

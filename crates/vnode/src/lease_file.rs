@@ -141,6 +141,8 @@ pub(crate) fn read(
 
 #[cfg(test)]
 mod tests {
+    use kvorum_golden::assert_bytes;
+
     use super::*;
 
     fn table() -> Leases {
@@ -154,30 +156,25 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_of_the_drawing() {
-        let leases = [(
-            0x0102,
-            Lease {
-                store: StoreId(3),
-                sequence: Sequence(4),
-                actor: ActorId(5),
-                next: 6,
-            },
-        )];
-        let bytes = encode(&leases.into());
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (body, sum) = hex.split_at(hex.len() - 8);
-        assert_eq!(
-            body,
-            "6b766f726c656131\
-             01000000\
-             0201\
-             0300000000000000\
-             0400000000000000\
-             0500000000000000\
-             0600000000000000"
-        );
-        assert_eq!(sum, "d6a76c01");
+    fn the_bytes_are_as_drawn() {
+        let drawing = [
+            ("magic \"kvorlea1\"", 8),
+            ("number of leases", 4),
+            ("partition", 2),
+            ("store identity", 8),
+            ("sequence", 8),
+            ("actor", 8),
+            ("next counter", 8),
+            ("masked CRC-32C of all bytes before", 4),
+        ];
+        let lease = Lease {
+            store: StoreId(3),
+            sequence: Sequence(4),
+            actor: ActorId(5),
+            next: 6,
+        };
+        let bytes = encode(&[(0x0102, lease)].into());
+        assert_bytes("lease_file.hex", &drawing, &bytes);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::{Durability, Durable, FoldRange};
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
+use kvorum_golden::assert_bytes;
 use kvorum_key_folds::{EntryClass, Findings, FoldKind, FoldScope, KeyFold};
 use kvorum_object::{Clock, Content, Metadata, Object, ObjectTag, Resolution, Timestamp};
 use kvorum_ring::{Epoch, KeyHash, RingSize, Role};
@@ -350,6 +351,36 @@ fn replies() -> Vec<ReplicaReply> {
 }
 
 const SENT: Bytes = Bytes::from_static(b"sent");
+
+/// Compares heads and bodies of messages, each with its name.
+fn assert_messages(file: &str, messages: &[(String, WireMessage)]) {
+    let (mut drawing, mut bytes) = (Vec::new(), Vec::new());
+    for (text, message) in messages {
+        let name = name_in(text);
+        drawing.extend([(name, message.head.len()), ("body", message.body.len())]);
+        bytes.extend_from_slice(&message.head);
+        bytes.extend_from_slice(&message.body);
+    }
+    assert_bytes(file, &drawing, &bytes);
+}
+
+/// The name of a message in its `Debug` text; of a replica's request, that of the operation.
+fn name_in(text: &str) -> &str {
+    let of_operation = text.split_once("operation: ");
+    let text = of_operation.map_or(text, |(_, text)| text);
+    let end = text.find(|letter: char| !letter.is_alphanumeric());
+    &text[..end.unwrap_or(text.len())]
+}
+
+#[test]
+fn the_bytes_of_messages_stay() {
+    let named = |it: &PeerRequest| (format!("{it:?}"), encode_request(it));
+    let requests: Vec<_> = requests().iter().map(named).collect();
+    assert_messages("wire.requests.hex", &requests);
+    let named = |it: &ReplicaReply| (format!("{it:?}"), encode_reply(it, &SENT));
+    let replies: Vec<_> = replies().iter().map(named).collect();
+    assert_messages("wire.replies.hex", &replies);
+}
 
 #[test]
 fn requests_arrive_as_they_were_sent() {

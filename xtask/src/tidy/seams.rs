@@ -66,6 +66,12 @@ const OPEN: &[(&str, &str, &str)] = &[
     ("client", "tokio::time", "it is the other side of the wire"),
     ("disk", "std::fs", "it is the seam"),
     (
+        "golden",
+        "std::env",
+        "its caller decides whether files are renewed",
+    ),
+    ("golden", "std::fs", "it compares files of the source tree"),
+    (
         "maintenance",
         "std::fs",
         "it reads what the machine and the control group let the process have",

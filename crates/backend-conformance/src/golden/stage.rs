@@ -43,6 +43,20 @@ pub(super) struct Stage<'a> {
     held: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
+impl kvorum_golden::Stage for Stage<'_> {
+    fn take(&mut self, line: &str) -> Replies {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match verb {
+            "put" | "remove" => self.put(line, Durability::Buffered),
+            "grouped" => self.put(rest, Durability::Grouped),
+            "default" => self.put(rest, Durability::BackendDefault),
+            "keys" | "heads" | "entries" | "buckets" => self.fold(verb, rest),
+            "reopen" | "kill" | "crash" | "open" => self.open_again(verb, rest),
+            _ => self.take_other(verb, rest),
+        }
+    }
+}
+
 impl<'a> Stage<'a> {
     /// Opens a new store on a disk of its own.
     pub(super) fn open(
@@ -70,19 +84,6 @@ impl<'a> Stage<'a> {
             held: Vec::new(),
             store: Some(store),
         })
-    }
-
-    /// Takes one command and returns the replies.
-    pub(super) fn take(&mut self, line: &str) -> Replies {
-        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
-        match verb {
-            "put" | "remove" => self.put(line, Durability::Buffered),
-            "grouped" => self.put(rest, Durability::Grouped),
-            "default" => self.put(rest, Durability::BackendDefault),
-            "keys" | "heads" | "entries" | "buckets" => self.fold(verb, rest),
-            "reopen" | "kill" | "crash" | "open" => self.open_again(verb, rest),
-            _ => self.take_other(verb, rest),
-        }
     }
 
     fn take_other(&mut self, verb: &str, rest: &str) -> Replies {

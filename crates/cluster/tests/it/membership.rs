@@ -49,7 +49,7 @@ fn step(state: &ClusterState, partition: kvorum_ring::Partition, step: MoveStep)
 }
 
 /// Does everything that is to be done, `count` moves at once; `look` sees every state.
-fn carry_out(
+pub(crate) fn carry_out(
     mut state: ClusterState,
     count: usize,
     mut look: impl FnMut(&ClusterState),

@@ -106,7 +106,7 @@ pub(crate) fn cluster_of_three_with(settings: &[&str]) -> (Vec<Site>, Vec<Server
     (sites, servers)
 }
 
-fn join_all(sites: &[Site], peers: &[SocketAddr]) {
+pub(crate) fn join_all(sites: &[Site], peers: &[SocketAddr]) {
     for site in &sites[1..] {
         let first = format!("node1@127.0.0.1:{}", peers[0].port());
         let said = admin(site, &["cluster", "join", &first]);

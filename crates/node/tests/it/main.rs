@@ -5,6 +5,7 @@
     reason = "a failed step of a test is a failed test"
 )]
 
+mod admin_scripts;
 mod advise;
 mod backend_moves;
 mod backup;
@@ -43,8 +44,9 @@ mod opening;
 mod partitions;
 mod properties;
 mod recorded;
+mod recorded_cluster;
+mod recorded_engines;
 mod repairing;
-mod riak_admin;
 #[path = "../../../import/tests/shared/riak_objects.rs"]
 mod riak_objects;
 mod runbook;

@@ -1,8 +1,8 @@
 //! Data directories that version 0.1.0 wrote with its default settings, on each engine and with each
 //! durability, stopped and killed: they open, and nothing of them is lost.
 //!
-//! A run wrote each of them in two parts, with a stop between. `recorded/` has them, packed. With
-//! `KVORUM_RECORD` set, the tests write them again first: for a version whose directories are wanted.
+//! A run wrote each of them in two parts, with a stop between. `recorded/0.1.0` has them, packed. With
+//! `KVORUM_RECORD=0.1.0`, the tests write them again first, which only that version is to do.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,23 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use kvorum_client::{Client, Put, PutOptions, pb};
 
-use crate::server::Site;
+use crate::server::{Server, Site};
 
+const FOLDER: &str = "0.1.0";
 const BUCKET: &[u8] = b"recorded";
 const KEYS: u16 = 300;
 const DURABILITIES: [&str; 2] = ["grouped", "none"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     Stopped,
     Killed,
 }
 
 impl End {
-    fn name(self) -> &'static str {
+    pub(crate) const ALL: [Self; 2] = [Self::Stopped, Self::Killed];
+
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
             Self::Killed => "killed",
@@ -34,11 +37,46 @@ impl End {
     }
 }
 
+/// True when the caller of the tests wants the directories of this folder written again.
+pub(crate) fn is_recording(folder: &str) -> bool {
+    std::env::var_os("KVORUM_RECORD").is_some_and(|it| it == folder)
+}
+
+/// A packed data directory of a folder.
+pub(crate) fn archive_in(folder: &str, name: &str) -> PathBuf {
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded");
+    recorded.join(folder).join(format!("{name}.tar.gz"))
+}
+
+/// Ends a server and packs its data directory.
+pub(crate) fn end_and_pack(site: &Site, server: Server, end: End, archive: &Path) {
+    match end {
+        End::Stopped => server.stop(),
+        End::Killed => {
+            drop(server);
+            // No archive takes a socket.
+            std::fs::remove_file(site.path().join("data/admin.socket")).unwrap();
+        }
+    }
+    std::fs::create_dir_all(archive.parent().unwrap()).unwrap();
+    let packed = GzEncoder::new(File::create(archive).unwrap(), Compression::best());
+    let mut packed = tar::Builder::new(packed);
+    packed
+        .append_dir_all("data", site.path().join("data"))
+        .unwrap();
+    packed.into_inner().unwrap().finish().unwrap();
+}
+
+/// Unpacks a data directory.
+pub(crate) fn unpack(site: &Site, archive: &Path) {
+    let packed = File::open(archive).unwrap();
+    let mut packed = tar::Archive::new(GzDecoder::new(packed));
+    packed.unpack(site.path()).unwrap();
+}
+
 fn archive(engine: &str, durability: &str, end: End) -> PathBuf {
-    let name = format!("{engine}-{durability}-{}.tar.gz", end.name());
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/recorded/0.1.0")
-        .join(name)
+    let name = format!("{engine}-{durability}-{}", end.name());
+    archive_in(FOLDER, &name)
 }
 
 fn site(engine: &str, durability: &str) -> Site {
@@ -148,15 +186,13 @@ fn expected_in_index() -> usize {
 #[tokio::main(flavor = "current_thread")]
 async fn opens_and_goes_on(engine: &str) {
     for durability in DURABILITIES {
-        for end in [End::Stopped, End::Killed] {
+        for end in End::ALL {
             let story = format!("{engine}, {durability}, {}", end.name());
-            if std::env::var_os("KVORUM_RECORD").is_some() {
+            if is_recording(FOLDER) {
                 record(engine, durability, end).await;
             }
             let site = site(engine, durability);
-            let packed = File::open(archive(engine, durability, end)).unwrap();
-            let mut packed = tar::Archive::new(GzDecoder::new(packed));
-            packed.unpack(site.path()).unwrap();
+            unpack(&site, &archive(engine, durability, end));
             let server = site.start();
             holds(&site, last_round, &story).await;
             if engine == "leveldb" {
@@ -212,20 +248,5 @@ async fn record(engine: &str, durability: &str, end: End) {
                 .unwrap();
         }
     }
-    match end {
-        End::Stopped => server.stop(),
-        End::Killed => {
-            drop(server);
-            // No archive takes a socket.
-            std::fs::remove_file(site.path().join("data/admin.socket")).unwrap();
-        }
-    }
-    let path = archive(engine, durability, end);
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let packed = GzEncoder::new(File::create(path).unwrap(), Compression::best());
-    let mut packed = tar::Builder::new(packed);
-    packed
-        .append_dir_all("data", site.path().join("data"))
-        .unwrap();
-    packed.into_inner().unwrap().finish().unwrap();
+    end_and_pack(&site, server, end, &archive(engine, durability, end));
 }
