@@ -73,7 +73,7 @@ pub fn execute(arguments: &DemoArguments, program: &Program) -> anyhow::Result<E
         true => {
             let _nobody_may_listen = writeln!(out, "{:#}", as_json(&ending));
         }
-        false => tell(&ending, out),
+        false => print_ending(&ending, out),
     }
     Ok(if ending.is_interrupted {
         ExitCode::from(INTERRUPTED)
@@ -138,7 +138,7 @@ fn as_json(ending: &Ending) -> serde_json::Value {
 }
 
 /// The last words; the last line is the one that counts.
-fn tell(ending: &Ending, out: &mut impl Write) {
+fn print_ending(ending: &Ending, out: &mut impl Write) {
     let mut text = String::new();
     for finding in ending.findings.iter().take(FINDINGS_TOLD) {
         text.push_str(&format!("wrong: {finding}\n"));

@@ -112,10 +112,10 @@ impl Observation {
                 view.is_settled && view.unreachable.is_empty() && view.members.len() == nodes.len()
             })
         });
-        let all_told = nodes
+        let all_reported = nodes
             .iter()
             .all(|node| self.transfers.hints.contains_key(node));
-        all_settled && all_told && self.transfers.is_quiet()
+        all_settled && all_reported && self.transfers.is_quiet()
     }
 
     /// The reason why it is not whole, in a few words.
@@ -140,7 +140,7 @@ impl Observation {
         }
         let hints: u64 = self.transfers.hints.values().sum();
         match (self.transfers.active.len() + self.transfers.waiting, hints) {
-            (0, 0) => "not all nodes told of their transfers".to_owned(),
+            (0, 0) => "not all nodes reported their transfers".to_owned(),
             (0, hints) => format!("{hints} hinted objects are to be handed over"),
             (transfers, _) => format!("{transfers} transfers are to be made"),
         }

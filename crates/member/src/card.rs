@@ -26,7 +26,7 @@ pub(crate) const SECOND_MARK_END: &str = ".end";
 /// The number of the log of a cluster of one, which a node founds.
 pub(crate) const FIRST_LOG: u64 = 1;
 
-/// The stage of a node's log.
+/// The stage of a node's agreed log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The node is making its own log, of a new cluster or of one that it recovers; files of an earlier

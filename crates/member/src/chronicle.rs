@@ -239,7 +239,7 @@ mod tests {
         kvorum_cluster::apply(state, command).unwrap()
     }
 
-    fn told(before: &ClusterState, after: &ClusterState) -> Vec<String> {
+    fn events(before: &ClusterState, after: &ClusterState) -> Vec<String> {
         changes(before, after)
             .iter()
             .map(ToString::to_string)
@@ -262,12 +262,12 @@ mod tests {
                 member,
             },
         );
-        assert_eq!(told(&alone, &joined), ["member_joined b@h"]);
-        assert!(told(&joined, &joined).is_empty());
+        assert_eq!(events(&alone, &joined), ["member_joined b@h"]);
+        assert!(events(&joined, &joined).is_empty());
         let id = joined.plan().unwrap().id;
         let committed = next(&joined, Command::CommitPlan { id });
         assert_eq!(
-            told(&joined, &committed),
+            events(&joined, &committed),
             ["member_full b@h", "plan_committed 4"]
         );
         let defaults = PropertyOverlay {
@@ -277,11 +277,11 @@ mod tests {
         };
         let changed = next(&joined, Command::SetDefaultProperties(defaults));
         assert_eq!(
-            told(&joined, &changed),
+            events(&joined, &changed),
             ["bucket_defaults_changed allow_mult=true"]
         );
         let cleared = next(&joined, Command::ClearStaged);
-        assert_eq!(told(&joined, &cleared), ["member_left b@h"]);
+        assert_eq!(events(&joined, &cleared), ["member_left b@h"]);
     }
 
     #[test]
@@ -298,19 +298,19 @@ mod tests {
             bucket_type: name(),
         };
         let active = next(&next(&alone, create), activate.clone());
-        assert!(told(&alone, &active).is_empty());
+        assert!(events(&alone, &active).is_empty());
         let begin = Command::BeginTypeRemoval {
             bucket_type: name(),
         };
         let leaving = next(&active, begin);
-        assert_eq!(told(&active, &leaving), ["bucket_type_leaving maps"]);
+        assert_eq!(events(&active, &leaving), ["bucket_type_leaving maps"]);
         let kept = next(&leaving, activate);
-        assert_eq!(told(&leaving, &kept), ["bucket_type_kept maps"]);
+        assert_eq!(events(&leaving, &kept), ["bucket_type_kept maps"]);
         let finish = Command::FinishTypeRemoval {
             bucket_type: name(),
             since: leaving.version(),
         };
         let gone = next(&leaving, finish);
-        assert_eq!(told(&leaving, &gone), ["bucket_type_removed maps"]);
+        assert_eq!(events(&leaving, &gone), ["bucket_type_removed maps"]);
     }
 }

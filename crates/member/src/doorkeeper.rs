@@ -91,7 +91,7 @@ impl Doorkeeper {
                     Answer::OtherName { name }
                 }
                 Ok(Request::Knock(knock)) => let_in(&runtime, &state, name, caller, knock).await,
-                Ok(Request::Inquiry(inquiry)) => tell(&state.current(), caller.node, &inquiry),
+                Ok(Request::Inquiry(inquiry)) => answer_inquiry(&state.current(), caller.node, &inquiry),
                 Err(error) => Answer::Refused {
                     reason: format!("the request to join cannot be read: {error}"),
                 },
@@ -163,7 +163,7 @@ async fn has_let_go(runtime: &Runtime, state: &ReplicatedState, node: NodeId) ->
 }
 
 /// Answers if a former member was removed since.
-fn tell(current: &ClusterState, node: NodeId, inquiry: &Inquiry) -> Answer {
+fn answer_inquiry(current: &ClusterState, node: NodeId, inquiry: &Inquiry) -> Answer {
     if current.member(node).is_none() && current.version() > inquiry.member_at {
         let cluster = current.id().to_string();
         return Answer::Removed { cluster };

@@ -35,7 +35,7 @@ pub enum OpenError {
     },
     /// The first state of a recovered cluster is missing, or not as written. Restore it from a backup.
     #[error(
-        "this node was told to recover its cluster, and neither {} nor its copy holds the state to begin \
+        "this node was asked to recover its cluster, and neither {} nor its copy holds the state to begin \
          with; restore one of them from a backup, a new cluster is not started over existing data",
         file.display()
     )]

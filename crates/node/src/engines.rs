@@ -409,12 +409,12 @@ impl Engines {
             return Ok(());
         };
         if self.disk.info(&directory)?.is_some() {
-            let told = || format!("remove {}", directory.display());
+            let action = || format!("remove {}", directory.display());
             match self.settings.node.storage_backend {
                 StorageBackend::Leveldb | StorageBackend::Leveled | StorageBackend::Hanoidb => {
-                    remove_store(&*self.disk, &directory).with_context(told)?;
+                    remove_store(&*self.disk, &directory).with_context(action)?;
                 }
-                _ => self.disk.remove_directory(&directory).with_context(told)?,
+                _ => self.disk.remove_directory(&directory).with_context(action)?,
             }
         }
         Ok(())
@@ -472,8 +472,8 @@ impl Engines {
         size: RingSize,
         log: Option<&ValueLog>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
-        let told = || format!("open {}", directory.display());
-        let known = known_children(&*self.disk, directory, belonging).with_context(told)?;
+        let action = || format!("open {}", directory.display());
+        let known = known_children(&*self.disk, directory, belonging).with_context(action)?;
         let mut children = Vec::new();
         for (name, engines) in &self.backends {
             let known = known.iter().find(|it| it.name == *name);
@@ -494,7 +494,7 @@ impl Engines {
         let (disk, draw) = (self.disk.clone(), self.draw());
         let moves = (!is_of_hints).then(|| Box::new(kvorum_vnode::index_entries) as Box<_>);
         let opened = MultiBackend::open(disk, directory, belonging, children, routes, draw, moves);
-        let store = opened.with_context(told)?;
+        let store = opened.with_context(action)?;
         self.parts.lock().insert(store.identity(), parts);
         Ok(Arc::new(store))
     }

@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 use crate::exchange_figures::ExchangeFigures;
 use crate::machine_figures::MachineFigures;
-use crate::node_log::NodeLog;
+use crate::maintained_value_log::MaintainedValueLog;
 use crate::request_rates::RequestRates;
 use crate::vnode_figures::VnodeFigures;
 
@@ -49,7 +49,7 @@ pub(crate) struct Figures {
     pub(crate) several_backends: Option<String>,
     pub(crate) member: Arc<Member>,
     pub(crate) vnodes: Arc<VnodeTable>,
-    pub(crate) node_log: Option<NodeLog>,
+    pub(crate) value_log: Option<MaintainedValueLog>,
     pub(crate) read_cache: Option<Arc<ReadCache>>,
     pub(crate) page_cache: Option<Arc<PageCache>>,
     pub(crate) maintenance: Arc<Maintenance>,
@@ -218,7 +218,7 @@ impl Figures {
         self.store_metrics(&mut text);
         self.transfer_metrics(&mut text);
         self.exchange_metrics(&mut text);
-        if let Some(log) = &self.node_log {
+        if let Some(log) = &self.value_log {
             value_log_metrics(&log.values, &mut text);
         }
         self.trees_metrics(&mut text);
@@ -310,7 +310,7 @@ impl Figures {
         text.gauge("store_keys", "Keys in all stores", total.keys);
         let help = "Disk space of live entries";
         text.gauge("store_live_bytes", help, total.live_bytes);
-        let help = "Disk space of dead entries";
+        let help = "Disk space of garbage: overwritten, removed and expired entries";
         text.gauge("store_dead_bytes", help, total.dead_bytes);
         let help = "Disk space of all stores";
         text.gauge("store_disk_bytes", help, total.disk_bytes);

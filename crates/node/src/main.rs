@@ -26,7 +26,7 @@ mod lifecycle;
 mod logging;
 mod machine_figures;
 mod node;
-mod node_log;
+mod maintained_value_log;
 mod node_stores;
 mod open_files;
 mod progress;

@@ -122,9 +122,9 @@ impl ValueLogFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissingSegments {
     /// Missing segments that the next opening will report.
-    pub untold: Vec<(u32, u32)>,
+    pub unreported: Vec<(u32, u32)>,
     /// Missing segments that an opening has reported.
-    pub told: Vec<(u32, u32)>,
+    pub reported: Vec<(u32, u32)>,
 }
 
 /// Segments of a value log that is not open.
@@ -192,10 +192,10 @@ impl KnownSegments {
             return MissingSegments::default();
         };
         let missing = noted.missing_beside(&self.there);
-        let untold = missing.without(&noted.missing);
+        let unreported = missing.without(&noted.missing);
         MissingSegments {
-            told: missing.without(&untold).ranges().collect(),
-            untold: untold.ranges().collect(),
+            reported: missing.without(&unreported).ranges().collect(),
+            unreported: unreported.ranges().collect(),
         }
     }
 

@@ -69,7 +69,7 @@ impl Keeper {
     }
 
     /// Converts a failure to an error; a final one ends the log.
-    pub(crate) fn told(&self, failure: GroupFailure) -> BackendError {
+    pub(crate) fn failed(&self, failure: GroupFailure) -> BackendError {
         match failure {
             GroupFailure::ThisGroup(error) => error,
             GroupFailure::ForGood(error) => {
@@ -95,7 +95,7 @@ impl Keeper {
         }
         flushed?;
         // A batch that a full disk refused and took later belongs to no group.
-        files.sync_written().map_err(|failure| self.told(failure))?;
+        files.sync_written().map_err(|failure| self.failed(failure))?;
         if files.is_synced_to(appended) {
             return Ok(());
         }
@@ -112,12 +112,12 @@ impl Keeper {
         loop {
             // With this, nothing is queued for an older segment.
             self.sync()?;
-            files.begin(next).map_err(|failure| self.told(failure))?;
+            files.begin(next).map_err(|failure| self.failed(failure))?;
             if !files.is_behind(next) {
                 break;
             }
             // Batches that were queued meanwhile begin the new segment.
-            files.sync_written().map_err(|failure| self.told(failure))?;
+            files.sync_written().map_err(|failure| self.failed(failure))?;
         }
         while files.seal_one()? {}
         Ok(next)

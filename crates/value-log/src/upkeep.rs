@@ -21,7 +21,7 @@ use crate::error::from_segment;
 use crate::keeper::{Keeper, Stores};
 use crate::log_segment::LogSegment;
 use crate::opening::LOST_NAME;
-use crate::policy::{SegmentFacts, choose, owed_bytes, totals};
+use crate::policy::{SegmentFacts, choose, backlog_bytes, totals};
 use crate::record::LoggedRecord;
 use crate::tenant::Tenant;
 
@@ -110,7 +110,7 @@ pub struct CollectionDue {
     /// The remaining cost, in bytes read plus bytes written.
     pub cost_bytes: u64,
     /// The same with other segments that will be due after it.
-    pub owed_bytes: u64,
+    pub backlog_bytes: u64,
     /// Garbage is above its limit.
     pub is_pressing: bool,
 }
@@ -174,7 +174,7 @@ impl Upkeep {
         Some(CollectionDue {
             segment,
             cost_bytes,
-            owed_bytes: cost_bytes + owed_bytes(&others, percent_max),
+            backlog_bytes: cost_bytes + backlog_bytes(&others, percent_max),
             is_pressing,
         })
     }
@@ -234,7 +234,7 @@ impl Upkeep {
         let has_spare = files
             .room
             .make_spare()
-            .map_err(|failure| self.keeper.told(failure))?;
+            .map_err(|failure| self.keeper.failed(failure))?;
         if has_spare || self.settle_identity()? || files.write_note()? || files.seal_one()? {
             return Ok(true);
         }
@@ -264,7 +264,7 @@ impl Upkeep {
         }
         files
             .sync_written()
-            .map_err(|failure| self.keeper.told(failure))?;
+            .map_err(|failure| self.keeper.failed(failure))?;
         Ok(true)
     }
 
