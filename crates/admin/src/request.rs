@@ -276,7 +276,7 @@ impl AdminRequest {
             },
             other => match BARE.iter().find(|(verb, _)| *verb == other) {
                 Some((_, request)) => request.clone(),
-                None => return Err(format!("the running node does not know the verb {other:?}")),
+                None => return Err(format!("the running node has no verb {other:?}")),
             },
         })
     }

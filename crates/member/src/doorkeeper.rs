@@ -186,8 +186,8 @@ fn not_followed(current: &ClusterState, node: NodeId, follows: &Follows) -> Opti
     }
     (follows.version > recovery.version).then(|| {
         format!(
-            "this node knows decisions up to version {}, and the cluster was recovered with those up \
-             to {}: recover here instead, and have the others follow",
+            "this node has decisions up to version {}, and the cluster was recovered with those \
+             up to {}: recover here instead, and let the others follow",
             follows.version, recovery.version
         )
     })

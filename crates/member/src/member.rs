@@ -426,7 +426,8 @@ impl Member {
                             event = "introduction_refused",
                             name = %settings.name,
                             reason = %refusal,
-                            "the others know this node as before; check nodename and listener.*",
+                            "the others keep the former name and addresses of this node; check \
+                             nodename and listener.*",
                         );
                         logged = Some(refusal);
                     }

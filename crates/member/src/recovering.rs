@@ -39,8 +39,8 @@ pub enum RecoverError {
     HasMajority,
     /// Another remaining member has a later state.
     #[error(
-        "{name} can be reached and knows decisions that this node does not know (version {theirs}, \
-         here {own}): recover there"
+        "{name} can be reached and has decisions that this node lacks (version {theirs}, here \
+         {own}): recover there"
     )]
     NotNewest {
         /// Its name.

@@ -383,7 +383,7 @@ fn check_format(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
     if layout > FORMAT {
         bail!(
             "the data directory {} has format {layout}, which a newer version wrote; this version \
-             knows formats up to {FORMAT}: run the newer version",
+             reads formats up to {FORMAT}: run the newer version",
             directory.display()
         );
     }

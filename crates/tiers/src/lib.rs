@@ -226,9 +226,9 @@ fn begin(disk: &dyn Disk, directory: &Path, slow: &Path, draw: &dyn Fn() -> u64)
         } else if !is_drained(disk, slow)? {
             let (fast, slow) = (directory.display(), slow.display());
             return Err(refused(format!(
-                "{slow} holds old tables of a store, and {fast} does not know of them: if they are of an \
-                 earlier copy of this store, or of another one, move {slow} away; if {fast} was put on \
-                 another device, put what it had there back"
+                "{slow} holds old tables of a store, and {fast} does not list them: if they are \
+                 of an earlier copy of this store, or of another one, move {slow} away; if {fast} \
+                 was put on another device, put what it had there back"
             )));
         }
     }

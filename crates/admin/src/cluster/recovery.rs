@@ -69,8 +69,8 @@ fn consequences(own: &str, outlook: &Outlook, is_forced: bool) -> String {
         format!("'{own}' goes on alone from its next start on. It stops now: start it again.\n")
     } else {
         format!(
-            "No majority of the voters answers. With --force, '{own}' goes on alone with what it knows \
-             (version {}).\n",
+            "No majority of the voters answers. With --force, '{own}' goes on alone with its last \
+             state (version {}).\n",
             outlook.version
         )
     };
@@ -115,7 +115,7 @@ mod tests {
         };
         let text = consequences("a@1", &outlook, false);
         for wanted in [
-            "With --force, 'a@1' goes on alone with what it knows (version 17)",
+            "With --force, 'a@1' goes on alone with its last state (version 17)",
             "Never start them again",
             "\n  c@3\n",
             "cluster recover --follow a@1' on each of\n  b@2\n",

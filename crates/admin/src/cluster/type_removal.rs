@@ -152,8 +152,8 @@ fn kept(name: &str, now: &str, hindrances: &[(String, String)]) -> AdminReply {
         .map(|(node, reason)| format!("  {node}: {reason}"))
         .collect();
     let error = format!(
-        "Error removing bucket type {name}: not all nodes are known to have nothing of it; {now}\n{}\n\
-         `kvorum admin bucket drop {name}/BUCKET` deletes the keys of a bucket",
+        "Error removing bucket type {name}: some nodes may have keys of it; {now}\n{}\n`kvorum \
+         admin bucket drop {name}/BUCKET` deletes the keys of a bucket",
         lines.join("\n")
     );
     let nodes = hindrances.iter();
@@ -198,8 +198,9 @@ mod tests {
         assert!(!reply.is_ok);
         assert_eq!(
             reply.text,
-            "Error removing bucket type maps: not all nodes are known to have nothing of it; it stays as it \
-             was\n  a@h: it has keys\n`kvorum admin bucket drop maps/BUCKET` deletes the keys of a bucket"
+            "Error removing bucket type maps: some nodes may have keys of it; it stays as it \
+             was\n  a@h: it has keys\n`kvorum admin bucket drop maps/BUCKET` deletes the keys of \
+             a bucket"
         );
         assert_eq!(reply.data["nodes"][0]["node"], "a@h");
         assert_eq!(reply.data["error"], reply.text);
