@@ -83,7 +83,8 @@ pub(crate) fn exchanges_text(node: &str, data: &Value) -> String {
     }
     let _ = writeln!(
         text,
-        "Times are ago. This node compares the preference lists whose first replica that is up it has."
+        "Times are before now. This node compares the preference lists of which it has the first \
+         available replica."
     );
     text
 }

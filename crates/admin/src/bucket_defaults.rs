@@ -32,7 +32,7 @@ pub(crate) fn show(member: &Member) -> AdminReply {
 /// Proposes the values that this node is configured with.
 pub(crate) fn apply(member: &Member, propose: Propose<'_>) -> AdminReply {
     let configured = configured(member);
-    let done = "The defaults of buckets are those that this node is configured with, on all nodes";
+    let done = "The defaults of buckets are those of this node's configuration, on all nodes";
     propose(Command::SetDefaultProperties(configured), done)
 }
 
@@ -46,8 +46,8 @@ pub(crate) fn set(member: &Member, change: &PropertyOverlay, propose: Propose<'_
              start: change it there as well"
         }
         _ => {
-            "set buckets.default.* in the configuration of every node to the same, which new clusters \
-             begin with"
+            "set buckets.default.* to the same in the configuration of every node, for new \
+             clusters"
         }
     };
     let done = format!("The defaults of buckets are changed on all nodes; {after}");
@@ -94,8 +94,8 @@ fn table(node: &str, agreed: &Map<String, Value>, configured: &Map<String, Value
     }
     if differing(agreed, configured).next().is_some() {
         text.push_str(
-            "\nThe agreed values count. `kvorum admin bucket-defaults apply` has all nodes agree on those \
-             that this node is configured with.\n",
+            "\nThe agreed values count. `kvorum admin bucket-defaults apply` makes those of this \
+             node's configuration the agreed ones.\n",
         );
     }
     text

@@ -244,7 +244,7 @@ impl AdminRequest {
             },
             "backend migrate" => Self::BackendMigrate {
                 scope: MoveScope::from_json(&value["scope"])
-                    .ok_or("the request does not say what is to move")?,
+                    .ok_or("the request does not name the data to move")?,
                 target: text("to").ok_or("the request names no backend")?,
                 is_dry_run,
             },

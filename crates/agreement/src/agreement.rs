@@ -254,7 +254,7 @@ impl Agreement {
         applied
             .await
             .map_err(|end: WaitEnd| AgreementError::NoMajority {
-                detail: format!("{end}, and what was agreed is not applied here yet"),
+                detail: format!("{end}, and the agreed changes are not applied here yet"),
             })
     }
 

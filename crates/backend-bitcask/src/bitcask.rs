@@ -468,7 +468,7 @@ fn settle_log_id(
         return Err(BackendError::new(ErrorKind::Misuse, detail));
     }
     let gone = format!("{:016x}", meta.value_log);
-    let held = format!("entries in the value log {gone}, which is not there; another is");
+    let held = format!("entries in the value log {gone}, which is missing; there is another one");
     let file = format!("{}{gone}", crate::shared_place::LOST_PREFIX);
     lost.add(disk, LostRange::new(file, 0, 0, held));
     meta.value_log = 0;

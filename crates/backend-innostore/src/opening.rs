@@ -116,7 +116,7 @@ impl Opening {
         let known = manifest.value_log;
         let is_of_another_log = known != 0 && known != self.log.log_id();
         if is_of_another_log {
-            let held = "what was put last, in a value log that is not there; another is";
+            let held = "the latest puts, in a value log that is missing; there is another one";
             findings.push(LostRange::new(
                 format!("value_log/{known:016x}"),
                 0,

@@ -36,12 +36,12 @@ pub fn settle_restored(disk: &dyn Disk, data: &Path, ring_directory: &Path) -> a
     let members = members_of(&text);
     if members > 1 && !is_confirmed {
         bail!(
-            "{} was restored from a backup of a node that had {} others around it. If those live, do not \
-             start it: it has forgotten how it voted, and would bring back what was deleted since. \
-             Have another node take its place (`kvorum admin cluster force-replace` at one of them), \
-             or start it with an empty data directory and let it join. If all of them are restored \
-             together, or this copy is all that is left of its partitions, create the file {} and \
-             start again",
+            "{} was restored from a backup of a node that had {} others around it. If those run, \
+             do not start it: it has lost its later votes, and would bring back objects that were \
+             deleted since. Let another node take its place (`kvorum admin cluster force-replace` \
+             at one of them), or start it with an empty data directory and let it join. If all of \
+             them are restored together, or this copy is all that is left of its partitions, \
+             create the file {} and start again",
             data.display(),
             members - 1,
             confirmed.display()

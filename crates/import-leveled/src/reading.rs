@@ -97,7 +97,7 @@ impl ObjectReader {
         }
         let (key, value) = self.read_record(entry)?;
         let Subject::Object(address) = key.subject else {
-            return Err("the record is not of the key that it was of".to_owned());
+            return Err("the record has another key than before".to_owned());
         };
         let expiry = value.expires_at_secs().map_err(|error| error.to_string())?;
         if expiry.is_some_and(|at| at <= self.now_secs) {

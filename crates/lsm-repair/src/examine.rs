@@ -99,7 +99,7 @@ pub(crate) fn examine_file(
         && properties.entries != told.entries
     {
         let (got, expected) = (told.entries, properties.entries);
-        let found = format!("{got} entries where its properties say {expected}");
+        let found = format!("{got} entries where its properties have {expected}");
         told.bad.push(bad(0, 0, found));
     }
     Ok(Examined {

@@ -81,7 +81,8 @@ impl Recovery {
         if let Some(level) = manifest.overlapping_level() {
             let directory = self.directory.display();
             let detail =
-                format!("tables of level {level} in {directory} overlap: kvorum repair mends that");
+                format!("tables of level {level} in {directory} overlap: kvorum repair repairs \
+                 that");
             return Err(BackendError::new(ErrorKind::Corrupt, detail));
         }
         // The manifest that was read may be in memory only, and unlisted files are removed next.
@@ -181,7 +182,8 @@ impl Recovery {
         };
         if known != 0 && known != log.log_id() {
             let held =
-                format!("bodies in the value log {known:016x}, which is not there; another is");
+                format!("bodies in the value log {known:016x}, which is missing; there is another \
+                 one");
             self.note(format!("value_log/{known:016x}"), 0, 0, held);
         }
         if speaks_of_log {

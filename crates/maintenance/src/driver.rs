@@ -301,9 +301,9 @@ impl Maintenance {
         if refuses_puts && !seen.refuses_puts {
             tracing::error!(
                 event = "puts_refused",
-                "memory (maintenance.memory_bytes_max) or open files (maintenance.open_files_max, ulimit \
-                 -n) are used up: puts get overload until there is room again; deletions are taken; see \
-                 kvorum admin maintenance",
+                "memory (maintenance.memory_bytes_max) or open files (maintenance.open_files_max, \
+                 ulimit -n) are used up: puts get overload until there is room again; deletions \
+                 go on; see kvorum admin maintenance",
             );
         }
         if !refuses_puts && seen.refuses_puts {

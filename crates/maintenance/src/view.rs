@@ -145,8 +145,8 @@ fn transfers_text(report: &Report) -> String {
 fn clients_text(report: &Report) -> String {
     let (reads, writes) = report.foreground;
     format!(
-        "{}/s put, {:.2} background bytes for each; reads take {} us, p99 {} us, writes {} us, p99 \
-         {} us; {:.0}% of what is free is for maintenance",
+        "{}/s put, {:.2} background bytes for each; reads take {} us, p99 {} us, writes {} us, \
+         p99 {} us; {:.0}% of the free capacity is for maintenance",
         bytes(report.ingest_rate),
         report.amplification,
         reads.mean.as_micros(),
@@ -443,22 +443,22 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     text.gauge("maintenance_bytes_per_second", help, report.done_rate);
     let help = "Background bytes that have to be done";
     text.gauge("maintenance_needed_bytes_per_second", help, needed);
-    let help = "What one worker can do";
+    let help = "Bytes per second that one worker can do";
     text.gauge("maintenance_possible_bytes_per_second", help, report.speed);
     let help = "Steps under way";
     text.gauge("maintenance_running_steps", help, running);
     let help = "Memory of stores, of the caches that they share, of requests and of hash trees";
     text.gauge("maintenance_memory_bytes", help, report.memory_bytes);
-    let help = "Memory in caches of what was read";
+    let help = "Memory in caches of read data";
     text.gauge("maintenance_cache_bytes", help, used.caches);
-    let help = "What caches may take at present";
+    let help = "Present limit of caches";
     text.gauge("maintenance_cache_bytes_allowed", help, allowed.caches_max);
     let help = "Memory in write buffers";
     text.gauge("maintenance_write_buffer_bytes", help, used.write_buffers);
-    let help = "What write buffers may take at present";
+    let help = "Present limit of write buffers";
     let value = allowed.write_buffers_max;
     text.gauge("maintenance_write_buffer_bytes_allowed", help, value);
-    let help = "Memory in large requests in progress and in what waits for the value log";
+    let help = "Memory in large requests in progress and in the queue of the value log";
     text.gauge("maintenance_request_bytes", help, used.requests);
     let help = "Memory in the hash trees that anti-entropy compares";
     text.gauge("maintenance_hash_tree_bytes", help, used.hash_trees);
@@ -468,9 +468,9 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     text.gauge("maintenance_open_files", help, open_files);
     let help = "Free space where the stores and the value log are, on the fullest file system";
     text.gauge("maintenance_disk_available_bytes", help, available);
-    let help = "Space of it that is held back for merges and collections";
+    let help = "The part of it that is reserved for merges and collections";
     text.gauge("maintenance_disk_reserve_bytes", help, reserve);
-    let help = "What every put is held back by at present";
+    let help = "Present delay of every put";
     text.gauge("maintenance_put_delay_seconds", help, put_delay);
     let help = "The longest step";
     text.gauge("maintenance_longest_step_seconds", help, longest);
@@ -478,7 +478,7 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     text.gauge("maintenance_cpu_cores", help, report.cpu_cores);
     let help = "Background bytes for each byte put";
     text.gauge("maintenance_amplification", help, report.amplification);
-    let help = "Part of what is free that background work takes";
+    let help = "Part of the free capacity that background work takes";
     text.gauge("maintenance_free_share", help, report.free_share);
     if let Some(paid_in) = report.paid_in {
         let help = "Time until the backlog is done; missing while it does not shrink";

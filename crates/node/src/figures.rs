@@ -241,9 +241,9 @@ impl Figures {
 
     fn transfer_metrics(&self, text: &mut MetricsText) {
         let counts = self.member.transfers().counts();
-        let help = "Questions of other nodes' transfers that came while there was no room for them";
+        let help = "Requests of other nodes' transfers for which there was no room";
         text.counter("rejected_handoffs", help, counts.rejected);
-        let help = "Questions of this node's transfers that no answer came to in time";
+        let help = "Requests of this node's transfers without an answer in time";
         text.counter("handoff_timeouts", help, counts.timed_out);
     }
 
@@ -253,11 +253,11 @@ impl Figures {
         };
         let help = "Comparisons of the replicas of a preference list that have ended";
         text.counter("exchanges", help, report.exchanges);
-        let help = "Comparisons after which all replicas had whatever any of them had";
+        let help = "Comparisons after which all replicas had all data of all of them";
         text.counter("exchanges_complete", help, report.exchanges_complete);
-        let help = "Keys that comparisons found to differ and had mended";
+        let help = "Keys that differed and were mended by comparisons";
         text.counter("exchange_keys_repaired", help, report.keys_repaired);
-        let help = "Keys of those whose repair did not reach every replica";
+        let help = "The part of these keys whose repair did not reach every replica";
         text.counter("exchange_repairs_failed", help, report.repairs_failed);
         let help = "Vnodes whose trees are being built";
         text.gauge("trees_building", help, trees_building(&report));
@@ -346,7 +346,7 @@ impl Figures {
         let Some(cache) = &self.page_cache else {
             return;
         };
-        let help = "Memory of pages of innostore kept because they were read";
+        let help = "Memory of innostore's cache of pages";
         text.gauge("innostore_cache_bytes", help, cache.bytes());
         let help = "The bound of innostore_cache_bytes";
         text.gauge("innostore_cache_bytes_max", help, cache.bytes_max());
@@ -356,7 +356,7 @@ impl Figures {
         let Some(cache) = &self.read_cache else {
             return;
         };
-        let help = "Memory of objects kept because they were read";
+        let help = "Memory of the cache of read objects";
         text.gauge("read_cache_bytes", help, cache.bytes());
         let help = "The bound of read_cache_bytes";
         text.gauge("read_cache_bytes_max", help, cache.bytes_max());
@@ -412,7 +412,7 @@ fn value_log_metrics(log: &ValueLog, text: &mut MetricsText) {
     text.gauge("value_log_dead_bytes", help, status.dead_bytes);
     let help = "Bytes of segments kept for stores that are not open";
     text.gauge("value_log_waiting_bytes", help, status.waiting_bytes);
-    let help = "Groups committed, each with one write and, where it was promised, one sync";
+    let help = "Groups committed, each with one write and, if a sync was promised, one sync";
     text.counter("value_log_groups", help, status.groups);
     text.counter("value_log_batches", "Batches committed", status.batches);
 }

@@ -387,7 +387,7 @@ fn is_of_partition(found: &FoundStore, known: Option<StoreId>) -> Result<(), Str
             )),
             None if *is_labelled => Ok(()),
             None => Err(format!(
-                "nothing says whose the store {:#018x} is",
+                "the owner of the store {:#018x} is not recorded",
                 identity.0
             )),
         },

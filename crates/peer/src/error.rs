@@ -11,7 +11,7 @@ use crate::hello::Refusal;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// The node has no known address: it is no longer a member, or not yet.
-    #[error("no address is known for node {node}")]
+    #[error("there is no address of node {node}")]
     NoAddress {
         /// The node.
         node: NodeId,
@@ -77,7 +77,7 @@ impl PeerError {
     /// its identity is not even known.
     pub fn without_node(&self) -> String {
         match self {
-            Self::NoAddress { .. } => "no address is known for it".to_owned(),
+            Self::NoAddress { .. } => "there is no address of it".to_owned(),
             Self::Unreachable { detail, .. } => format!("it cannot be reached: {detail}"),
             Self::Broken { detail, .. } => format!("the connection broke: {detail}"),
             Self::Timeout { .. } => "it did not answer in time".to_owned(),

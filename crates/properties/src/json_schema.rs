@@ -148,7 +148,7 @@ impl Schema {
                 self.number.most = Some(value.as_f64().ok_or_else(|| unfit("a number"))?);
             }
             "$schema" | "$id" | "$comment" | "title" | "description" | "default" | "examples" => {}
-            unknown => return Err(format!("the keyword {unknown} is not known")),
+            unknown => return Err(format!("the keyword {unknown} is not supported")),
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ impl Schema {
             return misfit(&format!("is not of the type {}", names.join(" or ")));
         }
         if !self.lists.iter().all(|list| list.contains(value)) {
-            return misfit("is none of the values that there may be");
+            return misfit("is none of the permitted values");
         }
         match value {
             Value::Object(members) => self.check_members(members),
@@ -353,11 +353,11 @@ mod tests {
             ),
             (
                 json!({"name": "A", "tags": ["a", "c"]}),
-                "/tags/1 is none of the values that there may be",
+                "/tags/1 is none of the permitted values",
             ),
             (
                 json!({"name": "A", "of": 2}),
-                "/of is none of the values that there may be",
+                "/of is none of the permitted values",
             ),
             (json!({"name": "A", "gone": 1}), "/gone may not be there"),
             (

@@ -93,7 +93,7 @@ impl ValueLogFile {
             }
             Self::Dropped => {
                 fields.number("highest number that had a file", 4);
-                fields.number("ranges that were let go", 4);
+                fields.number("dropped ranges", 4);
                 fields.number("ranges that are missing, behind them", 4);
                 (&["first segment", "last segment"], 4)
             }
@@ -112,7 +112,7 @@ impl ValueLogFile {
         Ok(fields.finish(match self {
             Self::Identity => "identity of the value log",
             Self::Contents => "contents of a segment",
-            Self::Dropped => "segments that the value log let go of",
+            Self::Dropped => "segments that the value log has dropped",
             Self::LostBatches => "batches that the value log has lost",
         }))
     }

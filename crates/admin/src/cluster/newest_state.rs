@@ -49,10 +49,10 @@ impl ClusterAdmin {
 pub(super) fn warning(behind: &MayBeBehind) -> String {
     let since = match behind.heard_ago {
         Some(ago) => format!(
-            "what this node knew {} ago",
+            "the state of this node {} ago",
             duration(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX))
         ),
-        None => "what this node knew when it was started".to_owned(),
+        None => "the state of this node at its start".to_owned(),
     };
     format!(
         "WARNING: no leader answers for a majority of the voters ({behind}).\n\

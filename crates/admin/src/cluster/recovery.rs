@@ -75,8 +75,8 @@ fn consequences(own: &str, outlook: &Outlook, is_forced: bool) -> String {
         )
     };
     text.push_str(
-        "\nThe cluster gets another identity. Decisions about members, rings and bucket types that the\n\
-         lost voters agreed on and that never got here are undone; objects are not touched.\n",
+        "\nThe cluster gets another identity. Decisions about members, rings and bucket types \
+         that\ndid not get here from the lost voters are undone; objects are not touched.\n",
     );
     if !outlook.lost.is_empty() {
         text.push_str("\nLost, and refused should they ever come back:\n");
@@ -97,7 +97,8 @@ fn consequences(own: &str, outlook: &Outlook, is_forced: bool) -> String {
         for name in &outlook.reachable {
             let _infallible = writeln!(text, "  {name}");
         }
-        text.push_str("Until then they are not part of it, and their objects wait there.\n");
+        text.push_str("Until then they are not part of the cluster, and their objects wait \
+         there.\n");
     }
     text
 }

@@ -48,8 +48,8 @@ impl ClusterAdmin {
             Some(TypeStatus::Leaving { since }) => since,
             Some(TypeStatus::Active | TypeStatus::Created) => {
                 return Err(AdminReply::refused(format!(
-                    "Error removing bucket type {name}: the removal was taken back by a change of the \
-                     cluster; remove it again"
+                    "Error removing bucket type {name}: a change of the cluster cancelled the \
+                     removal; remove it again"
                 )));
             }
         };
@@ -111,8 +111,8 @@ impl ClusterAdmin {
         let now = match back {
             Ok(_) => "it stays as it was".to_owned(),
             Err(error) => format!(
-                "requests do not find it until `kvorum admin bucket-type activate {name}` takes the removal \
-                 back, which did not succeed ({})",
+                "requests do not find it until `kvorum admin bucket-type activate {name}` cancels \
+                 the removal, which did not succeed ({})",
                 error.in_full()
             ),
         };

@@ -165,8 +165,8 @@ fn whole_log_hints_have_no_findings() {
     // The store alone.
     let checked = verify(&disk, Path::new(STORE));
     assert_eq!(checked.findings, []);
-    let is_told = |note: &String| note.contains("not in what was checked");
-    assert_eq!(checked.notes.iter().filter(|it| is_told(it)).count(), 1);
+    let is_reported = |note: &String| note.contains("not among the checked files");
+    assert_eq!(checked.notes.iter().filter(|it| is_reported(it)).count(), 1);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_whole_log_hint_that_says_something_else_is_found() {
                 unreachable!("{said:?}");
             };
             assert!(path.ends_with(&finding.file), "{finding:?}");
-            assert!(finding.what.contains("not as their records"), "{finding:?}");
+            assert!(finding.what.contains("differ from their records"), "{finding:?}");
             assert!(finding.keys.len() >= 3, "{finding:?}");
         }
         kvorum_disk::replace_file(&mine, &path, &own).unwrap();
