@@ -169,7 +169,7 @@ fn answer_inquiry(current: &ClusterState, node: NodeId, inquiry: &Inquiry) -> An
         return Answer::Removed { cluster };
     }
     Answer::Refused {
-        reason: "nothing is known here of a removal".to_owned(),
+        reason: "there is no record of a removal here".to_owned(),
     }
 }
 
@@ -179,7 +179,7 @@ fn not_followed(current: &ClusterState, node: NodeId, follows: &Follows) -> Opti
         return Some("this node is no member of the recovered cluster".into());
     }
     let Some(recovery) = current.recovery() else {
-        return Some("this cluster was not recovered: it still has the identity of before".into());
+        return Some("this cluster was not recovered: it still has its former identity".into());
     };
     if recovery.from.to_string() != follows.cluster {
         return Some("the recovered cluster was another one".into());

@@ -32,7 +32,7 @@ const MAJORITY_WAIT: Duration = Duration::from_secs(5);
 #[non_exhaustive]
 pub enum RecoverError {
     /// It is alone, or belongs to no cluster yet.
-    #[error("there is nothing to recover: this node has no others around it")]
+    #[error("there is nothing to recover: this node is the only member")]
     Alone,
     /// The log works.
     #[error("there is nothing to recover: a majority of the voters has just agreed")]

@@ -92,7 +92,7 @@ impl TypeQuestion {
             if self.state.version() < since {
                 return Ok(Some("it has not learned of the removal yet"));
             }
-            return Err("the removal was taken back".to_owned());
+            return Err("the removal was cancelled".to_owned());
         }
         if let Some(partition) = self.vnodes.unopened().keys().next() {
             let number = partition.number();

@@ -85,8 +85,8 @@ impl Taken {
                     event = "requests_refused",
                     bytes_in_progress = before,
                     bytes_max = shared.bytes_max,
-                    "large requests in progress take the memory that there is for them; further ones \
-                     get overload until some have ended",
+                    "large requests in progress use up their part of the memory; further ones get \
+                     overload until some have ended",
                 );
             }
             return false;
