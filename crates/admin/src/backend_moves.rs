@@ -211,9 +211,7 @@ impl BackendMoves<'_> {
                     "the data to move is still being looked for: ask again when `backend status` \
                      shows it"
                 }
-                false => {
-                    "no move is under way; `kvorum admin backend migrate` moves data back"
-                }
+                false => "no move is under way; `kvorum admin backend migrate` moves data back",
             };
             return Err(AdminReply::refused(why));
         }

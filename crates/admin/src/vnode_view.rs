@@ -17,7 +17,16 @@ pub(crate) fn text(node: &str, backends: Option<&str>, vnodes: &[Value]) -> Stri
     let _ = writeln!(
         text,
         "{:>9}  {:<8} {:<8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7} {:>7}",
-        "partition", "state", "complete", "keys", "live", "garbage", "disk", "memory", "gets", "puts"
+        "partition",
+        "state",
+        "complete",
+        "keys",
+        "live",
+        "garbage",
+        "disk",
+        "memory",
+        "gets",
+        "puts"
     );
     for vnode in vnodes {
         let _ = writeln!(text, "{}", line(vnode).trim_end());

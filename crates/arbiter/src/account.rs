@@ -132,7 +132,11 @@ impl Account {
         };
         self.written_when_answered = self.written;
         let has_tasks = self.sync.is_some() || !self.tasks.is_empty();
-        self.ask_at = now.plus(if has_tasks { ASK_WITH_BACKLOG } else { ASK_IDLE });
+        self.ask_at = now.plus(if has_tasks {
+            ASK_WITH_BACKLOG
+        } else {
+            ASK_IDLE
+        });
         Change {
             put_bytes,
             arisen_bytes,
@@ -179,7 +183,11 @@ impl Account {
     }
 
     /// The first task that is not held back and may begin.
-    pub(crate) fn next(&self, now: Moment, may: impl Fn(&RankedTask) -> bool) -> Option<&RankedTask> {
+    pub(crate) fn next(
+        &self,
+        now: Moment,
+        may: impl Fn(&RankedTask) -> bool,
+    ) -> Option<&RankedTask> {
         let mut tasks = self.tasks.iter();
         tasks.find(|ranked| self.is_free(ranked, now) && may(ranked))
     }
@@ -204,7 +212,9 @@ impl Account {
 
     /// The due sync, if it is not held back.
     pub(crate) fn next_sync(&self, now: Moment) -> Option<&RankedTask> {
-        self.sync.as_ref().filter(|ranked| self.is_free(ranked, now))
+        self.sync
+            .as_ref()
+            .filter(|ranked| self.is_free(ranked, now))
     }
 
     /// True when it had puts since its last answer: tasks may have grown.

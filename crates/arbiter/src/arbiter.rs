@@ -12,7 +12,7 @@ use kvorum_runtime::Moment;
 use crate::account::{Account, RankedTask};
 use crate::backoff::TaskId;
 use crate::budgets::Budgets;
-use crate::event::{DiskRoom, Ended, Event, Looked, StepResult, Answer};
+use crate::event::{Answer, DiskRoom, Ended, Event, Looked, StepResult};
 use crate::foreground::{Foreground, Meanwhile};
 use crate::memory::{self, MemoryOrders, SharedMemory};
 use crate::merges::Merges;
@@ -344,8 +344,10 @@ impl Arbiter {
             self.scarcity.disk && account.is_some_and(|it| it.can_go_on(*id, now))
         });
         let room_bytes = self.room_for_merges();
-        let waits =
-            |owner: Owner, ranked: &RankedTask| self.merges.is_to_wait(owner, &ranked.task, sole, room_bytes);
+        let waits = |owner: Owner, ranked: &RankedTask| {
+            self.merges
+                .is_to_wait(owner, &ranked.task, sole, room_bytes)
+        };
         self.selection
             .choose(&self.accounts, budget_of, waits, may_begin, now)
     }

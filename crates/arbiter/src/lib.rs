@@ -68,7 +68,7 @@ mod speed;
 
 pub use arbiter::Arbiter;
 pub use budgets::Budgets;
-pub use event::{DiskRoom, Ended, Event, Looked, StepResult, Answer};
+pub use event::{Answer, DiskRoom, Ended, Event, Looked, StepResult};
 pub use foreground::{COUNT_MIN as LATENCY_COUNT_MIN, Latency, LatencyReading, latency_between};
 pub use memory::{MemoryOrders, SharedMemory};
 pub use order::{Decision, Order, Owner};

@@ -60,7 +60,8 @@ impl Account {
         let (lost, others): (Vec<Wrong>, Vec<Wrong>) = verdict.into_iter().partition(is_lost);
         // Older values come with a read that misses the newer ones, and go with it.
         if lost.is_empty() {
-            self.findings.extend(others.iter().map(|it| finding(key, *it)));
+            self.findings
+                .extend(others.iter().map(|it| finding(key, *it)));
         }
         let missing = |write: u64| lost.contains(&Wrong::Lost(write));
         self.missed

@@ -1,4 +1,4 @@
-//! The question: which entries are looked at, and what is found of them.
+//! The question of a fold: its entries, and the facts that are wanted of them.
 
 use kvorum_encoding::{Bucket, BucketType, Key, SegmentFilter};
 
@@ -11,7 +11,7 @@ pub struct KeyFold {
     pub kind: FoldKind,
 }
 
-/// The entries that a fold looks at. Tombstones are entries; what has expired is none.
+/// The entries that a fold looks at. Tombstones are entries; expired objects are not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldScope {
     /// The bucket's type.

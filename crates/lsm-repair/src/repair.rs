@@ -90,7 +90,8 @@ impl Repair {
             false => None,
         };
         let earlier = journal::read(&*disk, directory)?;
-        let (listing, journaled, resumed_at) = begin_or_resume(&*disk, directory, &options, earlier)?;
+        let (listing, journaled, resumed_at) =
+            begin_or_resume(&*disk, directory, &options, earlier)?;
         let journal = match (options.is_dry_run, resumed_at) {
             (true, _) => None,
             (false, Some(end)) => Some(Journal::resume(&*disk, directory, end)?),
@@ -229,7 +230,12 @@ impl Repair {
     /// Findings and work; complete at the end of the repair.
     pub fn report(&self) -> RepairReport {
         let state = self.state.lock();
-        RepairReport::new(&self.options, &self.listing, &state.journaled, &state.decision)
+        RepairReport::new(
+            &self.options,
+            &self.listing,
+            &state.journaled,
+            &state.decision,
+        )
     }
 
     fn ground(&self) -> Ground<'_> {
@@ -403,7 +409,11 @@ impl Repair {
         let (examined, decision, logs) = {
             let state = self.state.lock();
             let logs = state.journaled.done.get(&Unit::Logs).cloned();
-            (state.journaled.examined.clone(), state.decision.clone(), logs)
+            (
+                state.journaled.examined.clone(),
+                state.decision.clone(),
+                logs,
+            )
         };
         if decision.rebuild.is_some() {
             let mut sources = sources(&self.listing, &examined);
@@ -535,7 +545,12 @@ impl Repair {
             ..Manifest::default()
         });
         manifest.generation += 1;
-        let outputs = |unit: Unit| journaled.done.get(&unit).map_or(&[][..], |it| &it.outputs[..]);
+        let outputs = |unit: Unit| {
+            journaled
+                .done
+                .get(&unit)
+                .map_or(&[][..], |it| &it.outputs[..])
+        };
         if decision.rebuild.is_some() {
             manifest.tables = self.rebuilt_tables(journaled, rebuild);
         } else {
@@ -663,8 +678,8 @@ fn begin_or_resume(
         && let Some(begun) = journaled.listing.clone()
         && !options.is_dry_run
     {
-        let is_same_wish =
-            (journaled.keeps_doubtful, journaled.unit_bytes) == (options.keeps_doubtful, options.unit_bytes);
+        let is_same_wish = (journaled.keeps_doubtful, journaled.unit_bytes)
+            == (options.keeps_doubtful, options.unit_bytes);
         let found = kvorum_lsm::manifest::read_in(disk, directory)?.content;
         let is_installed = journaled.installing.is_some()
             && found.map(|it| (it.identity, it.generation))

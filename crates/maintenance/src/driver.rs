@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, DiskRoom, Ended, Event, LATENCY_COUNT_MIN, Latency, LatencyReading,
-    Looked, Order, Owner, SharedMemory, StepResult, Answer, latency_between,
+    Answer, Arbiter, Budgets, Decision, DiskRoom, Ended, Event, LATENCY_COUNT_MIN, Latency,
+    LatencyReading, Looked, Order, Owner, SharedMemory, StepResult, latency_between,
 };
 use kvorum_backend::{
     Backend, BackendError, ErrorKind, Reading, StepOutcome, Task, TaskKind, Timestamp,
@@ -342,23 +342,26 @@ impl Maintenance {
                 let (log, now) = (self.parts.value_log.as_deref(), self.wall_time());
                 log.map_or_else(Answer::default, |log| {
                     let mut answer = log.due(now);
-                    answer.tasks
+                    answer
+                        .tasks
                         .extend(log.scrub_due(self.parts.scrub_period, now));
                     answer
                 })
             }
-            Owner::Store(partition) => self.store(partition).map_or_else(Answer::default, |store| {
-                let tasks = store.maintenance_due(self.wall_time());
-                let status = store.status();
-                let disk_bytes = &mut self.seen.lock().disk_bytes;
-                disk_bytes.insert(partition, status.disk_bytes);
-                Answer {
-                    tasks,
-                    put_bytes: status.put_bytes,
-                    debt_bytes: status.debt_bytes,
-                    memory_bytes: status.memory_bytes,
-                }
-            }),
+            Owner::Store(partition) => {
+                self.store(partition).map_or_else(Answer::default, |store| {
+                    let tasks = store.maintenance_due(self.wall_time());
+                    let status = store.status();
+                    let disk_bytes = &mut self.seen.lock().disk_bytes;
+                    disk_bytes.insert(partition, status.disk_bytes);
+                    Answer {
+                        tasks,
+                        put_bytes: status.put_bytes,
+                        debt_bytes: status.debt_bytes,
+                        memory_bytes: status.memory_bytes,
+                    }
+                })
+            }
         };
         let answer = catch_unwind(AssertUnwindSafe(asked)).unwrap_or_else(|_| {
             tracing::error!(event = "maintenance_question_panicked", owner = %name_of(owner));
@@ -505,7 +508,7 @@ impl Maintenance {
     fn step_label(&self, order: &Order) -> String {
         let label = self.label_of(order.owner, &order.task);
         match label.part {
-            Some(_) => format!("{} of {}", order.task.kind.name(), label.owner),
+            Some(_) => format!("{} of {}", label.task, label.owner),
             None => step_name(order),
         }
     }
@@ -566,22 +569,26 @@ pub(crate) struct TaskLabel {
     pub(crate) owner: String,
     /// The name of that part.
     pub(crate) part: Option<String>,
+    /// The word for the task.
+    pub(crate) task: &'static str,
     /// In the numbering of the store, or of the part.
     pub(crate) subject: u64,
 }
 
 impl TaskLabel {
     pub(crate) fn new(owner: Owner, task: &Task, store: Option<&dyn Backend>) -> Self {
-        let whole = name_of(owner);
+        let (whole, word) = (name_of(owner), word_of(owner, task.kind));
         match store.and_then(|it| it.part_of(task)) {
             Some((part, task)) => Self {
                 owner: format!("{part} of {whole}"),
                 part: Some(part.to_owned()),
+                task: word,
                 subject: task.subject,
             },
             None => Self {
                 owner: whole,
                 part: None,
+                task: word,
                 subject: task.subject,
             },
         }
@@ -596,14 +603,20 @@ pub(crate) fn name_of(owner: Owner) -> String {
     }
 }
 
+/// The word for a task. The value log's tasks have kinds that serve for their order and their budget:
+/// a collection has that of a merge.
+fn word_of(owner: Owner, kind: TaskKind) -> &'static str {
+    match (owner, kind) {
+        (Owner::ValueLog, TaskKind::Merge) => "collection",
+        (Owner::ValueLog, TaskKind::Sync) => "upkeep",
+        (_, kind) => kind.name(),
+    }
+}
+
 /// The name of a step for operators: its task and its owner.
 pub fn step_name(order: &Order) -> String {
-    match order.owner {
-        Owner::ValueLog if order.task.kind == TaskKind::Sync => {
-            "upkeep of the value log".to_owned()
-        }
-        owner => format!("{} of {}", order.task.kind.name(), name_of(owner)),
-    }
+    let (owner, word) = (order.owner, word_of(order.owner, order.task.kind));
+    format!("{word} of {}", name_of(owner))
 }
 
 #[cfg(test)]

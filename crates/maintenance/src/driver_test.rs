@@ -137,7 +137,8 @@ impl<S: Backend> World<S> {
                         debt_bytes: status.debt_bytes,
                         memory_bytes: status.memory_bytes,
                     };
-                    self.arbiter.step(Event::Answered { owner, answer }, self.now);
+                    self.arbiter
+                        .step(Event::Answered { owner, answer }, self.now);
                 }
                 Decision::Step(order) => self.work(order),
                 Decision::Syncs(orders) => orders.into_iter().for_each(|order| self.work(order)),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use comfy_table::{Table, TableStyle};
-use kvorum_arbiter::{Budgets, Order, DueTask, Owner, Report};
+use kvorum_arbiter::{Budgets, DueTask, Order, Owner, Report};
 use kvorum_backend::{Task, Urgency};
 use kvorum_runtime::Moment;
 use kvorum_stats::{MetricKind, MetricsText};
@@ -103,8 +103,8 @@ fn folded(value: &str) -> Vec<String> {
 
 fn running_text(report: &Report, labels: Labels<'_>) -> String {
     let text = |(order, since): &(Order, Duration)| {
-        let (task, owner) = (order.task.kind.name(), labels(order.owner, &order.task).owner);
-        format!("{task} of {owner} for {} us", since.as_micros())
+        let label = labels(order.owner, &order.task);
+        format!("{} of {} for {} us", label.task, label.owner, since.as_micros())
     };
     match report.running.as_slice() {
         [] => "at rest".to_owned(),
@@ -214,7 +214,14 @@ fn budgets_table(report: &Report, budgets: &Budgets) -> Table {
 }
 
 fn kinds_table(report: &Report) -> Table {
-    let mut table = table(&["kind", "backlog", "steps", "bytes", "beyond twice", "failed"]);
+    let mut table = table(&[
+        "kind",
+        "backlog",
+        "steps",
+        "bytes",
+        "beyond twice",
+        "failed",
+    ]);
     for kind in kinds(report) {
         let backlog = report.backlog_by_kind.get(&kind).copied().unwrap_or(0);
         let steps = report.steps.get(&kind).copied().unwrap_or_default();
@@ -249,7 +256,11 @@ fn owners_table(report: &Report) -> Table {
         table.add_row([name_of(*owner), bytes(*backlog), bytes(ingest)]);
     }
     if backlogs.len() > ROWS_SHOWN {
-        let rest = backlogs.iter().skip(ROWS_SHOWN).map(|(_, bytes)| bytes).sum();
+        let rest = backlogs
+            .iter()
+            .skip(ROWS_SHOWN)
+            .map(|(_, bytes)| bytes)
+            .sum();
         let others = format!("{} others", backlogs.len() - ROWS_SHOWN);
         table.add_row([others, bytes(rest), String::new()]);
     }
@@ -269,7 +280,7 @@ fn tasks_table(report: &Report, labels: Labels<'_>) -> Table {
         let label = labels(it.owner, &it.task);
         table.add_row([
             label.owner,
-            it.task.kind.name().to_owned(),
+            label.task.to_owned(),
             label.subject.to_string(),
             urgency_name(it.task.urgency).to_owned(),
             bytes(it.task.cost_bytes),
@@ -501,7 +512,9 @@ fn labelled_metrics(report: &Report, text: &mut MetricsText) {
             ([("kind", kind.name())], backlog)
         })
         .collect();
-    let samples = labels.iter().map(|(labels, backlog)| (&labels[..], *backlog));
+    let samples = labels
+        .iter()
+        .map(|(labels, backlog)| (&labels[..], *backlog));
     let help = "Pending background work, by kind";
     text.family(MetricKind::Gauge, "maintenance_owed_bytes", help, samples);
 
@@ -514,7 +527,9 @@ fn labelled_metrics(report: &Report, text: &mut MetricsText) {
         .iter()
         .map(|(partition, backlog)| ([("partition", partition.as_str())], *backlog))
         .collect();
-    let samples = labels.iter().map(|(labels, backlog)| (&labels[..], *backlog));
+    let samples = labels
+        .iter()
+        .map(|(labels, backlog)| (&labels[..], *backlog));
     let help = "Pending background work, by partition; partitions without any are missing";
     text.family(
         MetricKind::Gauge,

@@ -1,6 +1,6 @@
 //! The operators' view agrees with the state.
 
-use kvorum_arbiter::{Arbiter, Event, Looked, StepResult, Answer};
+use kvorum_arbiter::{Answer, Arbiter, Event, Looked, StepResult};
 use kvorum_backend::{StepOutcome, Task, TaskKind};
 
 use super::*;
@@ -62,6 +62,7 @@ fn a_task_of_a_store_of_several_backends_has_the_name_of_its_backend() {
     let labels: Labels<'_> = &|owner, task| TaskLabel {
         owner: format!("tables of {}", name_of(owner)),
         part: Some("tables".to_owned()),
+        task: task.kind.name(),
         subject: task.subject + 1,
     };
     let text = text_of(&report, &budgets, &[], at(101), labels);

@@ -91,7 +91,9 @@ impl Doorkeeper {
                     Answer::OtherName { name }
                 }
                 Ok(Request::Knock(knock)) => let_in(&runtime, &state, name, caller, knock).await,
-                Ok(Request::Inquiry(inquiry)) => answer_inquiry(&state.current(), caller.node, &inquiry),
+                Ok(Request::Inquiry(inquiry)) => {
+                    answer_inquiry(&state.current(), caller.node, &inquiry)
+                }
                 Err(error) => Answer::Refused {
                     reason: format!("the request to join cannot be read: {error}"),
                 },

@@ -414,7 +414,10 @@ impl Engines {
                 StorageBackend::Leveldb | StorageBackend::Leveled | StorageBackend::Hanoidb => {
                     remove_store(&*self.disk, &directory).with_context(action)?;
                 }
-                _ => self.disk.remove_directory(&directory).with_context(action)?,
+                _ => self
+                    .disk
+                    .remove_directory(&directory)
+                    .with_context(action)?,
             }
         }
         Ok(())

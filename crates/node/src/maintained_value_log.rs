@@ -62,7 +62,7 @@ impl MaintainedLog for MaintainedValueLog {
 
     fn due(&self, now: Timestamp) -> Answer {
         let log = &self.values;
-        // A collection is a merge of the log: it copies live entries and frees the rest. It does not
+        // A collection copies live entries and frees the rest, at the hours of merges. It does not
         // wait for the night if puts are refused for want of space.
         let is_exhausted = log.reserve().seen().is_exhausted();
         let presses = is_exhausted && self.merges != MergePolicy::Never;

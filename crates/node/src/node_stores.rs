@@ -85,8 +85,12 @@ impl NodeStores {
         let value_log = if engines.use_value_log(data.has_value_log(&*disk)?) {
             data.note_value_log(&*disk, settings.node.storage_backend)?;
             data.create_value_log(&*disk)?;
-            let log =
-                maintained_value_log::open_value_log(&disk, &data.value_log(), settings, runtime.random_u64())?;
+            let log = maintained_value_log::open_value_log(
+                &disk,
+                &data.value_log(),
+                settings,
+                runtime.random_u64(),
+            )?;
             for root in engines.roots() {
                 log.reserve().watch(root);
             }
@@ -509,7 +513,10 @@ impl Stores for NodeStores {
             loss.1 == lost_to && self.engines.whole_of(loss.0) == store
         };
         let mut found = self.found.lock();
-        let parts: Vec<_> = found.reported_losses.extract_if(.., |it| is_it(it)).collect();
+        let parts: Vec<_> = found
+            .reported_losses
+            .extract_if(.., |it| is_it(it))
+            .collect();
         drop(found);
         if parts.is_empty() {
             return Ok(log.note_loss(store, lost_to)?);

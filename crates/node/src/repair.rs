@@ -206,9 +206,8 @@ fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> 
                 );
             }
             Ok(Kind::Segment) if said.is_none() => {
-                said = Some(
-                    "log: the next start of the node reads it, and sets aside damaged files",
-                );
+                said =
+                    Some("log: the next start of the node reads it, and sets aside damaged files");
             }
             _ => {}
         }

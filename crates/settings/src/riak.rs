@@ -67,7 +67,8 @@ pub(crate) const DIRECTORIES: [(&str, &str); 3] = [
 pub(crate) const MULTI_PREFIX: &str = "multi_backend";
 
 /// The reason why directories of one of several backends are ignored.
-pub(crate) const ONE_DIRECTORY: &str = "all backends of a partition are in one directory below $(platform_data_dir)/multi";
+pub(crate) const ONE_DIRECTORY: &str =
+    "all backends of a partition are in one directory below $(platform_data_dir)/multi";
 
 /// All families, in the order of the reference page.
 pub(crate) const FAMILIES: [Family; 17] = [
@@ -306,7 +307,10 @@ pub(crate) const FAMILIES: [Family; 17] = [
                 "tictacaae_primaryonly",
                 "stand-ins keep hints and no replicas, so there is nothing else to compare",
             ),
-            ignored("tictacaae_loglevel", "logger.level chooses the events that are logged"),
+            ignored(
+                "tictacaae_loglevel",
+                "logger.level chooses the events that are logged",
+            ),
             ignored(
                 "legacyformat_tictacaae_tree",
                 "trees of different versions of the hash are distinguished and not compared",

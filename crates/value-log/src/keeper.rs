@@ -95,7 +95,9 @@ impl Keeper {
         }
         flushed?;
         // A batch that a full disk refused and took later belongs to no group.
-        files.sync_written().map_err(|failure| self.failed(failure))?;
+        files
+            .sync_written()
+            .map_err(|failure| self.failed(failure))?;
         if files.is_synced_to(appended) {
             return Ok(());
         }
@@ -117,7 +119,9 @@ impl Keeper {
                 break;
             }
             // Batches that were queued meanwhile begin the new segment.
-            files.sync_written().map_err(|failure| self.failed(failure))?;
+            files
+                .sync_written()
+                .map_err(|failure| self.failed(failure))?;
         }
         while files.seal_one()? {}
         Ok(next)

@@ -21,7 +21,7 @@ use crate::error::from_segment;
 use crate::keeper::{Keeper, Stores};
 use crate::log_segment::LogSegment;
 use crate::opening::LOST_NAME;
-use crate::policy::{SegmentFacts, choose, backlog_bytes, totals};
+use crate::policy::{SegmentFacts, backlog_bytes, choose, totals};
 use crate::record::LoggedRecord;
 use crate::tenant::Tenant;
 

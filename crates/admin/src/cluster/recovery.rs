@@ -97,8 +97,10 @@ fn consequences(own: &str, outlook: &Outlook, is_forced: bool) -> String {
         for name in &outlook.reachable {
             let _infallible = writeln!(text, "  {name}");
         }
-        text.push_str("Until then they are not part of the cluster, and their objects wait \
-         there.\n");
+        text.push_str(
+            "Until then they are not part of the cluster, and their objects wait \
+         there.\n",
+        );
     }
     text
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kvorum_arbiter::{Arbiter, Budgets, Decision, Ended, Event, Looked, Owner, StepResult, Answer};
+use kvorum_arbiter::{Answer, Arbiter, Budgets, Decision, Ended, Event, Looked, Owner, StepResult};
 use kvorum_backend::{StepOutcome, Task, TaskKind, Urgency};
 use kvorum_runtime::Moment;
 use proptest::prelude::*;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, DiskRoom, Ended, Event, Looked, Order, Owner, SharedMemory,
-    StepResult, Answer,
+    Answer, Arbiter, Budgets, Decision, DiskRoom, Ended, Event, Looked, Order, Owner, SharedMemory,
+    StepResult,
 };
 use kvorum_backend::{StepOutcome, Task, TaskKind, Urgency};
 use kvorum_runtime::Moment;
@@ -49,7 +49,8 @@ impl Node {
                 ..Answer::default()
             };
             let owner = Owner::Store(0);
-            self.arbiter.step(Event::Answered { owner, answer }, self.now);
+            self.arbiter
+                .step(Event::Answered { owner, answer }, self.now);
         }
     }
 }
@@ -134,7 +135,8 @@ impl Merging {
                         }],
                         ..Answer::default()
                     };
-                    self.arbiter.step(Event::Answered { owner, answer }, self.now);
+                    self.arbiter
+                        .step(Event::Answered { owner, answer }, self.now);
                 }
                 Decision::Step(order) => return order,
                 Decision::Syncs(_) => unreachable!("nothing is to be synced"),

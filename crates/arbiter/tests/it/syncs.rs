@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, Ended, Event, Looked, Order, Owner, StepResult, Answer,
+    Answer, Arbiter, Budgets, Decision, Ended, Event, Looked, Order, Owner, StepResult,
 };
 use kvorum_backend::{StepOutcome, Task, TaskKind, Urgency};
 use kvorum_runtime::Moment;
@@ -74,7 +74,8 @@ impl LogWorld {
                         tasks: is_log.then_some(task).into_iter().collect(),
                         ..Answer::default()
                     };
-                    self.arbiter.step(Event::Answered { owner, answer }, self.now);
+                    self.arbiter
+                        .step(Event::Answered { owner, answer }, self.now);
                 }
                 Decision::Rest(rest) => self.now = self.now.plus(rest),
                 syncs => return syncs,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, Ended, Event, Latency, Looked, Order, Owner, StepResult, Answer,
+    Answer, Arbiter, Budgets, Decision, Ended, Event, Latency, Looked, Order, Owner, StepResult,
 };
 use kvorum_backend::{StepOutcome, Task, TaskKind, Urgency};
 use kvorum_runtime::{Moment, Randomness, SeededRandomness};
@@ -261,7 +261,8 @@ impl World {
             debt_bytes: store.debt(),
             memory_bytes: 0,
         };
-        self.arbiter.step(Event::Answered { owner, answer }, self.now);
+        self.arbiter
+            .step(Event::Answered { owner, answer }, self.now);
     }
 
     fn work(&mut self, order: Order) {

@@ -212,7 +212,10 @@ fn a_whole_log_hint_that_says_something_else_is_found() {
                 unreachable!("{said:?}");
             };
             assert!(path.ends_with(&finding.file), "{finding:?}");
-            assert!(finding.what.contains("differ from their records"), "{finding:?}");
+            assert!(
+                finding.what.contains("differ from their records"),
+                "{finding:?}"
+            );
             assert!(finding.keys.len() >= 3, "{finding:?}");
         }
         kvorum_disk::replace_file(&mine, &path, &own).unwrap();

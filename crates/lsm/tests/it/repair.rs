@@ -492,7 +492,10 @@ fn a_table_that_lost_its_properties_too_hides_what_is_older_when_the_manifest_is
         lose_manifests(&disk);
         let report = repair(&disk, &settings);
         let mut problems = report.problems.iter();
-        let has_lost_them = problems.any(|it| it.what.contains("keys of damaged blocks may have older values"));
+        let has_lost_them = problems.any(|it| {
+            it.what
+                .contains("keys of damaged blocks may have older values")
+        });
         (has_lost_them, report, disk)
     };
     let mut from_end = (0..len).rev();

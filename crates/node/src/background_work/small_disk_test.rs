@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, Ended, Event, Looked, Order, Owner, StepResult, Answer,
+    Answer, Arbiter, Budgets, Decision, Ended, Event, Looked, Order, Owner, StepResult,
 };
 use kvorum_backend::{
     Backend, Batch, Durability, ErrorKind, Fields, Lookup, ReadAt, Reading, StepOutcome, Tag,
@@ -234,7 +234,8 @@ impl World {
                 Decision::Look => self.look(),
                 Decision::Ask(owner) => {
                     let answer = self.due(owner);
-                    self.arbiter.step(Event::Answered { owner, answer }, self.now);
+                    self.arbiter
+                        .step(Event::Answered { owner, answer }, self.now);
                 }
                 Decision::Step(order) => self.work(order),
                 Decision::Syncs(orders) => orders.into_iter().for_each(|order| self.work(order)),

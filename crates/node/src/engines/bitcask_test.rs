@@ -148,7 +148,8 @@ fn open_logged(lines: &[&str]) -> Opened {
     let settings = loaded(&[&[small_segments, NOT_PACKED], lines].concat());
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
-    let log: ValueLog = maintained_value_log::open_value_log(&seam, Path::new("log"), &settings, 5).unwrap();
+    let log: ValueLog =
+        maintained_value_log::open_value_log(&seam, Path::new("log"), &settings, 5).unwrap();
     let own = settings_of(&settings, 0);
     let (draw, shared) = (Arc::new(|| 7), log.clone());
     let store = Bitcask::open(seam, Path::new("store"), own, draw, Some(shared)).unwrap();
