@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn under_riaks_name_vnodes_are_told_by_their_index() {
+    fn under_riaks_name_vnodes_are_reported_by_their_index() {
         let text = riak_text(&vnodes());
         assert!(text.starts_with("Vnode status information\n"), "{text}");
         assert!(

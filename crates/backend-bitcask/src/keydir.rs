@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn several_changes_are_made_and_told_one_by_one() {
+    fn several_changes_are_made_and_reported_one_by_one() {
         let keydir = Keydir::new(&prints());
         keydir.insert(slot(8, 32));
         let change = |old: Option<Slot>, new: Option<Slot>| Change { old, new };

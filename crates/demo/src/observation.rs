@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_move_is_told_by_the_index_on_the_ring() {
+    fn what_is_to_move_is_reported_by_the_index_on_the_ring() {
         let size = RingSize::new(RING_SIZE as u64).unwrap();
         let index = size.partition(7).unwrap().index_decimal(size);
         let pending = json!([{"index": index, "next_owner": "node6@127.0.0.1"}]);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn transfers_are_told_with_the_numbers_of_their_nodes() {
+    fn transfers_are_reported_with_the_numbers_of_their_nodes() {
         let transfers = TransfersView::of(&json!({
             "active": [{
                 "type": "ownership", "partition": 9, "from": "node3@127.0.0.1", "to": "node6@127.0.0.1",

@@ -12,7 +12,7 @@ use crate::journal_value::JournalValue;
 use crate::record::Record;
 
 /// Maximum number of foreign keys reported one by one; the others are counted.
-const OTHER_KEYS_TOLD: u64 = 100;
+const OTHER_KEYS_REPORTED: u64 = 100;
 
 /// Reads records.
 pub(crate) struct ObjectReader {
@@ -20,7 +20,7 @@ pub(crate) struct ObjectReader {
     /// Limit of expiry: objects expired before are skipped, seconds since the Unix epoch.
     now_secs: u64,
     leave_out_tombstones: bool,
-    others_told: u64,
+    others_reported: u64,
 }
 
 /// The copies of a key that have been read.
@@ -79,7 +79,7 @@ impl ObjectReader {
             files,
             now_secs,
             leave_out_tombstones,
-            others_told: 0,
+            others_reported: 0,
         }
     }
 
@@ -167,8 +167,8 @@ impl ObjectReader {
             (_, Subject::Object(address)) => (1, format!("no object: {address}")),
         };
         batch.counts.other_keys += count;
-        self.others_told += 1;
-        if self.others_told <= OTHER_KEYS_TOLD {
+        self.others_reported += 1;
+        if self.others_reported <= OTHER_KEYS_REPORTED {
             let reason = format!("none of Riak's objects, {what}");
             batch.note(self.place(entry), None, reason);
         }

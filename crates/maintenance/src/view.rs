@@ -104,7 +104,12 @@ fn folded(value: &str) -> Vec<String> {
 fn running_text(report: &Report, labels: Labels<'_>) -> String {
     let text = |(order, since): &(Order, Duration)| {
         let label = labels(order.owner, &order.task);
-        format!("{} of {} for {} us", label.task, label.owner, since.as_micros())
+        format!(
+            "{} of {} for {} us",
+            label.task,
+            label.owner,
+            since.as_micros()
+        )
     };
     match report.running.as_slice() {
         [] => "at rest".to_owned(),

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_join_a_commit_and_a_departure_are_told_by_name() {
+    fn a_join_a_commit_and_a_departure_are_reported_by_name() {
         let ring = Ring::single(RingSize::SMALLEST, node(1));
         let cluster = ClusterId::from_random([7; 16]);
         let alone = ClusterState::found(cluster, "orders", node(1), Member::new("a@h"), ring);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_goes_is_told_in_steps() {
+    fn a_type_that_goes_is_reported_in_steps() {
         let ring = Ring::single(RingSize::SMALLEST, node(1));
         let cluster = ClusterId::from_random([7; 16]);
         let alone = ClusterState::found(cluster, "orders", node(1), Member::new("a@h"), ring);

@@ -43,7 +43,7 @@ use self::multi::AgreedRoutes;
 use self::tree_memory::Memory;
 
 /// Losses of one store that the log names.
-const LOSSES_TOLD_MAX: usize = 10;
+const LOSSES_SHOWN_MAX: usize = 10;
 
 /// The place for directories that are set aside because they hold another store than they should.
 pub(crate) const LOST_NAME: &str = "lost";
@@ -712,7 +712,10 @@ fn belonging(size: RingSize, partition: Partition, known: Option<StoreId>) -> Be
 /// Logs the losses of a store, the latest last. It serves the rest.
 fn tell_losses(directory: &Path, store: &dyn Backend) {
     let lost = store.status().lost;
-    for range in lost.iter().skip(lost.len().saturating_sub(LOSSES_TOLD_MAX)) {
+    for range in lost
+        .iter()
+        .skip(lost.len().saturating_sub(LOSSES_SHOWN_MAX))
+    {
         tracing::error!(
             event = "store_degraded",
             directory = %directory.display(),

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_that_cannot_be_read_is_told() {
+    fn every_line_that_cannot_be_read_is_reported() {
         let (settings, problems) =
             parse("ring_size 16\ninclude conf.d/*.conf\n= 3\na =\na = #b\nok = 1");
         assert_eq!(settings.len(), 1);

@@ -57,7 +57,7 @@ fn a_read_that_fails_for_a_while_stops_a_write_to_its_key_and_no_other() {
 }
 
 #[test]
-fn a_record_that_is_not_given_for_minutes_is_told_once_and_written_over() {
+fn a_record_that_is_not_given_for_minutes_is_reported_once_and_written_over() {
     let memory = MemoryDisk::new();
     let (store, _disk) = unreadable(&memory);
     for minutes in 0..8 {

@@ -253,7 +253,7 @@ fn a_damaged_record_of_the_log_is_no_fault_of_the_hint() {
 }
 
 #[test]
-fn a_segment_of_the_log_that_a_hint_names_and_that_is_missing_is_told_with_its_keys() {
+fn a_segment_of_the_log_that_a_hint_names_and_that_is_missing_is_reported_with_its_keys() {
     let disk = whole();
     let shown = entries(&disk, &hint_of_log(&disk));
     let of_601 = shown.iter().find(|it| it.contains("key 601")).unwrap();
@@ -272,7 +272,7 @@ fn a_segment_of_the_log_that_a_hint_names_and_that_is_missing_is_told_with_its_k
 }
 
 #[test]
-fn a_log_that_is_another_is_told() {
+fn a_log_that_is_another_is_reported() {
     let (disk, other) = (whole(), filled(LOG_ID + 1, false));
     let log = Path::new(LOG);
     for entry in other.list(log).unwrap() {

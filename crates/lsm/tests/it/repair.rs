@@ -201,7 +201,7 @@ fn check(store: &Lsm, model: &Model, report: &RepairReport, keeps: bool, story: 
             continue;
         }
         changed += 1;
-        let is_told = report
+        let is_reported = report
             .doubts
             .iter()
             .any(|it| it.from <= name && name < it.to)
@@ -211,7 +211,7 @@ fn check(store: &Lsm, model: &Model, report: &RepairReport, keeps: bool, story: 
                 .iter()
                 .any(|it| it.what.contains("may have come back"));
         assert!(
-            is_told,
+            is_reported,
             "key {number} is {got:?} and nobody says so, {story}: {report:?}"
         );
         if let Ok(Some(value)) = &got {

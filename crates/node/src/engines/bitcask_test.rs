@@ -47,10 +47,10 @@ type Effect = (&'static str, fn());
 /// All that are honoured.
 const EFFECTS: [Effect; 18] = [
     ("bitcask.data_root", stores_are_where_data_root_says),
-    ("bitcask.sync.strategy", a_put_is_synced_as_told),
+    ("bitcask.sync.strategy", a_put_is_synced_as_configured),
     ("bitcask.sync.interval", syncs_come_in_their_interval),
     ("bitcask.max_file_size", files_end_at_their_size),
-    ("bitcask.compression", values_are_packed_as_told),
+    ("bitcask.compression", values_are_packed_as_configured),
     ("bitcask.read_cache", what_was_read_is_kept_or_not),
     ("bitcask.merge.policy", merges_run_always_or_never),
     ("bitcask.merge.window.start", no_merge_before_the_window),
@@ -457,7 +457,7 @@ fn syncs_of_a_put(lines: &[&str]) -> (bool, usize) {
     (is_logged, opened.count(Operation::Sync) - before)
 }
 
-fn a_put_is_synced_as_told() {
+fn a_put_is_synced_as_configured() {
     assert_eq!(
         syncs_of_a_put(&["bitcask.sync.strategy = o_sync"]),
         (true, 1)
@@ -501,7 +501,7 @@ fn files_end_at_their_size() {
     assert_eq!(files("bitcask.max_file_size = 1MB"), "1");
 }
 
-fn values_are_packed_as_told() {
+fn values_are_packed_as_configured() {
     let bytes = |name: &str| {
         let opened = open(&[&format!("bitcask.compression = {name}")]);
         opened.fill(0..100);
