@@ -76,8 +76,8 @@ impl SegmentFacts {
 /// Bytes of all segments, and of the garbage in them.
 pub(crate) fn totals(segments: &[SegmentFacts]) -> (u64, u64) {
     let bytes = segments.iter().map(|it| it.bytes).sum();
-    let dead = segments.iter().map(SegmentFacts::dead_bytes).sum();
-    (bytes, dead)
+    let garbage = segments.iter().map(SegmentFacts::dead_bytes).sum();
+    (bytes, garbage)
 }
 
 /// The segment to collect now, if garbage takes more than `dead_percent_max` of all. Its copies
@@ -87,8 +87,8 @@ pub(crate) fn choose(
     dead_percent_max: u8,
     room_bytes: u64,
 ) -> Option<u32> {
-    let (bytes, dead) = totals(segments);
-    let is_due = u128::from(dead) * 100 > u128::from(bytes) * u128::from(dead_percent_max);
+    let (bytes, garbage) = totals(segments);
+    let is_due = u128::from(garbage) * 100 > u128::from(bytes) * u128::from(dead_percent_max);
     if !is_due {
         return None;
     }

@@ -157,7 +157,7 @@ impl Upkeep {
 
     pub(crate) fn next_collection(&self) -> Option<CollectionDue> {
         let headroom = self.keeper.measure_headroom();
-        let is_pressing = headroom.is_scarce() || self.is_too_much_dead();
+        let is_pressing = headroom.is_scarce() || self.has_too_much_garbage();
         let percent_max = self.dead_percent_max();
         let upkeep = self.state.lock();
         let (facts, read_to) = match &upkeep.collection {
@@ -199,14 +199,14 @@ impl Upkeep {
         is_much(fallen) || (fallen > 0 && is_exhausted())
     }
 
-    pub(crate) fn is_too_much_dead(&self) -> bool {
+    pub(crate) fn has_too_much_garbage(&self) -> bool {
         let upkeep = self.state.lock();
         if upkeep.is_held {
             return false;
         }
-        let (bytes, dead) = totals(&upkeep.facts);
+        let (bytes, garbage) = totals(&upkeep.facts);
         let percent_max = self.dead_percent_max().saturating_add(PRESSING_PERCENT);
-        u128::from(dead) * 100 > u128::from(bytes) * u128::from(percent_max)
+        u128::from(garbage) * 100 > u128::from(bytes) * u128::from(percent_max)
     }
 
     /// The garbage allowed in the log at present. A log that is never collected keeps its setting.
