@@ -60,7 +60,7 @@ pub struct LeafFilter {
 }
 
 impl LeafFilter {
-    /// Leaves of a tree that has so many; `None` unless that is a power of two. Numbers beyond the last
+    /// Leaves of a tree with this many leaves; `None` unless that is a power of two. Numbers beyond the last
     /// leaf are left out, for nothing falls into them.
     pub fn new(leaves: u32, mut wanted: Vec<u32>) -> Option<Self> {
         if !leaves.is_power_of_two() {

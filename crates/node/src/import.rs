@@ -40,28 +40,28 @@ const LINE: Duration = Duration::from_secs(10);
 pub(crate) enum ImportVerb {
     /// Import the bitcask directories of Riak nodes.
     ///
-    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// Resumes if it is interrupted and started again. Exit code: 0 when everything was
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
     #[command(name = "riak-bitcask")]
     Bitcask(RiakBitcaskArguments),
     /// Import the LevelDB stores of Riak nodes.
     ///
-    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// Resumes if it is interrupted and started again. Exit code: 0 when everything was
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
     #[command(name = "riak-leveldb")]
     Leveldb(RiakLeveldbArguments),
     /// Import the leveled stores of Riak nodes, from their journals.
     ///
-    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// Resumes if it is interrupted and started again. Exit code: 0 when everything was
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
     #[command(name = "riak-leveled")]
     Leveled(RiakLeveledArguments),
     /// Import Riak nodes with several backends: their bitcask, LevelDB and leveled stores, one after the other.
     ///
-    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// Resumes if it is interrupted and started again. Exit code: 0 when everything was
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
     #[command(name = "riak-multi")]
@@ -82,7 +82,7 @@ enum Source {
     Leveled(RiakLeveledArguments),
 }
 
-/// Arguments of an import that there is not.
+/// Arguments of an import that does not exist.
 #[derive(Args)]
 pub(crate) struct NotImportedArguments {
     /// Any arguments

@@ -61,7 +61,7 @@ pub enum PeerError {
         /// The reason.
         refusal: Refusal,
     },
-    /// The two nodes do not come to an encrypted connection: look at `cluster.tls` and the
+    /// No encrypted connection between the two nodes: look at `cluster.tls` and the
     /// certificates on both.
     #[error("no encrypted connection to the node at {address}: {failure}")]
     Encryption {
@@ -88,7 +88,7 @@ impl PeerError {
         }
     }
 
-    /// True when the certificates or the settings of TLS on the two nodes do not go together.
+    /// True when the certificates or the settings of TLS on the two nodes do not match.
     pub fn is_about_encryption(&self) -> bool {
         match self {
             Self::Encryption { .. } => true,

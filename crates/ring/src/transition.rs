@@ -1,6 +1,6 @@
 //! A ring on its way to another: the partitions that may move now.
 //!
-//! Pure: every member that has the same ring and the same target comes to the same answer.
+//! Pure: every member with the same ring and the same target gets the same answer.
 //! Notifications, transfers and the passing of gates are decided elsewhere.
 //!
 //! Two partitions do not move together if their places could stand in one preference list: so each list
