@@ -1,4 +1,4 @@
-//! Way from groups of records to objects ready to be put: reading, checking, comparing, merging.
+//! From groups of records to objects for puts: reading, checking, comparing, merging.
 
 use bytes::Bytes;
 use kvorum_encoding::Address;
@@ -17,7 +17,7 @@ const OTHER_KEYS_REPORTED: u64 = 100;
 /// Reads records.
 pub(crate) struct ObjectReader {
     files: NumberedFiles,
-    /// Limit of expiry: objects expired before are skipped, seconds since the Unix epoch.
+    /// Objects that expired before this time are skipped. Seconds since the Unix epoch.
     now_secs: u64,
     leave_out_tombstones: bool,
     others_reported: u64,
@@ -152,7 +152,7 @@ impl ObjectReader {
         Ok(())
     }
 
-    /// Counts a record that is none of Riak's.
+    /// Counts a record that is not in Riak's form.
     fn read_other(&mut self, entry: &IndexEntry, batch: &mut Batch) -> Result<(), String> {
         let (key, value) = self.read_record(entry)?;
         let (count, what) = match (key.kind, key.subject) {

@@ -40,7 +40,7 @@ pub(crate) enum Change {
     Replicas { event: &'static str, to: u16 },
     /// The defaults of buckets without a type have changed; the properties that differ are named.
     BucketDefaults { changed: Vec<String> },
-    /// A removal of a bucket type began, was taken back, or ended.
+    /// A removal of a bucket type began, was cancelled, or ended.
     BucketType { event: &'static str, name: String },
 }
 
