@@ -306,9 +306,9 @@ impl NodeStores {
 
     /// The log is read for some stores after the other, and its damage is met each time.
     fn log_damage(&self, found: &[String]) {
-        let mut found = self.found.lock();
+        let mut reported = self.found.lock();
         for damage in found {
-            if found.damage.insert(damage.clone()) {
+            if reported.damage.insert(damage.clone()) {
                 tracing::error!(event = "value_log_damaged", damage = %damage);
             }
         }
