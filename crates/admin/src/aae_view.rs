@@ -83,8 +83,7 @@ pub(crate) fn exchanges_text(node: &str, data: &Value) -> String {
     }
     let _ = writeln!(
         text,
-        "Times are before now. This node compares the preference lists of which it has the first \
-         available replica."
+        "Times are ages. This node compares the preference lists whose first available replica it has."
     );
     text
 }

@@ -420,9 +420,8 @@ fn nobody_is_asked_to_coordinate_what_the_first_may_have_applied() {
         "1 2 3 | coordinator=0 or=1 w=2
         -> coordinate 0
         0: unknown
-        -> \
-         reply the connection to a replica broke during the write, which may be stored or not; \
-         read before writing again, done",
+        -> reply the connection to a replica broke during the write, which may be stored or not; read before \
+         writing again, done",
     );
 }
 

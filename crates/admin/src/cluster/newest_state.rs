@@ -86,7 +86,7 @@ mod tests {
         };
         let text = warning(&behind);
         assert!(
-            text.contains("what this node knew 35.00 s ago, version 17"),
+            text.contains("the state of this node 35.00 s ago, version 17"),
             "{text}"
         );
         assert_eq!(json(Some(&behind))["seconds"], 35);

@@ -103,51 +103,34 @@ fn a_plan_says_what_is_lost_with_whom() {
     let (text, json) = planned(&state, &Sizes::new());
     assert_eq!(
         text,
-        "=============================== Staged Changes ================================
-Action   \
-               \
-         Details(s)
+        "\
+=============================== Staged Changes ================================
+Action         Details(s)
 -------------------------------------------------------------------------------
-join \
-                   'd@10.0.0.4'
-force-replace  'c@10.0.0.3' with \
-         'd@10.0.0.4'
+join           'd@10.0.0.4'
+force-replace  'c@10.0.0.3' with 'd@10.0.0.4'
 -------------------------------------------------------------------------------
 
-WARNING: \
-         All of 'c@10.0.0.3' replicas will be lost
+WARNING: All of 'c@10.0.0.3' replicas will be lost
 
-NOTE: Applying these changes will result in 1 \
-         cluster \
-         transition
+NOTE: Applying these changes will result in 1 cluster transition
 
 ###############################################################################
- \
-                                 After cluster transition \
-         1/1
+                         After cluster transition 1/1
 ###############################################################################
 
-================================= \
-         Membership ==================================
-Status     Ring    Pending    \
-         Node
+================================= Membership ==================================
+Status     Ring    Pending    Node
 -------------------------------------------------------------------------------
-valid \
-              37.5%     37.5%    'a@10.0.0.1'
+valid      37.5%     37.5%    'a@10.0.0.1'
 valid      37.5%     37.5%    'b@10.0.0.2'
-valid    \
-            0.0%     25.0%    \
-         'd@10.0.0.4'
+valid       0.0%     25.0%    'd@10.0.0.4'
 -------------------------------------------------------------------------------
-Valid:3 \
-         / Leaving:0 / Exiting:0 / Joining:0 / Down:0
+Valid:3 / Leaving:0 / Exiting:0 / Joining:0 / Down:0
 
-Partitions reassigned from cluster \
-         changes: 2
+Partitions reassigned from cluster changes: 2
   2 reassigned from 'c@10.0.0.3' to 'd@10.0.0.4'
-They come without a transfer \
-         and are repaired from their other replicas; data that only the removed node had is \
-         lost
+They come without a transfer and are repaired from their other replicas; data that only the removed node had is lost
 
 Transfers resulting from cluster changes: 0
 "

@@ -55,32 +55,26 @@ fn all() -> AllTransfers {
 fn transfers_have_riaks_lines() {
     assert_eq!(
         all().text(),
-        "Nodes ['c@10.0.0.3'] are currently down.
-'b@10.0.0.2' waiting to receive 1 \
-         partition
+        "\
+Nodes ['c@10.0.0.3'] are currently down.
+'b@10.0.0.2' waiting to receive 1 partition
 'a@10.0.0.1' waiting to handoff 17 hinted objects
-    partition 3: no more may \
-         be sent at present
+    partition 3: no more may be sent at present
 
 Active Transfers:
 
 transfer type: ownership_transfer
-vnode type: \
-         riak_kv_vnode
+vnode type: riak_kv_vnode
 partition: 3
 started: Sun, 06 Nov 1994 08:49:37 GMT [2.00 s ago]
-last \
-         update: Sun, 06 Nov 1994 08:49:39 GMT [0.02 s ago]
+last update: Sun, 06 Nov 1994 08:49:39 GMT [0.02 s ago]
 total size: 1000 objects
-objects \
-         transferred: 250
+objects transferred: 250
 remaining: 6.00 s
 
                               125 Objs/s
-            \
-            a@10.0.0.1 =======> b@10.0.0.2
-        |###########                                 | \
-          25%
+               a@10.0.0.1 =======> b@10.0.0.2
+        |###########                                 |  25%
                           1.50 MB/s
 
 "
