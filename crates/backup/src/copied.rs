@@ -259,7 +259,10 @@ mod tests {
         lease(&disk);
         for _ in 0..2 {
             let refused = start(&disk, Some(8)).unwrap_err().to_string();
-            assert!(refused.contains("had 4 others"), "{refused}");
+            assert!(
+                refused.contains("a member of a cluster with 4 others"),
+                "{refused}"
+            );
             assert!(refused.contains("force-replace"), "{refused}");
             assert!(refused.contains("data/restore.in-cluster"), "{refused}");
             assert!(is_there(&disk, "data/dot_leases"));
@@ -323,7 +326,10 @@ mod tests {
         // The number of others is unknown then.
         replace_file(&disk, Path::new("data/others"), b"?").unwrap();
         let refused = start(&disk, Some(8)).unwrap_err().to_string();
-        assert!(refused.contains("had others around it"), "{refused}");
+        assert!(
+            refused.contains("a member of a cluster with others"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -261,7 +261,10 @@ mod tests {
                 ErrorKind::Device,
                 "may be intact: look into the system's log",
             ),
-            (ErrorKind::Denied, "give it that right and start again"),
+            (
+                ErrorKind::Denied,
+                "change their permissions and start again",
+            ),
         ] {
             faulty.add_rule(Rule::new(Fault::Error(kind)).on(Operation::Read));
             let refused = file.load().unwrap_err();
@@ -279,11 +282,7 @@ mod tests {
             matches!(refused, OpenError::CardDamaged { .. }),
             "{refused}"
         );
-        assert!(
-            refused
-                .to_string()
-                .contains("holds what was written there; restore")
-        );
+        assert!(refused.to_string().contains("is intact; restore"));
     }
 
     #[test]

@@ -91,7 +91,7 @@ mod tests {
         );
         assert_eq!(json(Some(&behind))["seconds"], 35);
         behind.heard_ago = None;
-        assert!(warning(&behind).contains("when it was started"));
+        assert!(warning(&behind).contains("the state of this node at its start"));
         assert_eq!(json(None), Value::Null);
     }
 }

@@ -69,7 +69,7 @@ fn a_record_that_is_not_given_for_minutes_is_reported_once_and_written_over() {
     let lost = store.status().lost;
     assert_eq!(lost.len(), 1, "{lost:?}");
     assert_eq!(lost[0].file, "0000000001.segment");
-    assert!(lost[0].held.contains("did not give"), "{lost:?}");
+    assert!(lost[0].held.contains("has failed to read"), "{lost:?}");
     assert_eq!(store.status().corrupt_reads, 10);
     // The other key was not read until now.
     assert_eq!(read_error(&store, "two", 18), Some(ErrorKind::Failed));
