@@ -83,7 +83,7 @@ pub(crate) fn exchanges_text(node: &str, data: &Value) -> String {
     }
     let _ = writeln!(
         text,
-        "Times are ago. This node compares the preference lists whose first replica that is up it has."
+        "Times are ages. This node compares the preference lists whose first available replica it has."
     );
     text
 }

@@ -79,7 +79,7 @@ impl Room {
             counted(self.partitions, "partition"),
         );
         if self.is_in_memory() {
-            return format!("{what}; in memory, where nothing outlives a stop of the node");
+            return format!("{what}; in memory, which is lost at a stop of the node");
         }
         format!(
             "{what}; {} of free space needed, {} there",
@@ -120,11 +120,11 @@ impl BackendMoves<'_> {
         if *scope == MoveScope::All {
             let _ = write!(
                 text,
-                "\nset multi_backend.default = {target} in the configuration of all nodes: it counts for types \
-                 that are created from now on"
+                "\nset multi_backend.default = {target} in the configuration of all nodes: it \
+                 applies to types that are created later"
             );
         }
-        text.push_str("\n`kvorum admin backend status` shows how far it is");
+        text.push_str("\n`kvorum admin backend status` shows the progress");
         Ok(ordered(text, &what, target, &room))
     }
 
@@ -142,8 +142,8 @@ impl BackendMoves<'_> {
         let pinned = moves.pin(Some(target));
         pinned.map_err(|error| AdminReply::refused(error.to_string()))?;
         let text = format!(
-            "{what} moves to {target} on this node alone, and stays there whatever the properties say until \
-             `kvorum admin backend cancel --partition {}`: {}",
+            "{what} moves to {target} on this node alone, and stays there, whatever the \
+             properties are, until `kvorum admin backend cancel --partition {}`: {}",
             vnode.partition().number(),
             room.text()
         );
@@ -170,8 +170,8 @@ impl BackendMoves<'_> {
         let number = vnode.partition().number();
         if !self.unpin(&vnode)? {
             return Err(AdminReply::refused(format!(
-                "partition {number} was not moved by itself: `kvorum admin backend cancel` takes back the moves \
-                 of types and buckets"
+                "partition {number} was not moved by itself: `kvorum admin backend cancel` undoes \
+                 the moves of types and buckets"
             )));
         }
         let text = format!("partition {number} follows the properties again, and moves back");
@@ -190,8 +190,8 @@ impl BackendMoves<'_> {
             let [source] = &sources.iter().collect::<Vec<_>>()[..] else {
                 let names: Vec<&str> = sources.iter().map(String::as_str).collect();
                 return Err(AdminReply::refused(format!(
-                    "{place} comes from several backends ({}): say where all of it is to go with `kvorum admin \
-                     backend migrate`",
+                    "{place} comes from several backends ({}): name one backend for all of it \
+                     with `kvorum admin backend migrate`",
                     names.join(", ")
                 )));
             };
@@ -208,12 +208,10 @@ impl BackendMoves<'_> {
         if taken_back.is_empty() {
             let why = match all.is_looking() {
                 true => {
-                    "what has to move is still being looked for: ask again when `backend status` shows it"
+                    "the data to move is still being looked for: ask again when `backend status` \
+                     shows it"
                 }
-                false => {
-                    "no move is under way; what has moved is moved back with `kvorum admin backend \
-                     migrate`"
-                }
+                false => "no move is under way; `kvorum admin backend migrate` moves data back",
             };
             return Err(AdminReply::refused(why));
         }
@@ -304,8 +302,8 @@ fn is_moving_as_a_whole(vnode: &Vnode) -> bool {
 
 fn has_one() -> AdminReply {
     AdminReply::refused(
-        "this node has one backend: data moves between those of storage_backend = multi (see \
-         docs/migrating-between-backends.md)",
+        "this node has one backend: data moves between the backends of storage_backend = multi \
+         (see docs/migrating-between-backends.md)",
     )
 }
 

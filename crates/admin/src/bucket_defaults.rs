@@ -1,8 +1,8 @@
 //! `bucket-defaults`: the properties of all buckets without a type, changed on all nodes at once.
 //!
-//! `buckets.default.*` of a configuration counts when a cluster is founded, and while a node is alone. Once
-//! there are several, they have agreed on one set: nodes that went by files of their own would give one
-//! bucket several meanings. These verbs show both and change the agreed set.
+//! `buckets.default.*` of a configuration counts when a cluster is founded, and while a node is alone. The
+//! nodes of a cluster agree on one set, since different files would give one bucket different properties.
+//! These verbs show both and change the agreed set.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use crate::request::AdminReply;
 /// Proposes a change; the second argument is the answer if it is agreed on.
 pub(crate) type Propose<'a> = &'a dyn Fn(Command, &str) -> AdminReply;
 
-/// Agreed values beside those that this node is configured with.
+/// The agreed values, and those of this node's configuration.
 pub(crate) fn show(member: &Member) -> AdminReply {
     let state = member.state().current();
     let whole =
@@ -29,10 +29,10 @@ pub(crate) fn show(member: &Member) -> AdminReply {
     AdminReply::ok(text, data)
 }
 
-/// Proposes the values that this node is configured with.
+/// Proposes the values of this node's configuration.
 pub(crate) fn apply(member: &Member, propose: Propose<'_>) -> AdminReply {
     let configured = configured(member);
-    let done = "The defaults of buckets are those that this node is configured with, on all nodes";
+    let done = "The defaults of buckets are those of this node's configuration, on all nodes";
     propose(Command::SetDefaultProperties(configured), done)
 }
 
@@ -46,8 +46,8 @@ pub(crate) fn set(member: &Member, change: &PropertyOverlay, propose: Propose<'_
              start: change it there as well"
         }
         _ => {
-            "set buckets.default.* in the configuration of every node to the same, which new clusters \
-             begin with"
+            "set buckets.default.* to the same in the configuration of every node, for new \
+             clusters"
         }
     };
     let done = format!("The defaults of buckets are changed on all nodes; {after}");
@@ -94,8 +94,8 @@ fn table(node: &str, agreed: &Map<String, Value>, configured: &Map<String, Value
     }
     if differing(agreed, configured).next().is_some() {
         text.push_str(
-            "\nThe agreed values count. `kvorum admin bucket-defaults apply` has all nodes agree on those \
-             that this node is configured with.\n",
+            "\nThe agreed values count. `kvorum admin bucket-defaults apply` makes those of this \
+             node's configuration the agreed ones.\n",
         );
     }
     text

@@ -1,10 +1,10 @@
 //! `bucket count` and `bucket drop`: the keys of a bucket, counted and deleted.
 //!
-//! A drop is one listing of the bucket, of which each call of the verb deletes as much as it can in a
-//! second: so nothing runs on for an operator who has gone, and the command line shows how far it is. What
-//! is left of the listing stays here until the next call. A call on another node, or after a restart,
-//! begins anew and finds what is left. Each key is deleted like a client's, with a tombstone through the
-//! coordinator, a few at a time. A key that is written meanwhile may stay.
+//! A drop is one listing of the bucket. Each call of the verb deletes keys of it for a second, and the rest
+//! of the listing stays here until the next call. So the command line shows the progress, and nothing runs
+//! on when the calls stop. A call on another node, or after a restart, begins anew and finds the keys that
+//! are left. Keys are deleted like a client's, with a tombstone through the coordinator, a few at a time. A
+//! key that is written meanwhile may stay.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl BucketKeys<'_> {
         ))
     }
 
-    /// Says how many keys a drop would delete. Blocks.
+    /// The number of keys that a drop would delete. Blocks.
     pub(crate) fn try_drop(&self, name: &str) -> Replied {
         let place = BucketPlace::named(name)?;
         let keys = self.counted(&place)?;
@@ -147,8 +147,8 @@ impl BucketKeys<'_> {
 }
 
 impl Drops {
-    /// The drop of a bucket that was begun, or a new one. Those that nothing has called for long are
-    /// forgotten: their listings have ended.
+    /// The drop of a bucket that was begun, or a new one. Drops without a call for long are removed: their
+    /// listings have ended.
     fn take(&self, place: &BucketPlace, now: Moment) -> Dropping {
         let mut drops = self.0.lock();
         drops.retain(|_, it| now.since(it.called) < LISTING);

@@ -59,8 +59,8 @@ fn split_refused(
             Unopened::Failed { error, .. } => {
                 let number = partition.number();
                 let why = format!(
-                    "its store could not be opened, and may be whole ({error}); `kvorum admin cluster \
-                     accept-loss {number}` gives it up all the same"
+                    "its store could not be opened, but may be whole ({error}); `kvorum admin \
+                     cluster accept-loss {number}` gives it up nevertheless"
                 );
                 others.push((partition, why));
             }
@@ -183,11 +183,11 @@ impl ClusterAdmin {
             let kept: Vec<String> = moved.iter().map(|it| it.display().to_string()).collect();
             let what = match kept.is_empty() {
                 true => String::new(),
-                false => format!("; what was there is kept as {}", kept.join(", ")),
+                false => format!("; the former directory is kept as {}", kept.join(", ")),
             };
             let _infallible = writeln!(
                 text,
-                "Success: partition {number} goes on without what is lost{what}"
+                "Success: partition {number} goes on without the lost data{what}"
             );
             rows.push(json!({"partition": number, "kept_as": kept}));
         }

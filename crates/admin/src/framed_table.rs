@@ -1,4 +1,4 @@
-//! Tables with frames, as Riak's newer commands print them and operators' scripts take them apart.
+//! Tables with frames, as Riak's newer commands print them and operators' scripts parse them.
 //!
 //! Cells are centred in their columns, with the odd blank behind. A column is as wide as its widest cell.
 

@@ -244,7 +244,7 @@ impl AdminRequest {
             },
             "backend migrate" => Self::BackendMigrate {
                 scope: MoveScope::from_json(&value["scope"])
-                    .ok_or("the request does not say what is to move")?,
+                    .ok_or("the request does not name the data to move")?,
                 target: text("to").ok_or("the request names no backend")?,
                 is_dry_run,
             },
@@ -276,7 +276,7 @@ impl AdminRequest {
             },
             other => match BARE.iter().find(|(verb, _)| *verb == other) {
                 Some((_, request)) => request.clone(),
-                None => return Err(format!("the running node does not know the verb {other:?}")),
+                None => return Err(format!("the running node has no verb {other:?}")),
             },
         })
     }

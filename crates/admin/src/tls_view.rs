@@ -42,7 +42,7 @@ pub(crate) fn show(member: &Member, now: WallTime) -> AdminReply {
             let last = day_of(authority.not_after);
             let _infallible = writeln!(
                 text,
-                "believes: authority {}, until {last}",
+                "accepts: authority {}, until {last}",
                 authority.serial
             );
         }

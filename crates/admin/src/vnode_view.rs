@@ -17,7 +17,16 @@ pub(crate) fn text(node: &str, backends: Option<&str>, vnodes: &[Value]) -> Stri
     let _ = writeln!(
         text,
         "{:>9}  {:<8} {:<8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7} {:>7}",
-        "partition", "state", "complete", "keys", "live", "dead", "disk", "memory", "gets", "puts"
+        "partition",
+        "state",
+        "complete",
+        "keys",
+        "live",
+        "garbage",
+        "disk",
+        "memory",
+        "gets",
+        "puts"
     );
     for vnode in vnodes {
         let _ = writeln!(text, "{}", line(vnode).trim_end());
@@ -153,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn under_riaks_name_vnodes_are_told_by_their_index() {
+    fn under_riaks_name_vnodes_are_reported_by_their_index() {
         let text = riak_text(&vnodes());
         assert!(text.starts_with("Vnode status information\n"), "{text}");
         assert!(

@@ -226,8 +226,8 @@ impl fmt::Display for Advice {
         if self.facts.is_empty() {
             writeln!(
                 f,
-                "  nothing is known of the data, so this is a default: say facts with --say, or take \
-                 them from --node, --stats or --bench"
+                "  there are no facts about the data, so this is a default: give facts with \
+                 --say, or take them from --node, --stats or --bench"
             )?;
         }
         for engine in &self.engines {
@@ -238,7 +238,7 @@ impl fmt::Display for Advice {
             };
             writeln!(f, "\n  {}{mark}", engine.name)?;
             if engine.reasons.is_empty() {
-                writeln!(f, "    nothing speaks for or against it")?;
+                writeln!(f, "    no fact counts for or against it")?;
             }
             for reason in &engine.reasons {
                 write_reason(f, reason)?;

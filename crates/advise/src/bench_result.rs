@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_told_by_their_names() {
+    fn operations_are_reported_by_their_names() {
         for (name, sort, indexes) in [
             ("alwaysget_pb", Sort::Read, false),
             ("alwaysget_updatewith2i", Sort::Update, true),

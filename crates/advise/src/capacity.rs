@@ -153,7 +153,7 @@ fn sources(table: &EngineTable, costs: &Costs, key_memory: &Figure) -> Vec<Strin
         ("memory for each key", Some(key_memory)),
         ("disk for each entry", costs.disk_per_entry.as_ref()),
         ("alignment on disk", costs.disk_align.as_ref()),
-        ("room for what is dead", costs.space_factor.as_ref()),
+        ("room for garbage", costs.space_factor.as_ref()),
         ("hints and checkpoint", costs.index_per_key.as_ref()),
         ("head of an object", Some(&table.object.head)),
         ("framing of a key", Some(&table.object.key_framing)),

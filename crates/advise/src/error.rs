@@ -12,7 +12,7 @@ pub enum AdviseError {
         reason: String,
     },
     /// No engine has this name.
-    #[error("no backend is called {name}; known are {known}")]
+    #[error("no backend is called {name}; there are {known}")]
     UnknownEngine {
         /// The name that was asked for.
         name: String,
@@ -26,7 +26,7 @@ pub enum AdviseError {
         name: String,
     },
     /// No fact has this name.
-    #[error("no fact is called {name}; known are {known}")]
+    #[error("no fact is called {name}; there are {known}")]
     UnknownFact {
         /// The name that was given.
         name: String,

@@ -59,7 +59,7 @@ impl Default for AgreementSettings {
     }
 }
 
-/// The origin of a node's log.
+/// The origin of a node's agreed log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Founding {
     /// The node has a log from an earlier run.
@@ -225,7 +225,7 @@ impl Agreement {
         let wait = deadline.since(self.runtime.now());
         let no_majority = |_| {
             let why = self.persistence.hindrance();
-            let why = why.map(|why| format!("; this node's log cannot be written: {why}"));
+            let why = why.map(|why| format!("; this node's agreed log cannot be written: {why}"));
             AgreementError::NoMajority {
                 detail: format!(
                     "no agreement within {} ms{}",
@@ -254,7 +254,7 @@ impl Agreement {
         applied
             .await
             .map_err(|end: WaitEnd| AgreementError::NoMajority {
-                detail: format!("{end}, and what was agreed is not applied here yet"),
+                detail: format!("{end}, and the agreed changes are not applied here yet"),
             })
     }
 

@@ -224,7 +224,7 @@ fn decode(bytes: &[u8]) -> MarkFound {
             sequence: *sequence,
             is_half: slots.contains(&None),
         },
-        None => MarkFound::Damaged("neither of its slots is what was written".to_owned()),
+        None => MarkFound::Damaged("neither of its slots has its written contents".to_owned()),
     }
 }
 

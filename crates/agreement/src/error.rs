@@ -165,9 +165,9 @@ pub enum OpenError {
 /// Advice for a log that lacks something.
 fn restore(directory: &Path) -> String {
     format!(
-        "restore {} from a backup; a node with others around it may have forgotten how it voted, so have \
-         another node take its place (`kvorum admin cluster force-replace` at one of the others), or start \
-         it with an empty data directory and let it join",
+        "restore {} from a backup; a member of a cluster of several nodes may have lost its \
+         votes, so let another node take its place (`kvorum admin cluster force-replace` at one \
+         of the others), or start it with an empty data directory and let it join",
         directory.display()
     )
 }

@@ -68,7 +68,7 @@ impl Persistence {
                 tracing::error!(
                     event = "agreed_log_not_written",
                     error = %text,
-                    "this node has no part in what is agreed until its disk takes writes again",
+                    "this node takes no part in the agreed log until its disk takes writes again",
                 );
             }
             if self.shared.is_stopping.load(Ordering::Acquire) {

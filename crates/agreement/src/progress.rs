@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_in_time_and_when_nothing_will_be_told() {
+    fn a_wait_ends_in_time_and_when_no_change_will_come() {
         let executor = Runtime::simulated(1).unwrap();
         let runtime = executor.runtime();
         executor.block_on(async {

@@ -7,13 +7,13 @@ use kvorum_runtime::Moment;
 
 use crate::average::Rate;
 use crate::backoff::{Backoff, TaskId};
-use crate::event::Told;
+use crate::event::Answer;
 use crate::rank::{Rank, Scarcity};
 
 /// The query period of an owner without puts and backlog: it finds tasks that time alone makes due.
 const ASK_IDLE: Duration = Duration::from_secs(10);
 /// The query period of an owner with a backlog and without puts.
-const ASK_OWING: Duration = Duration::from_secs(5);
+const ASK_WITH_BACKLOG: Duration = Duration::from_secs(5);
 /// The least time between queries of an owner, which may have a new task right after a finished
 /// one.
 const ASK_MIN: Duration = Duration::from_millis(10);
@@ -27,7 +27,7 @@ const INGEST_WINDOW: Duration = Duration::from_secs(10);
 
 /// A task with its place in the order.
 #[derive(Clone, Debug)]
-pub(crate) struct Owed {
+pub(crate) struct RankedTask {
     pub(crate) task: Task,
     pub(crate) rank: Rank,
     /// The time when it was first reported, or last worked on.
@@ -38,8 +38,8 @@ pub(crate) struct Owed {
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     /// In the order of their ranks; syncs apart.
-    pub(crate) tasks: Vec<Owed>,
-    pub(crate) sync: Option<Owed>,
+    pub(crate) tasks: Vec<RankedTask>,
+    pub(crate) sync: Option<RankedTask>,
     /// A step or a question is under way.
     pub(crate) is_busy: bool,
     pub(crate) ask_at: Moment,
@@ -48,14 +48,14 @@ pub(crate) struct Account {
     pub(crate) served: [u64; Rank::COUNT],
     pub(crate) memory_bytes: u64,
     pub(crate) ingest: Rate,
-    told_at: Option<Moment>,
+    answered_at: Option<Moment>,
     /// Its backlog beyond its tasks, in bytes.
     unlisted_bytes: u64,
     put_bytes: Option<u64>,
     /// Bytes put since the last new work, with decreasing weight.
     put_since: f64,
     written: u64,
-    written_when_told: u64,
+    written_when_answered: u64,
     written_when_synced: u64,
     /// It was synced since the log's last step.
     was_synced_for_log: bool,
@@ -81,12 +81,12 @@ impl Account {
             served: [0; Rank::COUNT],
             memory_bytes: 0,
             ingest: Rate::over(INGEST_WINDOW),
-            told_at: None,
+            answered_at: None,
             unlisted_bytes: 0,
             put_bytes: None,
             put_since: 0.0,
             written,
-            written_when_told: written,
+            written_when_answered: written,
             // Earlier puts are assumed to be unsynced.
             written_when_synced: u64::MAX,
             was_synced_for_log: false,
@@ -96,33 +96,33 @@ impl Account {
     /// Notes the puts so far; an owner with puts is queried again soon.
     pub(crate) fn looked(&mut self, written: u64, ask_period: Duration) {
         self.written = written;
-        if let Some(told_at) = self.told_at
-            && written != self.written_when_told
+        if let Some(answered_at) = self.answered_at
+            && written != self.written_when_answered
         {
-            self.ask_at = self.ask_at.min(told_at.plus(ask_period));
+            self.ask_at = self.ask_at.min(answered_at.plus(ask_period));
         }
     }
 
-    pub(crate) fn told(
+    pub(crate) fn answered(
         &mut self,
-        told: &Told,
+        answer: &Answer,
         scarcity: Scarcity,
         floors: &[u64; Rank::COUNT],
         now: Moment,
     ) -> Change {
         let known_bytes = self.debt_bytes() as f64;
-        self.take_tasks(&told.tasks, scarcity, now);
+        self.take_tasks(&answer.tasks, scarcity, now);
         self.join_queues(floors);
         let listed: u64 = self.tasks.iter().map(|it| it.task.cost_bytes).sum();
-        self.unlisted_bytes = told.debt_bytes.saturating_sub(listed);
-        self.backoff.keep(&told.tasks, now);
-        self.memory_bytes = told.memory_bytes;
-        let put_bytes = match self.put_bytes.replace(told.put_bytes) {
-            Some(before) => told.put_bytes.saturating_sub(before),
+        self.unlisted_bytes = answer.debt_bytes.saturating_sub(listed);
+        self.backoff.keep(&answer.tasks, now);
+        self.memory_bytes = answer.memory_bytes;
+        let put_bytes = match self.put_bytes.replace(answer.put_bytes) {
+            Some(before) => answer.put_bytes.saturating_sub(before),
             None => 0,
         };
         self.ingest.add(put_bytes as f64, now);
-        let arisen_bytes = match self.told_at.replace(now) {
+        let arisen_bytes = match self.answered_at.replace(now) {
             // It comes from an earlier life.
             None => 0.0,
             Some(before) => {
@@ -130,9 +130,13 @@ impl Account {
                 self.explained(arisen, put_bytes, now.since(before))
             }
         };
-        self.written_when_told = self.written;
+        self.written_when_answered = self.written;
         let has_tasks = self.sync.is_some() || !self.tasks.is_empty();
-        self.ask_at = now.plus(if has_tasks { ASK_OWING } else { ASK_IDLE });
+        self.ask_at = now.plus(if has_tasks {
+            ASK_WITH_BACKLOG
+        } else {
+            ASK_IDLE
+        });
         Change {
             put_bytes,
             arisen_bytes,
@@ -152,22 +156,22 @@ impl Account {
     }
 
     fn take_tasks(&mut self, tasks: &[Task], scarcity: Scarcity, now: Moment) {
-        let known: Vec<Owed> = self.tasks.drain(..).chain(self.sync.take()).collect();
+        let known: Vec<RankedTask> = self.tasks.drain(..).chain(self.sync.take()).collect();
         for task in tasks {
             let id = TaskId::of(task);
             let before = known.iter().find(|it| TaskId::of(&it.task) == id);
-            let owed = Owed {
+            let ranked = RankedTask {
                 rank: Rank::of(task, scarcity),
                 since: before.map_or(now, |it| it.since),
                 task: task.clone(),
             };
             if task.kind == TaskKind::Sync {
-                self.sync = Some(owed);
+                self.sync = Some(ranked);
             } else {
-                self.tasks.push(owed);
+                self.tasks.push(ranked);
             }
         }
-        self.tasks.sort_by_key(|owed| owed.rank);
+        self.tasks.sort_by_key(|ranked| ranked.rank);
     }
 
     /// Places an owner that comes back to a queue behind the waiting ones: it has no claim for the
@@ -179,37 +183,43 @@ impl Account {
     }
 
     /// The first task that is not held back and may begin.
-    pub(crate) fn next(&self, now: Moment, may: impl Fn(&Owed) -> bool) -> Option<&Owed> {
+    pub(crate) fn next(
+        &self,
+        now: Moment,
+        may: impl Fn(&RankedTask) -> bool,
+    ) -> Option<&RankedTask> {
         let mut tasks = self.tasks.iter();
-        tasks.find(|owed| self.is_free(owed, now) && may(owed))
+        tasks.find(|ranked| self.is_free(ranked, now) && may(ranked))
     }
 
     /// True when the account has this task, and it is not held back.
     pub(crate) fn can_go_on(&self, id: TaskId, now: Moment) -> bool {
         let mut tasks = self.tasks.iter();
-        tasks.any(|owed| TaskId::of(&owed.task) == id && self.is_free(owed, now))
+        tasks.any(|ranked| TaskId::of(&ranked.task) == id && self.is_free(ranked, now))
     }
 
     /// True when this task is pending.
-    pub(crate) fn owes(&self, id: TaskId) -> bool {
+    pub(crate) fn has(&self, id: TaskId) -> bool {
         let mut tasks = self.tasks.iter();
-        tasks.any(|owed| TaskId::of(&owed.task) == id)
+        tasks.any(|ranked| TaskId::of(&ranked.task) == id)
     }
 
     /// True when a task is not left alone.
-    pub(crate) fn is_free(&self, owed: &Owed, now: Moment) -> bool {
-        let id = TaskId::of(&owed.task);
+    pub(crate) fn is_free(&self, ranked: &RankedTask, now: Moment) -> bool {
+        let id = TaskId::of(&ranked.task);
         self.backoff.held_until(id, now).is_none()
     }
 
     /// The due sync, if it is not held back.
-    pub(crate) fn next_sync(&self, now: Moment) -> Option<&Owed> {
-        self.sync.as_ref().filter(|owed| self.is_free(owed, now))
+    pub(crate) fn next_sync(&self, now: Moment) -> Option<&RankedTask> {
+        self.sync
+            .as_ref()
+            .filter(|ranked| self.is_free(ranked, now))
     }
 
     /// True when it had puts since its last answer: tasks may have grown.
     pub(crate) fn has_changed(&self) -> bool {
-        self.written != self.written_when_told
+        self.written != self.written_when_answered
     }
 
     /// True when its syncs are not held back after failures.
@@ -252,13 +262,13 @@ impl Account {
         }
         let found = self.tasks.iter().position(|it| TaskId::of(&it.task) == id);
         if let Some(at) = found {
-            let owed = &mut self.tasks[at];
-            owed.since = now;
-            let rank = owed.rank.place();
-            owed.task.cost_bytes = owed.task.cost_bytes.saturating_sub(cost_bytes);
-            if owed.task.cost_bytes == 0 && !is_done {
+            let ranked = &mut self.tasks[at];
+            ranked.since = now;
+            let rank = ranked.rank.place();
+            ranked.task.cost_bytes = ranked.task.cost_bytes.saturating_sub(cost_bytes);
+            if ranked.task.cost_bytes == 0 && !is_done {
                 // More is left than was reported: the owner has to report the amount again.
-                owed.task.cost_bytes = 1;
+                ranked.task.cost_bytes = 1;
                 self.ask_at = now;
             }
             self.served[rank] = self.served[rank].saturating_add(cost_bytes);
@@ -266,16 +276,16 @@ impl Account {
                 self.tasks.remove(at);
             }
         }
-        let told_at = self.told_at.unwrap_or_default();
+        let answered_at = self.answered_at.unwrap_or_default();
         if is_done {
-            self.ask_at = self.ask_at.min(told_at.plus(ASK_MIN).max(now));
+            self.ask_at = self.ask_at.min(answered_at.plus(ASK_MIN).max(now));
         }
     }
 
     /// Requests a query once a period has passed since the last one.
     pub(crate) fn ask_within(&mut self, period: Duration) {
-        let told_at = self.told_at.unwrap_or_default();
-        self.ask_at = self.ask_at.min(told_at.plus(period));
+        let answered_at = self.answered_at.unwrap_or_default();
+        self.ask_at = self.ask_at.min(answered_at.plus(period));
     }
 
     /// Total backlog, without syncs.

@@ -9,10 +9,10 @@ use std::time::Duration;
 use kvorum_backend::{StepBudget, Task, TaskKind};
 use kvorum_runtime::Moment;
 
-use crate::account::{Account, Owed};
+use crate::account::{Account, RankedTask};
 use crate::backoff::TaskId;
 use crate::budgets::Budgets;
-use crate::event::{DiskRoom, Ended, Event, Looked, StepResult, Told};
+use crate::event::{Answer, DiskRoom, Ended, Event, Looked, StepResult};
 use crate::foreground::{Foreground, Meanwhile};
 use crate::memory::{self, MemoryOrders, SharedMemory};
 use crate::merges::Merges;
@@ -121,7 +121,7 @@ impl Arbiter {
         self.pace.refill(now);
         match event {
             Event::Looked(looked) => self.looked(&looked, now),
-            Event::Told { owner, told } => self.told(owner, &told, now),
+            Event::Answered { owner, answer } => self.answered(owner, &answer, now),
             Event::Ended { order, ended } => self.ended(&order, ended, now),
         }
     }
@@ -234,7 +234,7 @@ impl Arbiter {
         self.was_held_back = false;
         self.merges.keep(|(owner, id)| {
             let account = self.accounts.get(owner);
-            account.is_some_and(|it| it.owes(*id))
+            account.is_some_and(|it| it.has(*id))
         });
         let debts = self.debts(now);
         self.set_pace(debts, now);
@@ -248,15 +248,15 @@ impl Arbiter {
         }
     }
 
-    fn told(&mut self, owner: Owner, told: &Told, now: Moment) {
+    fn answered(&mut self, owner: Owner, answer: &Answer, now: Moment) {
         let Some(account) = self.accounts.get_mut(&owner) else {
             return;
         };
         account.is_busy = false;
-        let change = account.told(told, self.scarcity, self.selection.floors(), now);
+        let change = account.answered(answer, self.scarcity, self.selection.floors(), now);
         match owner {
             Owner::ValueLog => {
-                self.is_log_trimming &= !told.tasks.is_empty();
+                self.is_log_trimming &= !answer.tasks.is_empty();
                 // Puts to the log are puts to stores, and counted there.
                 self.pace.log_owes(change.arisen_bytes, now);
             }
@@ -344,8 +344,10 @@ impl Arbiter {
             self.scarcity.disk && account.is_some_and(|it| it.can_go_on(*id, now))
         });
         let room_bytes = self.room_for_merges();
-        let waits =
-            |owner: Owner, owed: &Owed| self.merges.is_to_wait(owner, &owed.task, sole, room_bytes);
+        let waits = |owner: Owner, ranked: &RankedTask| {
+            self.merges
+                .is_to_wait(owner, &ranked.task, sole, room_bytes)
+        };
         self.selection
             .choose(&self.accounts, budget_of, waits, may_begin, now)
     }
@@ -416,15 +418,15 @@ impl Arbiter {
     fn debts(&self, now: Moment) -> Debts {
         let mut debts = Debts::default();
         for account in self.accounts.values() {
-            for owed in &account.tasks {
-                let debt = if owed.rank.is_pressing() {
+            for ranked in &account.tasks {
+                let debt = if ranked.rank.is_pressing() {
                     &mut debts.pressing
-                } else if owed.rank.is_idle() {
+                } else if ranked.rank.is_idle() {
                     &mut debts.idle
                 } else {
                     &mut debts.normal
                 };
-                *debt = debt.saturating_add(owed.task.cost_bytes);
+                *debt = debt.saturating_add(ranked.task.cost_bytes);
             }
             debts.normal = debts.normal.saturating_add(account.unlisted_bytes());
         }

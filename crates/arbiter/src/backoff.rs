@@ -83,10 +83,10 @@ impl Backoff {
 
     /// Forgets tasks that are no longer due.
     pub(crate) fn keep(&mut self, tasks: &[Task], now: Moment) {
-        let is_owed = |id: &TaskId| tasks.iter().any(|task| TaskId::of(task) == *id);
+        let is_due = |id: &TaskId| tasks.iter().any(|task| TaskId::of(task) == *id);
         // A task that disappears and returns keeps its hold: only time ends it.
         self.holds
-            .retain(|id, hold| is_owed(id) || hold.until.plus(FAILURE_DELAY_MAX) > now);
+            .retain(|id, hold| is_due(id) || hold.until.plus(FAILURE_DELAY_MAX) > now);
     }
 
     fn hold(&mut self, id: TaskId, now: Moment, first: Duration, most: Duration) {

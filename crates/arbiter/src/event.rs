@@ -14,11 +14,11 @@ pub enum Event {
     /// The answer to [`crate::Decision::Look`].
     Looked(Looked),
     /// The answer to [`crate::Decision::Ask`].
-    Told {
+    Answered {
         /// The owner that was queried.
         owner: Owner,
         /// Its answer.
-        told: Told,
+        answer: Answer,
     },
     /// A step, or one sync of a round, has ended.
     Ended {
@@ -65,7 +65,7 @@ impl DiskRoom {
 
 /// A store's answer to a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Answer {
     /// Backlog of the store.
     pub tasks: Vec<Task>,
     /// Payload bytes put since it was opened.

@@ -68,9 +68,9 @@ mod speed;
 
 pub use arbiter::Arbiter;
 pub use budgets::Budgets;
-pub use event::{DiskRoom, Ended, Event, Looked, StepResult, Told};
+pub use event::{Answer, DiskRoom, Ended, Event, Looked, StepResult};
 pub use foreground::{COUNT_MIN as LATENCY_COUNT_MIN, Latency, LatencyReading, latency_between};
 pub use memory::{MemoryOrders, SharedMemory};
 pub use order::{Decision, Order, Owner};
-pub use report::{OwedTask, Report, Steps};
+pub use report::{DueTask, Report, Steps};
 pub use slowdown::put_delay;

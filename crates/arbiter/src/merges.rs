@@ -45,8 +45,8 @@ impl Merges {
     }
 
     /// Forgets merges without a due task.
-    pub(crate) fn keep(&mut self, is_owed: impl Fn(&MergeId) -> bool) {
-        self.begun.retain(|id, _| is_owed(id));
+    pub(crate) fn keep(&mut self, is_due: impl Fn(&MergeId) -> bool) {
+        self.begun.retain(|id, _| is_due(id));
     }
 
     /// The one that was worked on last.

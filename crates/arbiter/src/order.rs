@@ -44,7 +44,7 @@ impl Order {
 pub enum Decision {
     /// Look around and report [`crate::Looked`].
     Look,
-    /// Query the backlog and report [`crate::Told`].
+    /// Query the backlog and report [`crate::Answer`].
     Ask(Owner),
     /// Do a step and report [`crate::Ended`].
     Step(Order),

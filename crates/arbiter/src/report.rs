@@ -12,7 +12,7 @@ use crate::order::{Order, Owner};
 
 /// A due task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwedTask {
+pub struct DueTask {
     /// Its owner.
     pub owner: Owner,
     /// The task.
@@ -40,12 +40,12 @@ pub struct Report {
     /// Steps in progress, with their durations.
     pub running: Vec<(Order, Duration)>,
     /// All tasks, syncs included.
-    pub owed: Vec<OwedTask>,
+    pub due: Vec<DueTask>,
     /// The backlog of each owner, in bytes; an owner without one is missing.
-    pub owed_by_owner: BTreeMap<Owner, u64>,
+    pub backlog_by_owner: BTreeMap<Owner, u64>,
     /// The backlog by kind. The part of stores beyond their tasks counts with the kind of their
     /// first.
-    pub owed_by_kind: BTreeMap<TaskKind, u64>,
+    pub backlog_by_kind: BTreeMap<TaskKind, u64>,
     /// The whole backlog.
     pub debt_bytes: u64,
     /// Its pressing part.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use kvorum_backend::Task;
 use kvorum_runtime::Moment;
 
-use crate::account::{Account, Owed};
+use crate::account::{Account, RankedTask};
 use crate::order::Owner;
 use crate::rank::Rank;
 
@@ -64,7 +64,7 @@ impl Selection {
         &self,
         accounts: &BTreeMap<Owner, Account>,
         budget_of: impl Fn(&Task) -> u64,
-        waits: impl Fn(Owner, &Owed) -> bool,
+        waits: impl Fn(Owner, &RankedTask) -> bool,
         may_begin: impl Fn(Rank) -> bool,
         now: Moment,
     ) -> Option<Chosen> {
@@ -72,31 +72,31 @@ impl Selection {
             .iter()
             .filter(|(_, account)| !account.is_busy)
             .filter_map(|(owner, account)| {
-                let next = account.next(now, |owed| !waits(*owner, owed))?;
+                let next = account.next(now, |ranked| !waits(*owner, ranked))?;
                 Some((*owner, account, next))
             })
-            .min_by_key(|(owner, account, owed)| {
+            .min_by_key(|(owner, account, ranked)| {
                 let served = match owner {
-                    Owner::ValueLog if self.stores_bytes < budget_of(&owed.task) => 0,
+                    Owner::ValueLog if self.stores_bytes < budget_of(&ranked.task) => 0,
                     Owner::ValueLog => u64::MAX,
-                    Owner::Store(_) => account.served[owed.rank.place()],
+                    Owner::Store(_) => account.served[ranked.rank.place()],
                 };
                 // Among equally served ones, such as a store that was not served yet, the log is
                 // first.
-                (owed.rank, served, *owner)
+                (ranked.rank, served, *owner)
             })
-            .map(|(owner, _, owed)| (owner, owed))?;
+            .map(|(owner, _, ranked)| (owner, ranked))?;
         let waiter = longest_waiting(accounts, first.rank, waits, may_begin, now)
             .filter(|_| self.waiters_bytes > 0)
-            .filter(|(_, owed)| self.waiters_bytes >= budget_of(&owed.task));
-        let (owner, owed, is_waiter) = match waiter {
-            Some((owner, owed)) => (owner, owed, true),
+            .filter(|(_, ranked)| self.waiters_bytes >= budget_of(&ranked.task));
+        let (owner, ranked, is_waiter) = match waiter {
+            Some((owner, ranked)) => (owner, ranked, true),
             None => (owner, first, false),
         };
         Some(Chosen {
             owner,
-            task: owed.task.clone(),
-            rank: owed.rank,
+            task: ranked.task.clone(),
+            rank: ranked.rank,
             is_waiter,
         })
     }
@@ -124,10 +124,10 @@ impl Selection {
 fn longest_waiting(
     accounts: &BTreeMap<Owner, Account>,
     first: Rank,
-    waits: impl Fn(Owner, &Owed) -> bool,
+    waits: impl Fn(Owner, &RankedTask) -> bool,
     may_begin: impl Fn(Rank) -> bool,
     now: Moment,
-) -> Option<(Owner, &Owed)> {
+) -> Option<(Owner, &RankedTask)> {
     let free = accounts.iter().filter(|(_, account)| !account.is_busy);
     let behind = free.flat_map(|(owner, account)| {
         let tasks = account.tasks.iter().filter(move |it| it.rank > first);
@@ -135,6 +135,6 @@ fn longest_waiting(
             .filter(move |it| account.is_free(it, now))
             .map(|it| (*owner, it))
     });
-    let behind = behind.filter(|(owner, owed)| may_begin(owed.rank) && !waits(*owner, owed));
-    behind.min_by_key(|(owner, owed)| (owed.since, *owner))
+    let behind = behind.filter(|(owner, ranked)| may_begin(ranked.rank) && !waits(*owner, ranked));
+    behind.min_by_key(|(owner, ranked)| (ranked.since, *owner))
 }

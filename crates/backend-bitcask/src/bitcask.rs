@@ -299,7 +299,7 @@ impl Store {
             files: catalog.segments.len() as u64 + hint_files,
             memory_bytes: self.contents.keydir.memory_bytes() + catalog.memory_bytes(),
             pinned_bytes: catalog.pinned_bytes(),
-            debt_bytes: upkeep.owed_bytes(&self.files, &catalog),
+            debt_bytes: upkeep.backlog_bytes(&self.files, &catalog),
             put_bytes: read(&counters.put_bytes),
             written_bytes: read(&counters.written_bytes),
             corrupt_reads: read(&counters.corrupt_reads),
@@ -468,7 +468,7 @@ fn settle_log_id(
         return Err(BackendError::new(ErrorKind::Misuse, detail));
     }
     let gone = format!("{:016x}", meta.value_log);
-    let held = format!("entries in the value log {gone}, which is not there; another is");
+    let held = format!("entries in the value log {gone}, which is missing; there is another one");
     let file = format!("{}{gone}", crate::shared_place::LOST_PREFIX);
     lost.add(disk, LostRange::new(file, 0, 0, held));
     meta.value_log = 0;

@@ -513,7 +513,7 @@ impl StoreCheck<'_> {
                 file: name,
                 offset: 0,
                 len: hint.len(),
-                what: "does not say what its segment says".to_owned(),
+                what: "differs from its segment".to_owned(),
                 keys,
             }),
         }

@@ -1,4 +1,4 @@
-//! Expiry of entries: of each, and of a share of a segment, about.
+//! Expiry: of single entries exactly, and of the entries of a segment by estimate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use kvorum_planted_defects::is_planted;
 use crate::BitcaskSettings;
 use crate::segment_stats::SegmentStats;
 
-/// The size of a removal in place of an entry, about, in bytes.
+/// The estimated size of a removal in place of an entry, in bytes.
 const REMOVAL_BYTES_ABOUT: u64 = 80;
 
 /// The rules of expiry: an entry's own, and the store's by age.
@@ -21,7 +21,7 @@ pub(crate) struct Expiry {
     known_time: AtomicU64,
 }
 
-/// The expired share of a segment's live bytes, about.
+/// The expired share of a segment's live bytes, estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expired {
     pub(crate) records: u64,
@@ -80,7 +80,7 @@ impl Expiry {
         has_entries && expired_by.saturating_add(self.grace_micros) <= now.0
     }
 
-    /// Upkeep uses the time of the last call for it.
+    /// Notes the time of a call for upkeep, which its later parts use.
     pub(crate) fn note_time(&self, now: Timestamp) {
         self.known_time.store(now.0, Ordering::Relaxed);
     }
@@ -89,8 +89,8 @@ impl Expiry {
         Timestamp(self.known_time.load(Ordering::Relaxed))
     }
 
-    /// The share that a merge would find expired, at least: entries that expire may be garbage by
-    /// then, and the rest is live.
+    /// The least share that a merge would find expired. Some entries of the estimate may have become
+    /// garbage before they expired.
     pub(crate) fn expired_in(&self, stats: &SegmentStats) -> Expired {
         let now = self.known_time();
         if self.is_all_collectable(stats, now) {

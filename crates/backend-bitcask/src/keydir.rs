@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn several_changes_are_made_and_told_one_by_one() {
+    fn several_changes_are_made_and_reported_one_by_one() {
         let keydir = Keydir::new(&prints());
         keydir.insert(slot(8, 32));
         let change = |old: Option<Slot>, new: Option<Slot>| Change { old, new };
@@ -360,9 +360,9 @@ mod tests {
             change(Some(slot(9 << 20, 32)), None),
             change(None, Some(slot(16, 64))),
         ];
-        let mut told = Vec::new();
-        keydir.change(&changes, |_, was_there| told.push(was_there));
-        assert_eq!(told, [true, false, false, false]);
+        let mut seen = Vec::new();
+        keydir.change(&changes, |_, was_there| seen.push(was_there));
+        assert_eq!(seen, [true, false, false, false]);
         assert_eq!(keydir.len(), 3);
         assert!(keydir.contains(&slot(far, 64)));
         keydir.clear();

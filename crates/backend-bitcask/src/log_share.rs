@@ -27,7 +27,7 @@ pub(crate) struct LogShare {
     /// Segments of the log that copies of the store in progress need.
     pub(crate) holds: Holds,
     /// Known expired bytes in the log at its last survey.
-    pub(crate) told_bytes: AtomicU64,
+    pub(crate) reported_bytes: AtomicU64,
 }
 
 impl LogShare {
@@ -44,7 +44,7 @@ impl LogShare {
             hidden: Mutex::new(hidden),
             replays: Replays::new(|key| Some(key_segment(key))),
             holds: Holds::default(),
-            told_bytes: AtomicU64::new(0),
+            reported_bytes: AtomicU64::new(0),
         }
     }
 

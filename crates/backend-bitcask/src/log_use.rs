@@ -26,7 +26,7 @@ use crate::slot::Slot;
 /// The subject of expiry in the value log: no segment has this number.
 pub(crate) const EXPIRES_IN_LOG: u32 = 0;
 /// The part of the store's data in the log that has to expire before the log is notified.
-const TOLD_PARTS: u64 = 16;
+const REPORTED_PARTS: u64 = 16;
 
 fn needs(
     files: &SegmentFiles,
@@ -94,7 +94,10 @@ pub(crate) fn usage(files: &SegmentFiles) -> Vec<SegmentUse> {
     }
     let first = oldest.unwrap_or(newest);
     catalog.log_starts.retain(|number, _| *number >= first);
-    files.log.told_bytes.store(expired_bytes, Ordering::Relaxed);
+    files
+        .log
+        .reported_bytes
+        .store(expired_bytes, Ordering::Relaxed);
     usage
 }
 
@@ -103,13 +106,13 @@ pub(crate) fn tell_expired(files: &SegmentFiles, catalog: &Catalog) {
     let Some(log) = &files.log.log else {
         return;
     };
-    let told_bytes = files.log.told_bytes.load(Ordering::Relaxed);
+    let reported_bytes = files.log.reported_bytes.load(Ordering::Relaxed);
     let shared = || catalog.shared.values().map(|it| &it.stats);
     let expired_bytes: u64 = shared()
         .map(|it| files.home.expiry.expired_in(it).bytes)
         .sum();
     let live_bytes: u64 = shared().map(|it| it.live_bytes).sum();
-    if expired_bytes > told_bytes + live_bytes / TOLD_PARTS {
+    if expired_bytes > reported_bytes + live_bytes / REPORTED_PARTS {
         log.usage_changed();
     }
 }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_index_is_told() {
+    fn a_damaged_index_is_reported() {
         let disk = MemoryDisk::new();
         disk.create_directory(Path::new("s")).unwrap();
         LostLog::open(&disk, Path::new("s")).add(&disk, range(2));

@@ -104,7 +104,7 @@ impl MergePlan {
     }
 
     /// Bytes that the round has yet to read and write.
-    pub(crate) fn owed_bytes(&self, catalog: &Catalog) -> u64 {
+    pub(crate) fn backlog_bytes(&self, catalog: &Catalog) -> u64 {
         let merged = self.round.iter().filter_map(|it| catalog.segments.get(it));
         merged
             .map(|it| it.stats.data_end + it.stats.live_bytes)

@@ -314,7 +314,7 @@ impl Merges {
         if left == 0 || has_met_damage {
             return;
         }
-        let held = format!("{left} records that a merge did not come to");
+        let held = format!("{left} records that a merge could not reach");
         let range = LostRange::new(job.victim.listed_name(), 0, data_end, held);
         files.home.note_lost(range);
     }

@@ -160,7 +160,10 @@ impl Store {
     fn is_given_up(&self, key: &StorageKey, place: &Place, slot: &Slot, now: Timestamp) -> bool {
         let verdict = self.unread.failed((place.cached(), slot.offset()), now);
         if verdict == Verdict::GivenUpNow {
-            let held = format!("the entry of {key:?}, which the device did not give for minutes");
+            let held = format!(
+                "the entry of {key:?}, which the device has failed to read for \
+             minutes"
+            );
             let (offset, len) = (slot.offset(), slot.location().len);
             let range = LostRange::new(place.listed_name(), offset, len, held);
             self.home.note_lost(range);

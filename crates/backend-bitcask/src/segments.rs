@@ -402,7 +402,7 @@ impl Catalog {
                 let number = shared.number();
                 return &mut self.shared_mut(number).stats;
             }
-            None => unreachable!("{slot:?} is or was current, and its place is not known"),
+            None => unreachable!("{slot:?} is or was current, and has no known place"),
         };
         &mut self.own_mut(number).stats
     }

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_given_up_after_failures_over_minutes_and_told_once() {
+    fn a_record_is_given_up_after_failures_over_minutes_and_reported_once() {
         let (unread, record) = (UnreadRecords::default(), (CachedSegment::new(), 8));
         for _ in 0..100 {
             assert_eq!(fail(&unread, record, 600), Verdict::MayPass);

@@ -212,9 +212,9 @@ impl Upkeep {
     }
 
     /// Due maintenance, in bytes read and written.
-    pub(crate) fn owed_bytes(&self, files: &SegmentFiles, catalog: &Catalog) -> u64 {
+    pub(crate) fn backlog_bytes(&self, files: &SegmentFiles, catalog: &Catalog) -> u64 {
         let hints = Hints::due(files, catalog, self.copies.number());
         let hints: u64 = hints.iter().map(|task| task.cost_bytes).sum();
-        hints + self.merge_plan.owed_bytes(catalog)
+        hints + self.merge_plan.backlog_bytes(catalog)
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn choose_round(
     let is_triggered = candidates.iter().any(|it| is_trigger(it, settings));
     if !is_triggered {
         let best = worthiest(candidates, whole, settings);
-        let best = best.or_else(|| too_dead_output(output, whole, settings));
+        let best = best.or_else(|| output_with_garbage(output, whole, settings));
         return best.into_iter().collect();
     }
     let mut chosen: Vec<&Candidate> = candidates
@@ -96,7 +96,7 @@ pub(crate) fn choose_round(
 
 /// The urgency of merges for the bound on the whole store's garbage; `None` within it.
 pub(crate) fn urgency(whole: WholeStore, settings: &MergeSettings) -> Option<Urgency> {
-    if !is_too_much_dead(whole, settings) {
+    if !has_too_much_garbage(whole, settings) {
         return None;
     }
     let pressing = u64::from(settings.store_dead_trigger_percent) + PRESSING_PERCENT;
@@ -108,36 +108,36 @@ pub(crate) fn urgency(whole: WholeStore, settings: &MergeSettings) -> Option<Urg
     })
 }
 
-fn is_too_much_dead(whole: WholeStore, settings: &MergeSettings) -> bool {
+fn has_too_much_garbage(whole: WholeStore, settings: &MergeSettings) -> bool {
     percent(whole.dead_bytes, whole.bytes) >= u64::from(settings.store_dead_trigger_percent)
         && whole.bytes >= settings.small_file_threshold_bytes.min(SMALL_STORE_BYTES)
 }
 
 /// The segment with the highest worth, when the whole store has too much garbage.
 fn worthiest(candidates: &[Candidate], whole: WholeStore, settings: &MergeSettings) -> Option<u32> {
-    if !is_too_much_dead(whole, settings) {
+    if !has_too_much_garbage(whole, settings) {
         return None;
     }
     // If all are much better than the bound, the garbage is in the active segment, and the next
     // merge can free it.
     let share_min = u64::from(settings.store_dead_trigger_percent) / 2;
     let newest = candidates.iter().map(|it| it.number).max()?;
-    let dead = candidates
+    let with_garbage = candidates
         .iter()
         .filter(|it| it.dead_bytes > 0 && it.dead_percent() >= share_min);
-    let best = dead.max_by_key(|it| (it.worth(newest), std::cmp::Reverse(it.number)));
+    let best = with_garbage.max_by_key(|it| (it.worth(newest), std::cmp::Reverse(it.number)));
     best.map(|it| it.number)
 }
 
 /// The segment for copies, when it and the whole store have too much garbage.
-fn too_dead_output(
+fn output_with_garbage(
     output: Option<Candidate>,
     whole: WholeStore,
     settings: &MergeSettings,
 ) -> Option<u32> {
     let share_min = u64::from(settings.store_dead_trigger_percent);
     let too_dead = output.filter(|it| it.dead_bytes > 0 && it.dead_percent() >= share_min);
-    let is_due = is_too_much_dead(whole, settings);
+    let is_due = has_too_much_garbage(whole, settings);
     too_dead.filter(|_| is_due).map(|it| it.number)
 }
 

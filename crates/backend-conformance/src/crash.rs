@@ -262,12 +262,12 @@ impl Recovery<'_> {
         let options = CrashOptions::drawn(rng.random());
         let again = disk.crash_image(options);
         drop(recovered);
-        let told = |violation: Violation| {
+        let in_context = |violation: Violation| {
             violation.after(format!(
                 "recovery cut after operation {cut} with {options:?}"
             ))
         };
-        let store = self.open(&again).map_err(told)?;
-        self.check_store(&*store).map_err(told)
+        let store = self.open(&again).map_err(in_context)?;
+        self.check_store(&*store).map_err(in_context)
     }
 }

@@ -126,9 +126,10 @@ impl Sweep<'_> {
         if kind == Kind::Device {
             disk.fail_operation_number(nth);
         }
-        let told =
+        let in_context =
             |violation: Violation| violation.after(format!("operation {nth} fails: {kind:?}"));
-        self.play(script, kind, &memory, &disk, rng).map_err(told)?;
+        self.play(script, kind, &memory, &disk, rng)
+            .map_err(in_context)?;
         Ok(disk.faults() > 0)
     }
 

@@ -218,7 +218,7 @@ impl Leaving {
             cost_bytes += read;
             match scanned {
                 ScannedPage::Live(key) => _ = under_way.keys.insert(key),
-                ScannedPage::Dead => {}
+                ScannedPage::Superseded => {}
                 ScannedPage::End => _ = under_way.scans.pop(),
                 ScannedPage::Damaged => {
                     under_way.scans.clear();

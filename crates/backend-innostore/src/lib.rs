@@ -1,6 +1,6 @@
 //! The `innostore` engine: a B+tree for data with far more reads than writes, and for ranges.
 //!
-//! A put goes to the node's log and stays in memory until a *rewrite* merges it into the tree of
+//! A put goes to the value log and stays in memory until a *rewrite* merges it into the tree of
 //! `kvorum-page-tree`: touched leaves are rewritten, and a manifest names the next root. The log is
 //! the redo log: after a crash it replays the batches that the last root lacks. A put reads no
 //! page, unless its store has index entries.

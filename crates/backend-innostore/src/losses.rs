@@ -105,7 +105,7 @@ impl Losses {
 
     /// The tree leads to this page no longer.
     pub(crate) fn leave_out(&self, lost: &LostPage) {
-        let _told = self.note_page(lost);
+        let _reported = self.note_page(lost);
         self.known.lock().left_out.insert(lost.place.name());
     }
 

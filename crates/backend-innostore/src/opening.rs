@@ -35,7 +35,7 @@ pub(crate) struct Opening {
 }
 
 /// Findings to be reported once the list of losses was read.
-type Told = Vec<LostRange>;
+type Findings = Vec<LostRange>;
 
 impl Opening {
     pub(crate) fn run(self) -> Result<OpenTree> {
@@ -43,14 +43,14 @@ impl Opening {
         create_directory_durably(disk, &self.directory)?;
         let holder = format!("pid {}\n", std::process::id());
         let lock = disk.lock(&self.directory.join(LOCK_NAME), &holder)?;
-        let mut told = Told::new();
-        let manifest = self.read_manifest(&mut told)?;
+        let mut findings = Findings::new();
+        let manifest = self.read_manifest(&mut findings)?;
         // The manifest may be in the page cache only, and unlisted files are removed next.
         disk.sync_directory(&self.directory)?;
-        let next_number = self.tidy(&manifest, told.is_empty(), &mut told)?;
-        let files = self.open_files(&manifest, &mut told)?;
+        let next_number = self.tidy(&manifest, findings.is_empty(), &mut findings)?;
+        let files = self.open_files(&manifest, &mut findings)?;
         let losses = Losses::open(disk, &self.directory, &manifest.doubts);
-        told.into_iter().for_each(|range| losses.note(range));
+        findings.into_iter().for_each(|range| losses.note(range));
         let store = self.store(manifest, next_number, files, losses, lock);
         Ok(OpenTree {
             store: Arc::new(store),
@@ -105,19 +105,19 @@ impl Opening {
         }
     }
 
-    fn read_manifest(&self, told: &mut Told) -> Result<Manifest> {
+    fn read_manifest(&self, findings: &mut Findings) -> Result<Manifest> {
         let belonging = &self.settings.belonging;
         let found = manifest::read(&*self.disk, &self.directory, belonging)?;
         let Some(mut manifest) = found.content.clone() else {
             return self.first_manifest(found.refusal);
         };
-        self.tell_of_copies(&found, told)?;
+        self.note_copies(&found, findings)?;
         let is_unbound = manifest.label != belonging.label && !belonging.label.is_empty();
         let known = manifest.value_log;
         let is_of_another_log = known != 0 && known != self.log.log_id();
         if is_of_another_log {
-            let held = "what was put last, in a value log that is not there; another is";
-            told.push(LostRange::new(
+            let held = "the latest puts, in a value log that is missing; there is another one";
+            findings.push(LostRange::new(
                 format!("value_log/{known:016x}"),
                 0,
                 0,
@@ -135,11 +135,11 @@ impl Opening {
         Ok(manifest)
     }
 
-    fn tell_of_copies(&self, found: &FoundManifest, told: &mut Told) -> Result<()> {
+    fn note_copies(&self, found: &FoundManifest, findings: &mut Findings) -> Result<()> {
         for name in &found.damaged {
             let info = self.disk.info(&self.directory.join(name))?;
             let held = "one of two copies of the manifest; nothing is lost";
-            told.push(LostRange::new(*name, 0, info.map_or(0, |it| it.len), held));
+            findings.push(LostRange::new(*name, 0, info.map_or(0, |it| it.len), held));
         }
         for foreign in &found.foreign {
             set_copy_aside(&*self.disk, &self.directory, foreign.name)?;
@@ -147,7 +147,7 @@ impl Opening {
             let held = format!(
                 "a copy of the manifest that belongs to {of} and was set aside; nothing is lost"
             );
-            told.push(LostRange::new(foreign.name, 0, 0, held));
+            findings.push(LostRange::new(foreign.name, 0, 0, held));
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Opening {
     /// Removes files that no manifest lists any more, and returns a number above all existing ones.
     /// If one copy of the manifest was damaged, the other may be older by a change: files that it
     /// does not list then stay.
-    fn tidy(&self, manifest: &Manifest, is_whole: bool, told: &mut Told) -> Result<u64> {
+    fn tidy(&self, manifest: &Manifest, is_whole: bool, findings: &mut Findings) -> Result<u64> {
         let mut next = manifest.next_number;
         for entry in self.disk.list(&self.directory)? {
             if entry.kind != EntryKind::File {
@@ -196,7 +196,7 @@ impl Opening {
                 // The file may be the only copy of another store's data, so it is not removed here.
                 Some(store) if store != manifest.identity && store != manifest.erased => {
                     let held = format!("a file of another store ({store:#018x}), which stays");
-                    told.push(LostRange::new(entry.name, 0, 0, held));
+                    findings.push(LostRange::new(entry.name, 0, 0, held));
                 }
                 _ => self.disk.remove_file(&path)?,
             }
@@ -208,14 +208,14 @@ impl Opening {
     fn open_files(
         &self,
         manifest: &Manifest,
-        told: &mut Told,
+        findings: &mut Findings,
     ) -> Result<BTreeMap<u64, Arc<PageFile>>> {
         use kvorum_disk::ErrorKind::NotFound;
         let mut files = BTreeMap::new();
         for record in &manifest.files {
             match PageFile::open(&*self.disk, &self.directory, record.number) {
                 Ok(file) => _ = files.insert(record.number, Arc::new(file)),
-                Err(error) if error.kind() == NotFound => told.push(missing(record)),
+                Err(error) if error.kind() == NotFound => findings.push(missing(record)),
                 Err(error) => return Err(BackendError::from(&error)),
             }
         }

@@ -25,7 +25,7 @@ impl Store {
             Some(None) => return Ok(Lookup::Absent),
             None => {}
         }
-        self.told(version.tree.get(key, at.reading.into())?)
+        self.looked_up(version.tree.get(key, at.reading.into())?)
     }
 
     /// The body of an entry that was found in this version.
@@ -36,10 +36,10 @@ impl Store {
         entry: &Entry,
         reading: kvorum_disk::Reading,
     ) -> Result<Lookup<Bytes>> {
-        self.told(version.tree.body(key, entry, reading)?)
+        self.looked_up(version.tree.body(key, entry, reading)?)
     }
 
-    fn told<T>(&self, found: Found<T>) -> Result<Lookup<T>> {
+    fn looked_up<T>(&self, found: Found<T>) -> Result<Lookup<T>> {
         match found {
             Found::Here(found) => Ok(Lookup::Found(found)),
             Found::Absent => Ok(Lookup::Absent),

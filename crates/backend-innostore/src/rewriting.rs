@@ -196,7 +196,7 @@ fn install(
     dropping: &BTreeSet<u64>,
 ) -> Result<()> {
     for lost in &rewritten.lost {
-        let _told_in_the_status = store.losses.note_page(lost);
+        let _reported_in_the_status = store.losses.note_page(lost);
     }
     let files = files_after(store, rewritten)?;
     let (kept, gone): (Vec<FileRecord>, Vec<FileRecord>) = files

@@ -96,7 +96,7 @@ impl ScrubJob {
                 }
                 // A rewrite may have left it out since.
                 Counted::Lost(page) if store.is_current(&page)? => {
-                    let _told_in_the_status = store.corrupt(&page);
+                    let _reported_in_the_status = store.corrupt(&page);
                 }
                 Counted::Lost(_) => {}
                 Counted::End => return self.mend(store, rewriting, cost_bytes),

@@ -84,7 +84,7 @@ impl Store {
             return Ok(());
         }
         let detail = format!(
-            "{} needs {wanted} bytes to write its pages anew, and less is free",
+            "{} needs {wanted} bytes to rewrite its pages, and less is free",
             self.directory.display()
         );
         Err(BackendError::new(ErrorKind::Full, detail))

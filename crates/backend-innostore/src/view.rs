@@ -130,7 +130,7 @@ impl View {
 
     fn note_damage(&self, lost: &LostPage, range: &ScanRange) {
         if !is_past(&range.to, &lost.range.from) {
-            let _told_by_the_view = self.store.corrupt(lost);
+            let _reported_by_the_view = self.store.corrupt(lost);
             self.has_met_damage.store(true, Ordering::Relaxed);
         }
     }

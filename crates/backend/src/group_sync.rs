@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_and_a_failed_sync_is_final() {
+    fn a_full_disk_is_reported_and_a_failed_sync_is_final() {
         let calls = AtomicU64::new(0);
         let group =
             GroupSync::retrying_when_full(move || match calls.fetch_add(1, Ordering::Relaxed) {

@@ -58,7 +58,7 @@ impl Intake {
             return Ok(());
         }
         let detail = format!(
-            "no space for {bytes} bytes: what is free at {} is held back for merges",
+            "no space for {bytes} bytes: the free space at {} is reserved for merges",
             self.directory.display()
         );
         Err(BackendError::new(ErrorKind::Full, detail))

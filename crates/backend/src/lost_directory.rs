@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn any_flip_or_cut_of_the_index_is_told() {
+    fn any_flip_or_cut_of_the_index_is_reported() {
         let good = encode(&[range(2)], MAGIC);
         assert_eq!(decode(&good, MAGIC), Ok(vec![range(2)]));
         for at in 0..good.len() {

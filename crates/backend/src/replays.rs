@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::Sequence;
 
-/// More segments than this are not kept: to look up so many is dearer than a new summary.
+/// More segments than this are not kept: to look up that many costs more than a new summary.
 const SEGMENTS_MAX: usize = 1 << 16;
 
 /// The segments of all entries that a run of batches wrote or removed.
@@ -25,7 +25,7 @@ pub struct Replayed {
     pub segments: Vec<u32>,
 }
 
-/// Collects what a store is given back.
+/// Collects the segments of replayed batches.
 pub struct Replays {
     /// The segment in which the entry under an engine's key is; `None` for a key of something else.
     segment_of: fn(&[u8]) -> Option<u32>,

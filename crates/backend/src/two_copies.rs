@@ -103,8 +103,8 @@ pub fn choose_copy<T: StoreCopy>(
             [false, true] => put_aside(&mut own, 0, &mut chosen.foreign),
             _ => {
                 chosen.refusal = Some(format!(
-                    "{} and {} in {} belong to two stores ({:#018x} and {:#018x}), and nothing says which \
-                     of them is the one of this directory: put back the copy that was here",
+                    "{} and {} in {} belong to two stores ({:#018x} and {:#018x}), and neither is \
+                     certainly the store of this directory: put back the copy that was here",
                     names[0],
                     names[1],
                     directory.display(),

@@ -91,13 +91,15 @@ fn settle_copy(
     if others != Some(0) && !is_confirmed {
         let others = others.map_or("others".to_owned(), |others| format!("{others} others"));
         bail!(
-            "{} was copied here from another place (its file `{PLACE_NAME}` was born at another time than \
-             it says), and its node had {others} around it. If the node runs elsewhere, or has run since \
-             the copy was made, do not start it: there would be two of it, or it would have forgotten how \
-             it voted and bring back what was deleted since. Have another node take its place (`kvorum \
-             admin cluster force-replace` at one of the others), or start it with an empty data directory \
-             and let it join. If the node was stopped, then copied, and has not run anywhere since, or if \
-             this copy is all that is left of its partitions, create the file {} and start again",
+            "{} was copied here from another place (its file `{PLACE_NAME}` was created at \
+             another time than the one in it), and its node was a member of a cluster with \
+             {others}. If the node runs elsewhere, or has run since the copy was made, do not \
+             start it: there would be two of it, or it would have lost its later votes and bring \
+             back objects that were deleted since. Let another node take its place (`kvorum admin \
+             cluster force-replace` at one of the others), or start it with an empty data \
+             directory and let it join. If the node was stopped, then copied, and has not run \
+             anywhere since, or if this copy is all that is left of its partitions, create the \
+             file {} and start again",
             copied.display(),
             confirmed.display()
         );
@@ -257,7 +259,10 @@ mod tests {
         lease(&disk);
         for _ in 0..2 {
             let refused = start(&disk, Some(8)).unwrap_err().to_string();
-            assert!(refused.contains("had 4 others"), "{refused}");
+            assert!(
+                refused.contains("a member of a cluster with 4 others"),
+                "{refused}"
+            );
             assert!(refused.contains("force-replace"), "{refused}");
             assert!(refused.contains("data/restore.in-cluster"), "{refused}");
             assert!(is_there(&disk, "data/dot_leases"));
@@ -321,7 +326,10 @@ mod tests {
         // The number of others is unknown then.
         replace_file(&disk, Path::new("data/others"), b"?").unwrap();
         let refused = start(&disk, Some(8)).unwrap_err().to_string();
-        assert!(refused.contains("had others around it"), "{refused}");
+        assert!(
+            refused.contains("a member of a cluster with others"),
+            "{refused}"
+        );
     }
 
     #[test]

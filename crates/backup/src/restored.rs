@@ -29,19 +29,19 @@ pub fn settle_restored(disk: &dyn Disk, data: &Path, ring_directory: &Path) -> a
     if disk.info(&mark)?.is_none() {
         return Ok(());
     }
-    let told = read_file(disk, &mark, MARK_BYTES_MAX).unwrap_or_default();
-    let told = String::from_utf8_lossy(&told);
+    let text = read_file(disk, &mark, MARK_BYTES_MAX).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
     let confirmed = data.join(IN_CLUSTER_NAME);
     let is_confirmed = disk.info(&confirmed)?.is_some();
-    let members = members_of(&told);
+    let members = members_of(&text);
     if members > 1 && !is_confirmed {
         bail!(
-            "{} was restored from a backup of a node that had {} others around it. If those live, do not \
-             start it: it has forgotten how it voted, and would bring back what was deleted since. \
-             Have another node take its place (`kvorum admin cluster force-replace` at one of them), \
-             or start it with an empty data directory and let it join. If all of them are restored \
-             together, or this copy is all that is left of its partitions, create the file {} and \
-             start again",
+            "{} was restored from a backup of a node that had {} others around it. If those run, \
+             do not start it: it has lost its later votes, and would bring back objects that were \
+             deleted since. Let another node take its place (`kvorum admin cluster force-replace` \
+             at one of them), or start it with an empty data directory and let it join. If all of \
+             them are restored together, or this copy is all that is left of its partitions, \
+             create the file {} and start again",
             data.display(),
             members - 1,
             confirmed.display()
@@ -50,8 +50,8 @@ pub fn settle_restored(disk: &dyn Disk, data: &Path, ring_directory: &Path) -> a
     remove_leases(disk, data, ring_directory)?;
     // The copy is known.
     forget_place(disk, data, ring_directory)?;
-    let told = told.trim_end().replace('\n', ", ");
-    tracing::warn!(event = "restored_from_backup", backup = %told);
+    let text = text.trim_end().replace('\n', ", ");
+    tracing::warn!(event = "restored_from_backup", backup = %text);
     disk.remove_file(&mark)?;
     if is_confirmed {
         // It is about this backup, and no other.
@@ -65,8 +65,8 @@ pub fn settle_restored(disk: &dyn Disk, data: &Path, ring_directory: &Path) -> a
 fn members_of(mark: &str) -> u64 {
     let words = mark.lines().filter_map(|line| line.split_once(' '));
     let mut members = words.filter(|(word, _)| *word == MEMBERS_WORD);
-    let told = members.next().and_then(|(_, count)| count.parse().ok());
-    told.unwrap_or(1)
+    let count = members.next().and_then(|(_, count)| count.parse().ok());
+    count.unwrap_or(1)
 }
 
 #[cfg(test)]

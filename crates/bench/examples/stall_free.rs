@@ -157,8 +157,8 @@ impl Server {
     }
 
     fn is_open(&self) -> anyhow::Result<bool> {
-        let told = self.admin(&["cluster", "partitions", "--json"])?;
-        let partitions: Vec<serde_json::Value> = serde_json::from_str(&told)?;
+        let answer = self.admin(&["cluster", "partitions", "--json"])?;
+        let partitions: Vec<serde_json::Value> = serde_json::from_str(&answer)?;
         Ok(partitions
             .iter()
             .all(|it| it.get("state").is_none_or(|state| state == "open")))

@@ -131,7 +131,7 @@ impl Run<'_> {
         let (configuration, settings, arguments) =
             (self.configuration, self.settings, self.arguments);
         let server = &arguments.server;
-        let (description, told_backend) = options.probe.describe().unzip();
+        let (description, described_backend) = options.probe.describe().unzip();
         let mut description = description.unwrap_or_default();
         for setting in &server.server_setting {
             let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
@@ -173,7 +173,7 @@ impl Run<'_> {
                 .backend
                 .clone()
                 .or(embedded.map(|it| it.engine.to_owned()))
-                .or(told_backend.flatten())
+                .or(described_backend.flatten())
                 .or_else(|| setting("storage_backend")),
             durability: server
                 .durability

@@ -50,9 +50,9 @@ impl ServerProbe {
                 rows.write(start.elapsed(), targets.sample())?;
                 loop {
                     let wait = next.saturating_sub(start.elapsed());
-                    let told = stopped.recv_timeout(wait);
+                    let received = stopped.recv_timeout(wait);
                     rows.write(start.elapsed(), targets.sample())?;
-                    if told != Err(RecvTimeoutError::Timeout) {
+                    if received != Err(RecvTimeoutError::Timeout) {
                         return Ok(rows.ends);
                     }
                     while next <= start.elapsed() {

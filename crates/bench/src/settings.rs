@@ -62,7 +62,7 @@ const WITHOUT_EFFECT: [(&str, &str); 16] = [
     ("source_dir", "there is no Erlang code to compile"),
     (
         "log_level",
-        "there is no log file; problems are told on standard error",
+        "there is no log file; problems are printed to standard error",
     ),
     ("pre_hook", "it names an Erlang function"),
     ("post_hook", "it names an Erlang function"),

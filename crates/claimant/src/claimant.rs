@@ -87,19 +87,19 @@ impl Claimant {
 
     /// Works for as long as it is polled.
     pub async fn run(&self) {
-        let (mut pacing, mut told) = (Pacing::new(self.settings.patience), BTreeMap::new());
+        let (mut pacing, mut logged) = (Pacing::new(self.settings.patience), BTreeMap::new());
         loop {
             self.runtime.sleep(self.settings.period).await;
             if self.state.agreement().status().leader == Some(self.this_node) {
-                self.lead(&mut pacing, &mut told).await;
+                self.lead(&mut pacing, &mut logged).await;
             } else {
-                (pacing, told) = (Pacing::new(self.settings.patience), BTreeMap::new());
+                (pacing, logged) = (Pacing::new(self.settings.patience), BTreeMap::new());
             }
         }
     }
 
-    /// One look; `told` has the reasons for which nodes are kept back that the log names already.
-    async fn lead(&self, pacing: &mut Pacing, told: &mut BTreeMap<NodeId, String>) {
+    /// One look; `logged` has the reasons for which nodes are kept back that the log names already.
+    async fn lead(&self, pacing: &mut Pacing, logged: &mut BTreeMap<NodeId, String>) {
         let state = self.state.current();
         let members: BTreeSet<NodeId> = state.members().keys().copied().collect();
         let unfit = unfit(&state);
@@ -119,16 +119,16 @@ impl Claimant {
         // A node that still votes has to stop voting first.
         let voters = self.state.agreement().status().voters;
         let gone: Vec<NodeId> = state.exited().filter(|it| !voters.contains(it)).collect();
-        told.retain(|node, _| gone.contains(node));
+        logged.retain(|node, _| gone.contains(node));
         for node in gone {
             let Some(reason) = self.reason_to_keep(node).await else {
                 self.propose(Command::RemoveMember { node }).await;
                 continue;
             };
-            if told.get(&node) != Some(&reason) {
+            if logged.get(&node) != Some(&reason) {
                 // Every leaving node is kept for a moment, until it has learned of its departure.
                 tracing::info!(event = "leaver_kept_back", node = %node, reason = %reason);
-                told.insert(node, reason);
+                logged.insert(node, reason);
             }
         }
     }

@@ -137,7 +137,7 @@ impl Pacing {
         tracing::info!(
             event = "move_given_up",
             partition = partition.number(),
-            "its source or its receiver is away; it is begun anew when that is back",
+            "its source or its receiver is away; it begins again when the node is back",
         );
         let given_up = GivenUp {
             times: times.saturating_add(1),

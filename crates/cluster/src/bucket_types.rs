@@ -1,13 +1,13 @@
 //! The removal of a bucket type, and the reset of its properties.
 //!
-//! A type goes in two steps, between which every node is asked for keys of it. The first step hides the
-//! type from requests and raises the epoch of every partition. A vnode that has learned of it refuses what
-//! was planned before, and what is planned after does not find the type: no write comes in between. The
-//! second step takes the type away, and names the version at which the first was agreed. A removal that
-//! was taken back and begun again meanwhile is thus another one, and has to be proved anew.
+//! A type is removed in two steps, between which every node is asked for keys of it. The first step hides
+//! the type from requests and raises the epoch of every partition. Requests that were planned before have
+//! older epochs, and vnodes refuse them; later requests do not find the type. So no write comes in between.
+//! The second step removes the type, and names the version at which the first was agreed. A removal that
+//! was cancelled and begun again meanwhile is thus another one, and every node has to be asked again.
 //!
-//! What the nodes answer holds for the places that vnodes have. So a change of the ring or of the members
-//! takes back every removal that has not ended. It is never held up by one.
+//! The answers of the nodes hold for the present places of vnodes. So a change of the ring or of the members
+//! cancels every removal that has not ended, and never waits for one.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ impl Content {
             || !self.members.keys().eq(before.members.keys())
     }
 
-    /// Has requests find the types again whose removal has not ended.
+    /// Shows the types again whose removal has not ended.
     pub(crate) fn take_back_removals(&mut self) {
         for entry in self.types.values_mut() {
             if matches!(entry.status, TypeStatus::Leaving { .. }) {

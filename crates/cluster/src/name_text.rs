@@ -1,4 +1,4 @@
-//! Names of arbitrary bytes as text for people: readable where they are, exact always.
+//! Names of arbitrary bytes as text: printable bytes as they are, all others escaped, so the text is exact.
 
 use std::fmt::Write;
 

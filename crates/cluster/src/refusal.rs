@@ -36,21 +36,21 @@ pub enum Refusal {
     TypeAlreadyActive,
     /// The type is being removed; until that has ended it cannot be created.
     #[error(
-        "{bucket_type} is being removed: `kvorum admin bucket-type remove` ends that, and \
-         `bucket-type activate` takes it back"
+        "{bucket_type} is being removed: `kvorum admin bucket-type remove` completes that, and \
+         `bucket-type activate` cancels it"
     )]
     TypeLeaving {
         /// The name.
         bucket_type: BucketType,
     },
     /// A removal was taken back, or begun anew, since its end was decided.
-    #[error("the removal of {bucket_type} was taken back meanwhile; remove it again")]
+    #[error("the removal of {bucket_type} was cancelled meanwhile; remove it again")]
     RemovalOvertaken {
         /// The name.
         bucket_type: BucketType,
     },
     /// No bucket type is removed while partitions move: a key could pass by the nodes that are asked for it.
-    #[error("partitions move; remove it when `kvorum admin ring-status` says that all is settled")]
+    #[error("partitions move; remove it when `kvorum admin ring-status` shows that all is settled")]
     RingMoves,
     /// The default type is not removed.
     #[error("the default type cannot be removed")]
@@ -117,7 +117,7 @@ pub enum Refusal {
     #[error(transparent)]
     Move(#[from] MoveError),
     /// The partition has moved on since a step was decided.
-    #[error("the partition is at epoch {expected}, and the step was decided at {got}")]
+    #[error("the partition is at epoch {expected}, and the step is of epoch {got}")]
     OtherEpoch {
         /// Its epoch.
         expected: Epoch,

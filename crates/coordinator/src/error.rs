@@ -261,12 +261,12 @@ impl RequestError {
                  {siblings_max}; read it and write back a resolution with its vclock"
             ),
             Self::OutcomeUnknown => {
-                "the connection to a replica broke over the write, which may be \
-                 there or not; read before writing again"
+                "the connection to a replica broke during the write, which may be stored or not; \
+                 read before writing again"
                     .to_owned()
             }
             Self::Rejected(detail) => {
-                format!("a validator of the bucket does not let the value pass: {detail}")
+                format!("a validator of the bucket refuses the value: {detail}")
             }
             Self::IndexesNotSupported(engine) => {
                 format!("the storage backend {engine} has no secondary indexes")

@@ -84,7 +84,7 @@ pub enum Missing {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
     /// A remove without a context has no element to remove. Fetch, and send the context.
-    #[error("what is to be removed is not present, and no context was given")]
+    #[error("the element to remove is not present, and no context was given")]
     NotPresent(Missing),
     /// A counter would leave the range of 128 bits.
     #[error("a counter would need more than 128 bits")]

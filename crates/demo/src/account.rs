@@ -60,7 +60,8 @@ impl Account {
         let (lost, others): (Vec<Wrong>, Vec<Wrong>) = verdict.into_iter().partition(is_lost);
         // Older values come with a read that misses the newer ones, and go with it.
         if lost.is_empty() {
-            self.findings.extend(others.iter().map(|it| tell(key, *it)));
+            self.findings
+                .extend(others.iter().map(|it| finding(key, *it)));
         }
         let missing = |write: u64| lost.contains(&Wrong::Lost(write));
         self.missed
@@ -106,7 +107,7 @@ impl Account {
 }
 
 /// A sentence about a key.
-pub(crate) fn tell((writer, key): KeyId, wrong: Wrong) -> String {
+pub(crate) fn finding((writer, key): KeyId, wrong: Wrong) -> String {
     format!("key {key} of writer {writer}: {wrong}")
 }
 

@@ -23,7 +23,7 @@ const SHUT_DOWN_MAX: Duration = Duration::from_secs(2);
 /// As a shell has it for a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 /// Number of findings that are printed one by one.
-const FINDINGS_TOLD: usize = 10;
+const FINDINGS_SHOWN: usize = 10;
 
 /// Arguments of the demo.
 #[derive(Args, Clone, Debug)]
@@ -73,7 +73,7 @@ pub fn execute(arguments: &DemoArguments, program: &Program) -> anyhow::Result<E
         true => {
             let _nobody_may_listen = writeln!(out, "{:#}", as_json(&ending));
         }
-        false => tell(&ending, out),
+        false => print_ending(&ending, out),
     }
     Ok(if ending.is_interrupted {
         ExitCode::from(INTERRUPTED)
@@ -138,12 +138,12 @@ fn as_json(ending: &Ending) -> serde_json::Value {
 }
 
 /// The last words; the last line is the one that counts.
-fn tell(ending: &Ending, out: &mut impl Write) {
+fn print_ending(ending: &Ending, out: &mut impl Write) {
     let mut text = String::new();
-    for finding in ending.findings.iter().take(FINDINGS_TOLD) {
+    for finding in ending.findings.iter().take(FINDINGS_SHOWN) {
         text.push_str(&format!("wrong: {finding}\n"));
     }
-    let more = ending.findings.len().saturating_sub(FINDINGS_TOLD);
+    let more = ending.findings.len().saturating_sub(FINDINGS_SHOWN);
     if more > 0 {
         text.push_str(&format!("wrong: and {more} more\n"));
     }

@@ -113,7 +113,7 @@ struct Director {
     observation: Observation,
     /// The number of disturbances when the nodes were asked.
     viewed_at: u64,
-    is_silence_told: bool,
+    is_silence_noted: bool,
     /// The beginning of the load, or of the demo.
     began: Instant,
     findings: Vec<String>,
@@ -150,7 +150,7 @@ impl Director {
             disturbances: Arc::default(),
             observation: Observation::default(),
             viewed_at: 0,
-            is_silence_told: false,
+            is_silence_noted: false,
             began: Instant::now(),
             findings: Vec::new(),
             events,
@@ -354,7 +354,7 @@ impl Director {
 
     /// A script does not heal a cut that nodes have not noticed yet, unless they never do.
     fn is_unseen_cut_healed_by(&self, cue: Cue) -> bool {
-        let is_unseen = self.scene.is_cut() && !self.is_silence_told;
+        let is_unseen = self.scene.is_cut() && !self.is_silence_noted;
         let is_awaited = self.began.elapsed() < cue.at + SILENCE_WAIT;
         cue.action == Action::Heal && is_unseen && is_awaited
     }
@@ -471,9 +471,9 @@ impl Director {
     }
 
     /// Decides if the cluster is whole, by the nodes' answers since the last disturbance.
-    fn judge_whole(&mut self, told_at: u64) {
+    fn judge_whole(&mut self, reported_at: u64) {
         let now = self.disturbances.load(Ordering::SeqCst);
-        let is_current = told_at == now && self.viewed_at == now;
+        let is_current = reported_at == now && self.viewed_at == now;
         let nodes: Vec<NodeNumber> = self.scene.nodes().keys().copied().collect();
         let is_whole = is_current && self.scene.is_whole() && self.observation.is_whole(&nodes);
         self.whole_in_a_row = if is_whole { self.whole_in_a_row + 1 } else { 0 };
@@ -497,10 +497,10 @@ impl Director {
             view.is_some_and(|view| view.unreachable.len() >= self.scene.across(*node))
         };
         let all_know = is_cut && self.scene.up().iter().all(knows);
-        if all_know && !self.is_silence_told {
+        if all_know && !self.is_silence_noted {
             self.note("neither half sees the other any more");
         }
-        self.is_silence_told = is_cut && (self.is_silence_told || all_know);
+        self.is_silence_noted = is_cut && (self.is_silence_noted || all_know);
     }
 
     fn is_whole(&self) -> bool {

@@ -54,20 +54,20 @@ impl Directory {
 
 /// A directory that cannot be removed is another user's, or is left to the next demo.
 fn remove_dead(parent: &Path) {
-    for directory in dead(parent) {
+    for directory in abandoned(parent) {
         let _removed_or_not_ours = fs::remove_dir_all(directory);
     }
 }
 
-fn dead(parent: &Path) -> Vec<PathBuf> {
+fn abandoned(parent: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
-    let dead = named.map(|entry| entry.path()).filter(|path| {
+    let abandoned = named.map(|entry| entry.path()).filter(|path| {
         // Without the file it is being made at this moment.
         let lock = path.join(LOCK);
         lock.is_file() && RealDisk.lock(&lock, "kvorum demo\n").is_ok()
     });
-    dead.collect()
+    abandoned.collect()
 }
 
 #[cfg(test)]

@@ -224,13 +224,13 @@ impl Fleet {
     /// The transfers of all nodes, as one of the members reports them.
     pub(crate) fn transfers(&self) -> TransfersView {
         let all = self.but(None);
-        let told = all.iter().find_map(|node| {
+        let answer = all.iter().find_map(|node| {
             // A node that has not joined yet, or has left, has no others to ask.
             let members = node.ask(&["member-status"]).ok()?;
             let is_alone = members.as_array()?.len() < 2;
             (!is_alone).then(|| node.ask(&["transfers"]).ok())?
         });
-        told.as_ref().map(TransfersView::of).unwrap_or_default()
+        answer.as_ref().map(TransfersView::of).unwrap_or_default()
     }
 
     /// Kills all; none is started any more.

@@ -112,10 +112,10 @@ impl Observation {
                 view.is_settled && view.unreachable.is_empty() && view.members.len() == nodes.len()
             })
         });
-        let all_told = nodes
+        let all_reported = nodes
             .iter()
             .all(|node| self.transfers.hints.contains_key(node));
-        all_settled && all_told && self.transfers.is_quiet()
+        all_settled && all_reported && self.transfers.is_quiet()
     }
 
     /// The reason why it is not whole, in a few words.
@@ -140,7 +140,7 @@ impl Observation {
         }
         let hints: u64 = self.transfers.hints.values().sum();
         match (self.transfers.active.len() + self.transfers.waiting, hints) {
-            (0, 0) => "not all nodes told of their transfers".to_owned(),
+            (0, 0) => "not all nodes reported their transfers".to_owned(),
             (0, hints) => format!("{hints} hinted objects are to be handed over"),
             (transfers, _) => format!("{transfers} transfers are to be made"),
         }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_move_is_told_by_the_index_on_the_ring() {
+    fn what_is_to_move_is_reported_by_the_index_on_the_ring() {
         let size = RingSize::new(RING_SIZE as u64).unwrap();
         let index = size.partition(7).unwrap().index_decimal(size);
         let pending = json!([{"index": index, "next_owner": "node6@127.0.0.1"}]);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn transfers_are_told_with_the_numbers_of_their_nodes() {
+    fn transfers_are_reported_with_the_numbers_of_their_nodes() {
         let transfers = TransfersView::of(&json!({
             "active": [{
                 "type": "ownership", "partition": 9, "from": "node3@127.0.0.1", "to": "node6@127.0.0.1",

@@ -70,7 +70,7 @@ async fn read_account(account: &Mutex<Account>, nodes: &[SocketAddr], turn: usiz
             Err(error) => reading.findings.push(error),
             Ok(wrong) => {
                 for wrong in wrong {
-                    reading.findings.push(account::tell(key, wrong));
+                    reading.findings.push(account::finding(key, wrong));
                     if let Wrong::Lost(write) = wrong {
                         reading.lost.insert((key, write));
                     }

@@ -95,7 +95,7 @@ pub(crate) fn execute(
             Err(error) => return Err(error.context(format!("with backend {backend}"))),
         }
     }
-    tell(&outcomes, out)?;
+    print_outcomes(&outcomes, out)?;
     tell_failures(&outcomes, out)?;
     if kept.is_some() {
         write_pages(&outcomes, root, out)?;
@@ -170,7 +170,7 @@ fn arguments(backend: &str, seconds: f64, server: &ServerProcess) -> Vec<String>
 }
 
 /// The ten lines.
-fn tell(outcomes: &[Outcome], out: &mut dyn Write) -> anyhow::Result<()> {
+fn print_outcomes(outcomes: &[Outcome], out: &mut dyn Write) -> anyhow::Result<()> {
     let description = outcomes
         .first()
         .and_then(|outcome| outcome.mix.description.as_ref());

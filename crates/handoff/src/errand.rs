@@ -17,7 +17,8 @@ use crate::transfer_id::{Leg, TransferId, TransferKind};
 use crate::wire::{Answer, Question};
 
 /// The reason why a repair rests whose sources lack something themselves.
-const NO_SOURCE: &str = "no other replica is there that lacks nothing; if none will be, `kvorum admin cluster accept-loss` goes on with what is here";
+const NO_SOURCE: &str = "no other replica is complete; if none will be, `kvorum admin cluster \
+ accept-loss` goes on with the data that is here";
 
 /// A transfer under way.
 pub(crate) struct Errand {

@@ -219,7 +219,7 @@ impl Machine {
             } => self.take_piece(session, offset, &bytes, now),
             Event::SessionUnknown => {
                 self.begin_session();
-                self.fail("the source has forgotten what was sent".into())
+                self.fail("the source no longer has the pages that it sent".into())
             }
             Event::Later { wait, reason } if self.has_begun() => self.wait(wait, reason),
             Event::Later { reason, .. } => self.try_another_leg(reason, now),

@@ -116,7 +116,7 @@ impl Merging {
             ReplicaReply::Found(found) if found.clock().descends(sent.clock()) => Ok(()),
             ReplicaReply::NotFound if is_over() => Ok(()),
             ReplicaReply::Failed(failure) => Err(failure.to_string()),
-            _ => Err("what was stored is not there when it is read back".into()),
+            _ => Err("a stored object is not there when it is read back".into()),
         }
     }
 

@@ -121,7 +121,7 @@ impl Source {
         };
         let epoch = self.known_epoch(session.source);
         if epoch < question.epoch && !is_planted!(EpochRuleSkippedOnSender | SentBeforeLearned) {
-            return later("the ring in which this begins is not known yet");
+            return later("the ring of this transfer has not arrived yet");
         }
         // A node that skips the rule as a whole does not show it in its answers either: receivers check
         // as well.
@@ -138,7 +138,7 @@ impl Source {
         let place = (caller, session.kind, session.target, session.source);
         if !self.has_room(place, self.runtime.now()) {
             self.rejected.fetch_add(1, Ordering::Relaxed);
-            return later("as much is sent as may be");
+            return later("no more may be sent at present");
         }
         let unpaid = self.unpaid.load(Ordering::Relaxed);
         if let Some(refused) = self.until_admitted(unpaid.max(PAGE_BYTES_MIN)).await {

@@ -149,8 +149,8 @@ impl Transfers {
             let state = shared.errands.parts.cluster.current();
             shared.follow(&state);
             let changed = shared.errands.parts.cluster.changed(state.version());
-            let told = std::pin::pin!(shared.news.notified());
-            let news = select(changed, told);
+            let notified = std::pin::pin!(shared.news.notified());
+            let news = select(changed, notified);
             // No notice comes when rests end and vnodes open.
             let waited = shared
                 .errands

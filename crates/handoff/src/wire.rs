@@ -37,7 +37,7 @@ const LACKS_NOTHING: u8 = 7;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The sender uses another version.
-    #[error("transfer message of version {got} where {VERSION} is understood")]
+    #[error("transfer message of version {got} where {VERSION} is supported")]
     Version {
         /// The version found.
         got: u8,

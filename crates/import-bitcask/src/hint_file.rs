@@ -72,7 +72,7 @@ pub enum HintDoubt {
     #[error("no trailer")]
     NoTrailer,
     /// Wrong checksum in the trailer.
-    #[error("CRC-32 {got:08x} where the trailer says {expected:08x}")]
+    #[error("CRC-32 {got:08x} where the trailer has {expected:08x}")]
     Checksum {
         /// Checksum in the trailer.
         expected: u32,

@@ -76,7 +76,7 @@ impl ObjectReader {
         let bytes = self.files.read(file, entry.offset, len)?;
         let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
         if record.header.total_len() != u64::from(entry.total_len) {
-            return Err("the record is shorter than its hint says".to_owned());
+            return Err("the record is shorter than in its hint".to_owned());
         }
         if ValueKind::of(record.value.len() as u64, record.value) == ValueKind::Tombstone {
             return Ok(None);

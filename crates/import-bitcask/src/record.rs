@@ -77,7 +77,7 @@ pub enum RecordError {
     #[error("record without a key")]
     NoKey,
     /// The checksum differs.
-    #[error("CRC-32 {got:08x} where the record says {expected:08x}")]
+    #[error("CRC-32 {got:08x} where the record has {expected:08x}")]
     Checksum {
         /// Checksum in the header.
         expected: u32,

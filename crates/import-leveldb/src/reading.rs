@@ -16,7 +16,7 @@ use crate::riak_key::{IndexKey, StoredKey, decode_key, describe};
 /// Keys of one batch, of any kind: without objects there is progress as well.
 const BATCH_KEYS_MAX: usize = 32 << 10;
 /// Maximum number of foreign keys reported one by one; the others are counted.
-const OTHER_KEYS_TOLD: u64 = 100;
+const OTHER_KEYS_REPORTED: u64 = 100;
 
 /// Content read for one batch.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ fn take_group(group: KeyGroup, rules: &ReadRules, read: &mut ReadBatch) {
                 return;
             };
             read.batch.counts.other_keys += 1;
-            if read.batch.counts.other_keys <= OTHER_KEYS_TOLD {
+            if read.batch.counts.other_keys <= OTHER_KEYS_REPORTED {
                 let reason = format!(
                     "a key that is none of Riak's, {}: {error}",
                     describe(&group.key)

@@ -1,4 +1,4 @@
-//! Way from groups of records to objects ready to be put: reading, checking, comparing, merging.
+//! From groups of records to objects for puts: reading, checking, comparing, merging.
 
 use bytes::Bytes;
 use kvorum_encoding::Address;
@@ -12,15 +12,15 @@ use crate::journal_value::JournalValue;
 use crate::record::Record;
 
 /// Maximum number of foreign keys reported one by one; the others are counted.
-const OTHER_KEYS_TOLD: u64 = 100;
+const OTHER_KEYS_REPORTED: u64 = 100;
 
 /// Reads records.
 pub(crate) struct ObjectReader {
     files: NumberedFiles,
-    /// Limit of expiry: objects expired before are skipped, seconds since the Unix epoch.
+    /// Objects that expired before this time are skipped. Seconds since the Unix epoch.
     now_secs: u64,
     leave_out_tombstones: bool,
-    others_told: u64,
+    others_reported: u64,
 }
 
 /// The copies of a key that have been read.
@@ -79,7 +79,7 @@ impl ObjectReader {
             files,
             now_secs,
             leave_out_tombstones,
-            others_told: 0,
+            others_reported: 0,
         }
     }
 
@@ -97,7 +97,7 @@ impl ObjectReader {
         }
         let (key, value) = self.read_record(entry)?;
         let Subject::Object(address) = key.subject else {
-            return Err("the record is not of the key that it was of".to_owned());
+            return Err("the record has another key than before".to_owned());
         };
         let expiry = value.expires_at_secs().map_err(|error| error.to_string())?;
         if expiry.is_some_and(|at| at <= self.now_secs) {
@@ -152,7 +152,7 @@ impl ObjectReader {
         Ok(())
     }
 
-    /// Counts a record that is none of Riak's.
+    /// Counts a record that is not in Riak's form.
     fn read_other(&mut self, entry: &IndexEntry, batch: &mut Batch) -> Result<(), String> {
         let (key, value) = self.read_record(entry)?;
         let (count, what) = match (key.kind, key.subject) {
@@ -167,8 +167,8 @@ impl ObjectReader {
             (_, Subject::Object(address)) => (1, format!("no object: {address}")),
         };
         batch.counts.other_keys += count;
-        self.others_told += 1;
-        if self.others_told <= OTHER_KEYS_TOLD {
+        self.others_reported += 1;
+        if self.others_reported <= OTHER_KEYS_REPORTED {
             let reason = format!("none of Riak's objects, {what}");
             batch.note(self.place(entry), None, reason);
         }

@@ -62,7 +62,7 @@ pub enum RecordError {
         got: u64,
     },
     /// The checksum differs.
-    #[error("CRC-32 {got:08x} where the record says {expected:08x}")]
+    #[error("CRC-32 {got:08x} where the record has {expected:08x}")]
     Checksum {
         /// Checksum in the record.
         expected: u32,

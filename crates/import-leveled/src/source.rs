@@ -91,8 +91,8 @@ impl Source {
                 offset: 0,
                 len: None,
             };
-            let reason = "the journal was compacted with leveled_reload_recalc, which forgets deletions \
-                          in the end: objects that were deleted long ago may be among those imported";
+            let reason = "the journal was compacted with leveled_reload_recalc, which drops \
+             deletions in the end: objects that were deleted long ago may be imported";
             batch.note(place, None, reason.to_owned());
         }
     }

@@ -73,7 +73,7 @@ impl Intake<'_> {
         match scanned {
             Scanned::Record(record) => return Some(record),
             Scanned::Damage { offset, len } => {
-                let reason = "damaged; what was here is lost";
+                let reason = "damaged; the data here is lost";
                 self.unreadable(offset, Some(len), reason.to_owned());
             }
             Scanned::GivenUp { offset, len } => {

@@ -101,7 +101,7 @@ impl Batch {
         let before = self.counts.metadata_left_out;
         let puts = content::puts_of(object, expires_at, &mut self.counts);
         if self.counts.metadata_left_out > before {
-            let reason = "imported without metadata that is not understood".to_owned();
+            let reason = "imported without unreadable metadata".to_owned();
             self.note(place.clone(), Some(address.to_string()), reason);
         }
         let values = puts.contents.iter();

@@ -126,7 +126,7 @@ impl fmt::Display for Summary {
             ),
             (
                 counts.hints_doubted,
-                "hint files were not believed; their data files were scanned",
+                "hint files were not used; their data files were scanned",
             ),
             (counts.unreadable, "places could NOT be read"),
             (

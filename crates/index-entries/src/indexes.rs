@@ -148,7 +148,7 @@ fn check_undoubted<T: OrderedTree>(tree: &T, from: &Bound<Bytes>, to: &Bound<Byt
 }
 
 fn in_doubt() -> BackendError {
-    let detail = "index entries of this range may be missing: they were lost with a damaged block, \
-                  and are being made again from their objects";
+    let detail = "index entries of this range may be missing: they were lost with a damaged \
+     block, and are being rebuilt from their objects";
     BackendError::new(ErrorKind::Corrupt, detail)
 }

@@ -307,7 +307,7 @@ fn text_piece(bytes: &[u8]) -> Piece {
 fn progress_piece(disk: &dyn Disk, path: &Path) -> Result<Piece> {
     let bytes = read_file(disk, path, REPAIR_PROGRESS_BYTES_MAX)?;
     let mut fields = Dissection::new(&bytes, 0);
-    fields.bytes("what `kvorum repair` has done so far", bytes.len());
+    fields.bytes("the progress of `kvorum repair`", bytes.len());
     Ok(fields.finish("progress of a repair"))
 }
 

@@ -24,13 +24,13 @@ pub(crate) fn check(
     let mut is_proven = false;
     let numbers = list_segments(disk, directory)?;
     let missing = KnownSegments::read(disk, directory, &numbers)?.missing();
-    for range in missing.untold {
+    for range in missing.unreported {
         found.find(&file_name(u64::from(range.0)), 0, 0, in_words(range));
     }
-    let told = missing.told.into_iter().map(in_words);
+    let reported = missing.reported.into_iter().map(in_words);
     found
         .notes
-        .extend(told.map(|what| format!("{what}, reported at an opening")));
+        .extend(reported.map(|what| format!("{what}, reported at an opening")));
     for number in numbers.into_iter().rev() {
         let name = file_name(number);
         let path = directory.join(&name);

@@ -193,10 +193,10 @@ impl Check<'_> {
         let path = self.directory.join(&file.name);
         let Some(info) = self.disk.info(&path)? else {
             if is_live {
-                let note = format!("{} went while the store was looked at", file.name);
+                let note = format!("{} was removed while the store was checked", file.name);
                 self.found.notes.push(note);
             } else if file.known.file_len == 0 {
-                let note = "the next opening makes the ledger again from the journal";
+                let note = "the next opening rebuilds the ledger from the journal";
                 self.found.notes.push(note.to_owned());
             } else {
                 self.missing(file);
@@ -265,7 +265,7 @@ impl Check<'_> {
         self.found.records += entries;
         if gaps.is_empty() && entries != properties.entries {
             let expected = properties.entries;
-            let what = format!("{entries} entries, where the manifest says {expected}");
+            let what = format!("{entries} entries, where the manifest has {expected}");
             self.found.find(&file.name, 0, 0, what);
         }
         let listed: Used = properties
@@ -274,7 +274,7 @@ impl Check<'_> {
             .map(|it| (it.file, it.bytes))
             .collect();
         if gaps.is_empty() && own != listed {
-            let what = "its entries use other bodies than the manifest says";
+            let what = "its entries use other bodies than those of the manifest";
             self.found.find(&file.name, 0, 0, what);
         }
         self.name_gaps(file, gaps);
@@ -386,7 +386,7 @@ impl Check<'_> {
                 let bytes: u64 = segments.values().sum();
                 let used = format!("entries use {bytes} bytes of the value log {log_id:#018x}");
                 if matches!(found, Found::NotChecked) {
-                    let note = format!("{used}, which is not in what was checked");
+                    let note = format!("{used}, which was not among the checked files");
                     self.found.notes.push(note);
                 } else {
                     let what = format!("{used}, and the one here is another");

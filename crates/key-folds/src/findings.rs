@@ -117,7 +117,7 @@ impl Findings {
         }
     }
 
-    /// Takes in what another part has found. The two parts share no key.
+    /// Takes in the findings of another part. The two parts share no key.
     pub fn merge(&mut self, other: Self) {
         self.stats.merge(other.stats);
         self.numbers.extend(other.numbers);

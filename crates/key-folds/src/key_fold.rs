@@ -1,4 +1,4 @@
-//! The question: which entries are looked at, and what is found of them.
+//! The question of a fold: its entries, and the facts that are wanted of them.
 
 use kvorum_encoding::{Bucket, BucketType, Key, SegmentFilter};
 
@@ -11,7 +11,7 @@ pub struct KeyFold {
     pub kind: FoldKind,
 }
 
-/// The entries that a fold looks at. Tombstones are entries; what has expired is none.
+/// The entries that a fold looks at. Tombstones are entries; expired objects are not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldScope {
     /// The bucket's type.
@@ -60,7 +60,7 @@ pub struct LeafFilter {
 }
 
 impl LeafFilter {
-    /// Leaves of a tree that has so many; `None` unless that is a power of two. Numbers beyond the last
+    /// Leaves of a tree with this many leaves; `None` unless that is a power of two. Numbers beyond the last
     /// leaf are left out, for nothing falls into them.
     pub fn new(leaves: u32, mut wanted: Vec<u32>) -> Option<Self> {
         if !leaves.is_power_of_two() {

@@ -171,7 +171,7 @@ impl Driver {
             let answer = peers.request(node, Lane::Control, question, deadline);
             if let (Ok(_), Some(events)) = (answer.await, events.upgrade()) {
                 // A detector that is gone needs no answer.
-                let _told_or_gone = events.send(Event::Answered(node)).await;
+                let _sent_or_gone = events.send(Event::Answered(node)).await;
             }
         });
     }
@@ -199,7 +199,7 @@ impl Driver {
             runtime.sleep(duration).await;
             if let Some(events) = events.upgrade() {
                 // A detector that is gone needs no timer.
-                let _told_or_gone = events.send(event).await;
+                let _sent_or_gone = events.send(event).await;
             }
         });
     }

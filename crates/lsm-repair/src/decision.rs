@@ -131,15 +131,16 @@ impl Decision {
         if found.verdict == Verdict::Unfinished {
             let last = shown(&found.properties.largest);
             let what = format!(
-                "keys behind {last} may be missing, and what it removed there may have come back"
+                "keys behind {last} may be missing, and keys that it removed there may have come \
+                 back"
             );
             self.problem(name, what);
         }
         if !found.has_properties {
             self.problem(
                 name,
-                "ranges of keys that it removed may have come back, and of keys whose blocks are damaged \
-                 what they held before",
+                "ranges of keys that it removed may have come back, and keys of damaged blocks \
+                 may have older values",
             );
         }
     }

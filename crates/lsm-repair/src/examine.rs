@@ -72,8 +72,8 @@ pub(crate) fn examine_file(
         FileKind::Table => examine(disk, &path, id, len_max, Some(&mut each), progress),
         _ => examine(disk, &path, id, len_max, None, progress),
     };
-    let mut told = match examined {
-        Ok(told) => told,
+    let mut examined = match examined {
+        Ok(examined) => examined,
         Err(error @ SstError::Foreign { .. }) => {
             let len = disk.info(&path).into_backend()?.map_or(0, |it| it.len);
             return Ok(Examined {
@@ -91,29 +91,29 @@ pub(crate) fn examine_file(
     seen.largest = largest.into();
     if undecodable > 0 {
         let found = format!("{undecodable} entries with good checksums that do not decode");
-        told.bad.push(bad(0, 0, found));
+        examined.bad.push(bad(0, 0, found));
     }
-    if let Some(properties) = &told.properties
+    if let Some(properties) = &examined.properties
         && kind == FileKind::Table
-        && told.bad.is_empty()
-        && properties.entries != told.entries
+        && examined.bad.is_empty()
+        && properties.entries != examined.entries
     {
-        let (got, expected) = (told.entries, properties.entries);
-        let found = format!("{got} entries where its properties say {expected}");
-        told.bad.push(bad(0, 0, found));
+        let (got, expected) = (examined.entries, properties.entries);
+        let found = format!("{got} entries where its properties have {expected}");
+        examined.bad.push(bad(0, 0, found));
     }
     Ok(Examined {
-        verdict: match (told.bad.is_empty(), told.is_finished) {
+        verdict: match (examined.bad.is_empty(), examined.is_finished) {
             (true, _) => Verdict::Whole,
             (false, true) => Verdict::Damaged,
             (false, false) => Verdict::Unfinished,
         },
-        file_len: told.file_len,
-        data_bytes: told.data_bytes,
-        entries: told.entries,
-        has_properties: told.properties.is_some(),
-        properties: told.properties.unwrap_or(seen),
-        bad: told.bad,
+        file_len: examined.file_len,
+        data_bytes: examined.data_bytes,
+        entries: examined.entries,
+        has_properties: examined.properties.is_some(),
+        properties: examined.properties.unwrap_or(seen),
+        bad: examined.bad,
     })
 }
 

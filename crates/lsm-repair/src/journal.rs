@@ -36,7 +36,7 @@ const INSTALLING: u8 = 4;
 
 /// Contents of a journal.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Journaled {
     pub(crate) listing: Option<Listing>,
     pub(crate) keeps_doubtful: bool,
     pub(crate) unit_bytes: u64,
@@ -57,24 +57,24 @@ pub(crate) fn path(directory: &Path) -> PathBuf {
 }
 
 /// Reads a journal up to its first record that is not whole.
-pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<(Told, u64)>> {
+pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<(Journaled, u64)>> {
     let path = path(directory);
     if disk.info(&path).into_backend()?.is_none() {
         return Ok(None);
     }
     let bytes = read_file(disk, &path, BYTES_MAX).into_backend()?;
-    let mut told = Told::default();
+    let mut journaled = Journaled::default();
     if bytes.get(..8) != Some(&MAGIC[..]) {
-        return Ok(Some((told, 0)));
+        return Ok(Some((journaled, 0)));
     }
     let mut at = MAGIC.len();
     while let Some(payload) = record_at(&bytes, at) {
-        if told.take(payload).is_err() {
+        if journaled.take(payload).is_err() {
             break;
         }
         at += HEADER_BYTES + payload.len();
     }
-    Ok(Some((told, at as u64)))
+    Ok(Some((journaled, at as u64)))
 }
 
 fn record_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
@@ -93,7 +93,7 @@ fn record_checksum(at: u64, payload: &[u8]) -> u32 {
 
 impl Journal {
     /// Begins a new one, replacing an existing file.
-    pub(crate) fn create(disk: &dyn Disk, directory: &Path, told: &Told) -> Result<Self> {
+    pub(crate) fn create(disk: &dyn Disk, directory: &Path, journaled: &Journaled) -> Result<Self> {
         let path = path(directory);
         remove_if_there(disk, &path).into_backend()?;
         let file = disk.open(&path, OpenMode::CreateNew).into_backend()?;
@@ -102,9 +102,9 @@ impl Journal {
             file,
             end: Mutex::new(MAGIC.len() as u64),
         };
-        let mut payload = vec![BEGIN, VERSION, u8::from(told.keeps_doubtful)];
-        put_varint(&mut payload, told.unit_bytes);
-        if let Some(listing) = &told.listing {
+        let mut payload = vec![BEGIN, VERSION, u8::from(journaled.keeps_doubtful)];
+        put_varint(&mut payload, journaled.unit_bytes);
+        if let Some(listing) = &journaled.listing {
             listing.encode(&mut payload);
         }
         journal.append(&payload)?;
@@ -169,7 +169,7 @@ impl Journal {
     }
 }
 
-impl Told {
+impl Journaled {
     fn take(&mut self, payload: &[u8]) -> std::result::Result<(), Truncated> {
         let refused = Truncated { offset: 0 };
         let mut reader = ByteReader::new(payload);

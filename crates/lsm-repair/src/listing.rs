@@ -215,6 +215,6 @@ fn identity_of_files(disk: &dyn Disk, directory: &Path, files: &[PresentFile]) -
         }
     }
     let directory = directory.display();
-    let detail = format!("{directory} has no manifest and no file that says which store it is of");
+    let detail = format!("{directory} has no manifest and no file that names its store");
     Err(BackendError::new(ErrorKind::Corrupt, detail))
 }

@@ -310,7 +310,7 @@ impl<'a> RangeMerge<'a> {
             self.advance(at)?;
         }
         let mut key = Vec::new();
-        let (mut told, mut keys) = (0, 0_u64);
+        let (mut reported, mut keys) = (0, 0_u64);
         while let Some(first) = self.order.first().copied() {
             key.clear();
             key.extend_from_slice(self.streams[first].key());
@@ -332,8 +332,8 @@ impl<'a> RangeMerge<'a> {
             if keys.is_multiple_of(PROGRESS_KEYS) {
                 let scans = self.streams.iter().filter_map(|it| it.scan.as_ref());
                 let read: u64 = scans.map(TableScan::bytes_read).sum();
-                progress(read.saturating_sub(told));
-                told = told.max(read);
+                progress(read.saturating_sub(reported));
+                reported = reported.max(read);
             }
         }
         self.end_output(self.plan.to.clone())?;

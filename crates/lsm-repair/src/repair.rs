@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::decision::{AllExamined, Decision, blob_record, reached_sequence, sources};
 use crate::examine::{self, examine_file};
-use crate::journal::{self, Journal, Told};
+use crate::journal::{self, Journal, Journaled};
 use crate::journal_files::journal_files;
 use crate::listing::{FileKind, Listing};
 use crate::options::RepairOptions;
@@ -67,7 +67,7 @@ pub struct Repair {
 
 struct State {
     stage: Stage,
-    told: Told,
+    journaled: Journaled,
     decision: Arc<Decision>,
     rebuild: Arc<RebuildPlan>,
     /// Blob files that may have lost bodies, without a manifest that lists them.
@@ -90,13 +90,14 @@ impl Repair {
             false => None,
         };
         let earlier = journal::read(&*disk, directory)?;
-        let (listing, told, resumed_at) = begin_or_resume(&*disk, directory, &options, earlier)?;
+        let (listing, journaled, resumed_at) =
+            begin_or_resume(&*disk, directory, &options, earlier)?;
         let journal = match (options.is_dry_run, resumed_at) {
             (true, _) => None,
             (false, Some(end)) => Some(Journal::resume(&*disk, directory, end)?),
-            (false, None) => Some(Journal::create(&*disk, directory, &told)?),
+            (false, None) => Some(Journal::create(&*disk, directory, &journaled)?),
         };
-        let is_installed = told.installing.is_some()
+        let is_installed = journaled.installing.is_some()
             && listing.manifest.as_ref().map(|it| it.generation)
                 != kvorum_lsm::manifest::read_in(&*disk, directory)?
                     .content
@@ -110,7 +111,7 @@ impl Repair {
             journal,
             state: Mutex::new(State {
                 stage: Stage::Examine,
-                told,
+                journaled,
                 decision: Arc::default(),
                 rebuild: Arc::default(),
                 bodies: Vec::new(),
@@ -159,7 +160,7 @@ impl Repair {
     pub fn units(&self) -> Vec<RepairUnit> {
         let state = self.state.lock();
         let left = |units: &mut dyn Iterator<Item = Unit>| -> Vec<Step> {
-            let left = units.filter(|it| !state.told.done.contains_key(it));
+            let left = units.filter(|it| !state.journaled.done.contains_key(it));
             left.map(Step::Write).collect()
         };
         let steps: Vec<Step> = match state.stage {
@@ -167,7 +168,7 @@ impl Repair {
                 let files = self.listing.files.iter();
                 let wanted = files.filter(|it| self.is_wanted(it.kind, it.number));
                 wanted
-                    .filter(|it| !state.told.examined.contains_key(&(it.kind, it.number)))
+                    .filter(|it| !state.journaled.examined.contains_key(&(it.kind, it.number)))
                     .map(|it| Step::Examine(it.kind, it.number))
                     .collect()
             }
@@ -196,7 +197,7 @@ impl Repair {
                 if let Some(journal) = &self.journal {
                     journal.done(unit, &done)?;
                 }
-                self.state.lock().told.done.insert(unit, done);
+                self.state.lock().journaled.done.insert(unit, done);
                 Ok(())
             }
         }
@@ -229,7 +230,12 @@ impl Repair {
     /// Findings and work; complete at the end of the repair.
     pub fn report(&self) -> RepairReport {
         let state = self.state.lock();
-        RepairReport::new(&self.options, &self.listing, &state.told, &state.decision)
+        RepairReport::new(
+            &self.options,
+            &self.listing,
+            &state.journaled,
+            &state.decision,
+        )
     }
 
     fn ground(&self) -> Ground<'_> {
@@ -280,14 +286,14 @@ impl Repair {
             journal.examined(kind, number, &examined)?;
         }
         let mut state = self.state.lock();
-        state.told.examined.insert((kind, number), examined);
+        state.journaled.examined.insert((kind, number), examined);
         Ok(())
     }
 
     /// Removes unfinished files of a killed run.
     fn remove_unfinished(&self) -> Result<()> {
         let state = self.state.lock();
-        let outputs = state.told.done.values().flat_map(|it| &it.outputs);
+        let outputs = state.journaled.done.values().flat_map(|it| &it.outputs);
         let finished: Vec<u64> = outputs.map(|it| it.number).collect();
         for entry in self.disk.list(&self.directory).into_backend()? {
             if let Some((number, "sst" | "blob")) = kvorum_lsm::files::number_of(&entry.name)
@@ -303,7 +309,7 @@ impl Repair {
 
     fn decide(&self) -> Result<Stage> {
         let mut state = self.state.lock();
-        let decision = Decision::new(&self.listing, &state.told.examined);
+        let decision = Decision::new(&self.listing, &state.journaled.examined);
         let is_sound = decision.is_sound();
         state.decision = Arc::new(decision);
         drop(state);
@@ -320,7 +326,7 @@ impl Repair {
         let (examined, decision, rebuild) = {
             let state = self.state.lock();
             (
-                state.told.examined.clone(),
+                state.journaled.examined.clone(),
                 state.decision.clone(),
                 state.rebuild.clone(),
             )
@@ -402,8 +408,12 @@ impl Repair {
     fn plan_rebuild(&self) -> Result<Stage> {
         let (examined, decision, logs) = {
             let state = self.state.lock();
-            let logs = state.told.done.get(&Unit::Logs).cloned();
-            (state.told.examined.clone(), state.decision.clone(), logs)
+            let logs = state.journaled.done.get(&Unit::Logs).cloned();
+            (
+                state.journaled.examined.clone(),
+                state.decision.clone(),
+                logs,
+            )
         };
         if decision.rebuild.is_some() {
             let mut sources = sources(&self.listing, &examined);
@@ -438,8 +448,8 @@ impl Repair {
     }
 
     fn planned_manifest(&self) -> Result<Manifest> {
-        let (told, decision, rebuild) = self.snapshot();
-        self.new_manifest(&told, &decision, &rebuild)
+        let (journaled, decision, rebuild) = self.snapshot();
+        self.new_manifest(&journaled, &decision, &rebuild)
     }
 
     fn install(&self) -> Result<()> {
@@ -458,10 +468,10 @@ impl Repair {
         install::write_manifest(&*self.disk, &self.directory, journal, &manifest)
     }
 
-    fn snapshot(&self) -> (Told, Arc<Decision>, Arc<RebuildPlan>) {
+    fn snapshot(&self) -> (Journaled, Arc<Decision>, Arc<RebuildPlan>) {
         let state = self.state.lock();
         let (decision, rebuild) = (state.decision.clone(), state.rebuild.clone());
-        (state.told.clone(), decision, rebuild)
+        (state.journaled.clone(), decision, rebuild)
     }
 
     /// Finishes an earlier run that has written the manifest: the old names are left to be removed.
@@ -473,7 +483,7 @@ impl Repair {
             install::write_manifest(&*self.disk, &self.directory, journal, &manifest)?;
         }
         let mut state = self.state.lock();
-        let decision = Decision::new(&self.listing, &state.told.examined);
+        let decision = Decision::new(&self.listing, &state.journaled.examined);
         state.decision = Arc::new(decision);
         state.stage = Stage::CleanUp;
         Ok(())
@@ -489,7 +499,7 @@ impl Repair {
         let replaced = self.replaced(&manifest, &decision);
         // The table of the logs has done its work when it was merged.
         let state = self.state.lock();
-        let of_logs = state.told.done.get(&Unit::Logs);
+        let of_logs = state.journaled.done.get(&Unit::Logs);
         for output in of_logs.iter().flat_map(|it| &it.outputs) {
             let path = self.directory.join(FileKind::Table.name(output.number));
             let is_listed = manifest.tables.iter().any(|it| it.number == output.number);
@@ -522,7 +532,7 @@ impl Repair {
 
     fn new_manifest(
         &self,
-        told: &Told,
+        journaled: &Journaled,
         decision: &Decision,
         rebuild: &RebuildPlan,
     ) -> Result<Manifest> {
@@ -535,9 +545,14 @@ impl Repair {
             ..Manifest::default()
         });
         manifest.generation += 1;
-        let outputs = |unit: Unit| told.done.get(&unit).map_or(&[][..], |it| &it.outputs[..]);
+        let outputs = |unit: Unit| {
+            journaled
+                .done
+                .get(&unit)
+                .map_or(&[][..], |it| &it.outputs[..])
+        };
         if decision.rebuild.is_some() {
-            manifest.tables = self.rebuilt_tables(told, rebuild);
+            manifest.tables = self.rebuilt_tables(journaled, rebuild);
         } else {
             let records = std::mem::take(&mut manifest.tables);
             for record in records {
@@ -551,14 +566,14 @@ impl Repair {
                 }
             }
         }
-        manifest.blobs = self.new_blobs(told, decision, rebuild)?;
+        manifest.blobs = self.new_blobs(journaled, decision, rebuild)?;
         if self.listing.manifest.is_none() {
             let sequences = rebuild.sources.iter().map(|it| it.properties.sequence_max);
             manifest.sequence = sequences.max().unwrap_or(0);
             let logs = self.listing.of_kind(FileKind::Log).map(|it| it.number + 1);
             manifest.first_log = logs.max().unwrap_or(0);
         }
-        let numbers = told
+        let numbers = journaled
             .done
             .values()
             .flat_map(|it| &it.outputs)
@@ -587,7 +602,7 @@ impl Repair {
         }
     }
 
-    fn rebuilt_tables(&self, told: &Told, rebuild: &RebuildPlan) -> Vec<TableRecord> {
+    fn rebuilt_tables(&self, journaled: &Journaled, rebuild: &RebuildPlan) -> Vec<TableRecord> {
         let level = self.ground().rebuilt_level() as u64;
         let is_adopted = |it: &&SourceTable| rebuild.adopted.contains(&it.number);
         let mut tables: Vec<TableRecord> = rebuild
@@ -602,7 +617,7 @@ impl Repair {
             })
             .collect();
         for range in 0..rebuild.ranges.len() as u64 {
-            let done = told.done.get(&Unit::Range(range));
+            let done = journaled.done.get(&Unit::Range(range));
             let outputs = done.iter().flat_map(|it| &it.outputs);
             tables.extend(outputs.map(|it| table_record(level, it)));
         }
@@ -612,7 +627,7 @@ impl Repair {
 
     fn new_blobs(
         &self,
-        told: &Told,
+        journaled: &Journaled,
         decision: &Decision,
         rebuild: &RebuildPlan,
     ) -> Result<Vec<BlobRecord>> {
@@ -627,11 +642,11 @@ impl Repair {
         let mut records = Vec::new();
         for number in listed {
             let unit = Unit::Blob(number);
-            let Some(record) = blob_record(&self.listing, &told.examined, number) else {
+            let Some(record) = blob_record(&self.listing, &journaled.examined, number) else {
                 continue;
             };
-            let found = told.examined.get(&(FileKind::Blob, number));
-            match told
+            let found = journaled.examined.get(&(FileKind::Blob, number));
+            match journaled
                 .done
                 .get(&unit)
                 .filter(|_| decision.mend.contains(&unit))
@@ -657,26 +672,26 @@ fn begin_or_resume(
     disk: &dyn Disk,
     directory: &Path,
     options: &RepairOptions,
-    earlier: Option<(Told, u64)>,
-) -> Result<(Listing, Told, Option<u64>)> {
-    if let Some((told, end)) = earlier
-        && let Some(begun) = told.listing.clone()
+    earlier: Option<(Journaled, u64)>,
+) -> Result<(Listing, Journaled, Option<u64>)> {
+    if let Some((journaled, end)) = earlier
+        && let Some(begun) = journaled.listing.clone()
         && !options.is_dry_run
     {
-        let is_same_wish =
-            (told.keeps_doubtful, told.unit_bytes) == (options.keeps_doubtful, options.unit_bytes);
+        let is_same_wish = (journaled.keeps_doubtful, journaled.unit_bytes)
+            == (options.keeps_doubtful, options.unit_bytes);
         let found = kvorum_lsm::manifest::read_in(disk, directory)?.content;
-        let is_installed = told.installing.is_some()
+        let is_installed = journaled.installing.is_some()
             && found.map(|it| (it.identity, it.generation))
-                == told.installing.map(|it| (begun.identity, it));
+                == journaled.installing.map(|it| (begun.identity, it));
         if is_installed {
-            return Ok((begun, told, Some(end)));
+            return Ok((begun, journaled, Some(end)));
         }
         let now = Listing::read(disk, directory, Some(begun.base));
         if now.is_ok_and(|now| now == begun) {
-            let is_usable = is_same_wish && has_outputs(disk, directory, &told)?;
+            let is_usable = is_same_wish && has_outputs(disk, directory, &journaled)?;
             return Ok(match is_usable {
-                true => (begun, told, Some(end)),
+                true => (begun, journaled, Some(end)),
                 // Its output is known to be its own, and is removed.
                 false => (begun.clone(), fresh(begun, options), None),
             });
@@ -686,18 +701,18 @@ fn begin_or_resume(
     Ok((listing.clone(), fresh(listing, options), None))
 }
 
-fn fresh(listing: Listing, options: &RepairOptions) -> Told {
-    Told {
+fn fresh(listing: Listing, options: &RepairOptions) -> Journaled {
+    Journaled {
         listing: Some(listing),
         keeps_doubtful: options.keeps_doubtful,
         unit_bytes: options.unit_bytes,
-        ..Told::default()
+        ..Journaled::default()
     }
 }
 
 /// True when all finished files exist. An opening in between removes them.
-fn has_outputs(disk: &dyn Disk, directory: &Path, told: &Told) -> Result<bool> {
-    for (unit, done) in &told.done {
+fn has_outputs(disk: &dyn Disk, directory: &Path, journaled: &Journaled) -> Result<bool> {
+    for (unit, done) in &journaled.done {
         let kind = match unit {
             Unit::Blob(_) => FileKind::Blob,
             _ => FileKind::Table,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::decision::{Decision, Problem};
-use crate::journal::Told;
+use crate::journal::Journaled;
 use crate::listing::Listing;
 use crate::options::RepairOptions;
 use crate::work::{Doubt, Unit};
@@ -52,13 +52,13 @@ impl RepairReport {
     pub(crate) fn new(
         options: &RepairOptions,
         listing: &Listing,
-        told: &Told,
+        journaled: &Journaled,
         decision: &Decision,
     ) -> Self {
-        let done = || told.done.values();
+        let done = || journaled.done.values();
         let outputs = || done().flat_map(|it| &it.outputs);
         // The table made from the logs may be merged with others afterwards.
-        let saved = told.done.iter().filter(|(unit, _)| match unit {
+        let saved = journaled.done.iter().filter(|(unit, _)| match unit {
             Unit::Logs => decision.rebuild.is_none(),
             _ => true,
         });

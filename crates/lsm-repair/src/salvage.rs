@@ -101,7 +101,7 @@ fn copy_entries(
     let path = table_path(ground.directory, source.number);
     let mut scan = scan_of(ground.open(&path, source).into_backend()?);
     let end = end_of(&source.properties);
-    let mut told = 0;
+    let mut reported = 0;
     loop {
         match scan.advance(&context()).into_backend()? {
             ScanItem::Entry => {
@@ -124,8 +124,8 @@ fn copy_entries(
             }
             ScanItem::End => break,
         }
-        progress(scan.bytes_read() - told);
-        told = scan.bytes_read();
+        progress(scan.bytes_read() - reported);
+        reported = scan.bytes_read();
     }
     Ok(())
 }
@@ -245,7 +245,7 @@ fn copy_bodies(
     let id = ground.table_id(number);
     let options = ground.settings.blob_options();
     let mut writer = None;
-    let mut told = 0;
+    let mut reported = 0;
     loop {
         match scan.advance(&context()).into_backend()? {
             ScanItem::Entry => {}
@@ -268,8 +268,8 @@ fn copy_bodies(
             good.insert(ordinal);
             done.entries += 1;
         }
-        progress(scan.bytes_read() - told);
-        told = scan.bytes_read();
+        progress(scan.bytes_read() - reported);
+        reported = scan.bytes_read();
     }
     if let Some(writer) = writer {
         let block_bytes = writer.block_bytes;

@@ -178,7 +178,7 @@ fn manifest_lists(fields: &mut Dissection<'_>, bytes: &[u8], show_key: ShowKey) 
         let len = usize::try_from(fields.number("length of the label", 1)).ok()?;
         let at = fields.position();
         let label = String::from_utf8_lossy(bytes.get(at..at.checked_add(len)?)?).into_owned();
-        let _told = fields.field("label of the store", len, label, Check::Covered)?;
+        let _shown = fields.field("label of the store", len, label, Check::Covered)?;
     }
     if bytes.get(8).is_some_and(|version| *version > 4) {
         manifest_journal(fields)?;
@@ -222,7 +222,7 @@ fn key_range(fields: &mut Dissection<'_>, bytes: &[u8], show_key: ShowKey) -> Op
         let len = usize::try_from(varint(fields, names[0])?).ok()?;
         let at = fields.position();
         let shown = show_key(bytes.get(at..at.checked_add(len)?)?);
-        let _told = fields.field(names[1], len, shown, Check::Covered)?;
+        let _shown = fields.field(names[1], len, shown, Check::Covered)?;
         Some(())
     };
     key(fields, ["length of the first key", "first key"])?;

@@ -217,7 +217,7 @@ impl BlobFile {
             Err(error) => {
                 if is_original && error.is_damage() {
                     // Finding it by number reports the damage with the key.
-                    let _told = table.get(&key, hash, context);
+                    let _reported = table.get(&key, hash, context);
                 }
                 return Err(from_sst(&error));
             }

@@ -24,7 +24,7 @@ impl From<SstError> for Unread {
 }
 
 /// A layer's answer for a key.
-enum Told {
+enum TableAnswer {
     Nothing,
     Entry(Entry),
     Removed,
@@ -52,17 +52,17 @@ pub(crate) fn find_in_tables(
 ) -> std::result::Result<Option<Entry>, Unread> {
     for table in version.levels[0].iter() {
         match ask(table, key, hash, context)? {
-            Told::Entry(entry) => return Ok(Some(entry)),
-            Told::Removed => return Ok(None),
-            Told::Nothing => {}
+            TableAnswer::Entry(entry) => return Ok(Some(entry)),
+            TableAnswer::Removed => return Ok(None),
+            TableAnswer::Nothing => {}
         }
     }
     for level in 1..version.levels.len() {
         for table in version.tables_for(level, key) {
             match ask(table, key, hash, context)? {
-                Told::Entry(entry) => return Ok(Some(entry)),
-                Told::Removed => return Ok(None),
-                Told::Nothing => {}
+                TableAnswer::Entry(entry) => return Ok(Some(entry)),
+                TableAnswer::Removed => return Ok(None),
+                TableAnswer::Nothing => {}
             }
         }
     }
@@ -74,10 +74,10 @@ fn ask(
     key: &[u8],
     hash: u64,
     context: &ReadContext<'_>,
-) -> std::result::Result<Told, Unread> {
+) -> std::result::Result<TableAnswer, Unread> {
     let properties = &table.properties;
     if key < &properties.smallest[..] || key > &properties.largest[..] {
-        return Ok(Told::Nothing);
+        return Ok(TableAnswer::Nothing);
     }
     let corrupt = |what: &str| {
         let detail = format!("{what} of table {} was lost", table.number);
@@ -96,11 +96,11 @@ fn ask(
         (Some(entry), Some(mark))
             if mark.kind == MarkKind::Removed && mark.sequence > entry.sequence =>
         {
-            Told::Removed
+            TableAnswer::Removed
         }
-        (Some(entry), _) => Told::Entry(entry),
-        (None, Some(mark)) if mark.kind == MarkKind::Removed => Told::Removed,
+        (Some(entry), _) => TableAnswer::Entry(entry),
+        (None, Some(mark)) if mark.kind == MarkKind::Removed => TableAnswer::Removed,
         (None, Some(_)) => return Err(Unread::GivenUp(corrupt("a range with the key"))),
-        (None, None) => Told::Nothing,
+        (None, None) => TableAnswer::Nothing,
     })
 }

@@ -4,7 +4,7 @@
 //! best run above zero is taken. One file alone has to be emptier than a long run, which frees more
 //! for each file that is left. Shares are exact counts from the tables, and no samples.
 //!
-//! In addition, small neighbours are merged, at any live share: each collection of the value log
+//! In addition, small neighbours are collected together, at any live share: each collection of the value log
 //! makes a file, however few its records.
 
 use kvorum_backend::DayHours;

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_lost_is_known_to_the_next_opening_once_and_a_damaged_list_is_told() {
+    fn what_was_lost_is_known_to_the_next_opening_once_and_a_damaged_list_is_reported() {
         let disk = MemoryDisk::new();
         let store = Path::new("s");
         disk.create_directory(store).unwrap();

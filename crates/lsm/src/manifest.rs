@@ -486,7 +486,7 @@ pub(crate) fn without_copies(directory: &Path, data: &str) -> String {
 /// Adds to a refusal that the manifest can be rebuilt from the tables.
 pub(crate) fn unless_repaired(refusal: &str) -> String {
     format!(
-        "{refusal}; where these cannot be had any more, `kvorum repair` makes a manifest from the tables"
+        "{refusal}; if both are lost for good, `kvorum repair` makes a manifest from the tables"
     )
 }
 

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_memtable_that_was_flushed_early_absent_keys_are_still_told() {
+    fn behind_a_memtable_that_was_flushed_early_absent_keys_are_still_reported() {
         let full = Memtable::new(0, 1 << 20);
         of_keys(&full, 0..10_000);
         let nearly_empty = Memtable::behind(&full, 1);

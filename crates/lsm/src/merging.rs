@@ -197,11 +197,11 @@ impl Merging {
         let mut left = budget_bytes.max(own);
         let mut passed = Vec::new();
         while left > 0
-            && let Some((level, owed)) = self.shares.most(&passed)
+            && let Some((level, charge)) = self.shares.most(&passed)
         {
             passed.push(level);
             // A failed step is due again, and reported to the next upkeep.
-            let paid = self.step(store, level as u64, owed.min(left), now, Payer::Writer);
+            let paid = self.step(store, level as u64, charge.min(left), now, Payer::Writer);
             let Ok(paid) = paid else {
                 return;
             };

@@ -163,7 +163,7 @@ impl Recovery {
         path: &Path,
         known: &KnownTable,
         sink: &dyn DamageSink,
-        tell: impl Fn(&SstError),
+        report: impl Fn(&SstError),
     ) -> Result<Option<Table>> {
         let cache_id = self.shared.cache.new_table();
         let open = || Table::open(&*self.disk, path, known.clone(), cache_id, sink);
@@ -187,7 +187,7 @@ impl Recovery {
         if !is_lost {
             return Err(from_sst(&error));
         }
-        tell(&error);
+        report(&error);
         Ok(None)
     }
 

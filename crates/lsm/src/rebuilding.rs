@@ -444,7 +444,7 @@ fn note_damage(store: &Store, file: String, offset: u64, len: u64) {
         file,
         offset,
         len,
-        held: "records of the journal, of which the tables were to be made again".to_owned(),
+        held: "records of the journal, from which the tables were to be rebuilt".to_owned(),
     });
     let doubts = &store.read_side.doubts;
     doubts.open(DoubtKind::Lost, KeyRange::everything());

@@ -80,8 +80,10 @@ impl Recovery {
         self.settle_log_id(&mut manifest)?;
         if let Some(level) = manifest.overlapping_level() {
             let directory = self.directory.display();
-            let detail =
-                format!("tables of level {level} in {directory} overlap: kvorum repair mends that");
+            let detail = format!(
+                "tables of level {level} in {directory} overlap: kvorum repair repairs \
+                 that"
+            );
             return Err(BackendError::new(ErrorKind::Corrupt, detail));
         }
         // The manifest that was read may be in memory only, and unlisted files are removed next.
@@ -180,8 +182,10 @@ impl Recovery {
             return Err(BackendError::new(ErrorKind::Misuse, detail));
         };
         if known != 0 && known != log.log_id() {
-            let held =
-                format!("bodies in the value log {known:016x}, which is not there; another is");
+            let held = format!(
+                "bodies in the value log {known:016x}, which is missing; there is another \
+                 one"
+            );
             self.note(format!("value_log/{known:016x}"), 0, 0, held);
         }
         if speaks_of_log {

@@ -27,7 +27,7 @@ impl<T> Default for Replaced<T> {
 }
 
 impl<T> Replaced<T> {
-    /// Holds a value that no new reader comes to any more.
+    /// Holds a value that new readers do not see any more.
     pub(crate) fn hold(&self, replaced: Arc<T>) {
         self.held.lock().push(replaced);
     }

@@ -18,7 +18,7 @@ use crate::store::Store;
 use crate::version::{Collected, Version};
 
 /// The most bodies that are reported one by one; the rest of a segment's are counted.
-const TOLD_MAX: u64 = 1_000;
+const LISTED_MAX: u64 = 1_000;
 
 /// The search for bodies left in a damaged segment, if one is in progress.
 #[derive(Default)]
@@ -124,7 +124,7 @@ impl Search {
             _ => {}
         }
         self.found += 1;
-        if self.found <= TOLD_MAX {
+        if self.found <= LISTED_MAX {
             store.note_lost_body(self.walk.key(), &place);
         } else {
             self.bytes += place.at.record.len;
@@ -133,8 +133,8 @@ impl Search {
     }
 
     fn tell_rest(&self, store: &Store) {
-        if self.found > TOLD_MAX {
-            let rest = self.found - TOLD_MAX;
+        if self.found > LISTED_MAX {
+            let rest = self.found - LISTED_MAX;
             store.read_side.lost.note(LostRange {
                 file: lost_name(self.segment),
                 offset: 0,

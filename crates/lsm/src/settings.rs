@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn each_level_is_compressed_as_told_and_deeper_ones_as_the_last() {
+    fn each_level_is_compressed_as_configured_and_deeper_ones_as_the_last() {
         let settings = LsmSettings::default();
         let of = |level| settings.table_options(level, false).compression;
         let expected = [

@@ -10,40 +10,40 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     /// Bytes of merging that are charged; below zero for work done ahead.
-    owed: BTreeMap<usize, i64>,
+    charges: BTreeMap<usize, i64>,
 }
 
 impl Shares {
     /// Charges each of these levels for new puts, this many bytes in all. Other levels' accounts are
     /// closed.
-    pub(crate) fn put(&mut self, levels: &[usize], owed_bytes: u64) {
-        self.owed.retain(|level, _| levels.contains(level));
+    pub(crate) fn put(&mut self, levels: &[usize], bytes: u64) {
+        self.charges.retain(|level, _| levels.contains(level));
         for level in levels {
-            let owed = self.owed.entry(*level).or_default();
-            *owed = owed.saturating_add_unsigned(owed_bytes);
+            let charge = self.charges.entry(*level).or_default();
+            *charge = charge.saturating_add_unsigned(bytes);
         }
     }
 
     /// Records that this many bytes were merged for a level.
     pub(crate) fn done(&mut self, level: usize, bytes: u64) {
-        let owed = self.owed.entry(level).or_default();
-        *owed = owed.saturating_sub_unsigned(bytes);
+        let charge = self.charges.entry(level).or_default();
+        *charge = charge.saturating_sub_unsigned(bytes);
     }
 
     /// A level's merge has come to its end: the next one begins with nothing.
     pub(crate) fn close(&mut self, level: usize) {
-        self.owed.remove(&level);
+        self.charges.remove(&level);
     }
 
     /// The level with the highest charge, and the charge, if any is above zero and not in `passed`.
     pub(crate) fn most(&self, passed: &[usize]) -> Option<(usize, u64)> {
-        let owed = self
-            .owed
+        let charges = self
+            .charges
             .iter()
             .filter(|(level, _)| !passed.contains(level));
-        let (level, owed) = owed.max_by_key(|(_, owed)| **owed)?;
-        let owed = u64::try_from(*owed).ok().filter(|it| *it > 0)?;
-        Some((*level, owed))
+        let (level, charge) = charges.max_by_key(|(_, charge)| **charge)?;
+        let charge = u64::try_from(*charge).ok().filter(|it| *it > 0)?;
+        Some((*level, charge))
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_level_is_owed_the_same_and_what_upkeep_did_ahead_counts() {
+    fn each_level_is_charged_the_same_and_work_done_ahead_counts() {
         let mut shares = Shares::default();
         shares.put(&[0, 2], 90);
         shares.done(2, 100);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_ahead_of_one_merge_is_not_counted_for_the_next() {
+    fn work_done_ahead_of_one_merge_is_not_counted_for_the_next() {
         let mut shares = Shares::default();
         shares.put(&[2], 10);
         shares.done(2, 1000);

@@ -197,12 +197,12 @@ impl Store {
 
     /// A failed sync is final; other failures of writing a new file are not.
     pub(crate) fn fail_if_sync(&self, error: &SstError) -> BackendError {
-        let told = from_sst(error);
+        let failure = from_sst(error);
         match error {
             SstError::Disk(disk) if disk.operation() == Operation::Sync => {
-                self.fail_unless_full(told)
+                self.fail_unless_full(failure)
             }
-            _ => told,
+            _ => failure,
         }
     }
 

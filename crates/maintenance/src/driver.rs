@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, DiskRoom, Ended, Event, LATENCY_COUNT_MIN, Latency, LatencyReading,
-    Looked, Order, Owner, SharedMemory, StepResult, Told, latency_between,
+    Answer, Arbiter, Budgets, Decision, DiskRoom, Ended, Event, LATENCY_COUNT_MIN, Latency,
+    LatencyReading, Looked, Order, Owner, SharedMemory, StepResult, latency_between,
 };
 use kvorum_backend::{
     Backend, BackendError, ErrorKind, Reading, StepOutcome, Task, TaskKind, Timestamp,
@@ -92,7 +92,7 @@ pub struct Parts {
     /// The store of hints for other nodes.
     pub hints: Arc<VnodeHints>,
     /// Shared by all stores, where there is one.
-    pub node_log: Option<Arc<dyn MaintainedLog>>,
+    pub value_log: Option<Arc<dyn MaintainedLog>>,
     /// It reaps tombstones.
     pub coordinator: Arc<Coordinator>,
     /// Times of requests.
@@ -202,7 +202,7 @@ impl Maintenance {
         Duration::ZERO
     }
 
-    fn tell(&self, event: Event) {
+    fn report(&self, event: Event) {
         let mut arbiter = self.parts.arbiter.lock();
         arbiter.step(event, self.parts.runtime.now());
         self.parts.log.set_put_delay(arbiter.put_delay());
@@ -216,7 +216,7 @@ impl Maintenance {
             tracing::error!(event = "reaping_panicked", "report this bug");
         }
         let vnodes = self.parts.vnodes.all();
-        let log = self.parts.node_log.as_deref();
+        let log = self.parts.value_log.as_deref();
         let unwritable = vnodes.iter().filter_map(|vnode| {
             let why = vnode.unwritable()?;
             Some((vnode.partition().number(), why.to_owned()))
@@ -254,7 +254,7 @@ impl Maintenance {
                 disk: self.parts.reserve.as_deref().and_then(disk_room),
             }
         };
-        self.tell(Event::Looked(looked));
+        self.report(Event::Looked(looked));
         let orders = self.parts.arbiter.lock().memory_orders();
         self.parts.giving_way.obey(&orders);
         self.warn_of_scarcity();
@@ -301,9 +301,9 @@ impl Maintenance {
         if refuses_puts && !seen.refuses_puts {
             tracing::error!(
                 event = "puts_refused",
-                "memory (maintenance.memory_bytes_max) or open files (maintenance.open_files_max, ulimit \
-                 -n) are used up: puts get overload until there is room again; deletions are taken; see \
-                 kvorum admin maintenance",
+                "memory (maintenance.memory_bytes_max) or open files (maintenance.open_files_max, \
+                 ulimit -n) are used up: puts get overload until there is room again; deletions \
+                 go on; see kvorum admin maintenance",
             );
         }
         if !refuses_puts && seen.refuses_puts {
@@ -326,7 +326,7 @@ impl Maintenance {
         if let Some(steps_failed) = failed {
             tracing::error!(
                 event = "disk_full",
-                owner = %self.told_of(order.owner, &order.task).owner,
+                owner = %self.label_of(order.owner, &order.task).owner,
                 task = order.task.kind.name(),
                 steps_failed,
                 error = %error,
@@ -339,37 +339,40 @@ impl Maintenance {
     fn ask(&self, owner: Owner) {
         let asked = || match owner {
             Owner::ValueLog => {
-                let (log, now) = (self.parts.node_log.as_deref(), self.wall_time());
-                log.map_or_else(Told::default, |log| {
-                    let mut told = log.owed(now);
-                    told.tasks
+                let (log, now) = (self.parts.value_log.as_deref(), self.wall_time());
+                log.map_or_else(Answer::default, |log| {
+                    let mut answer = log.due(now);
+                    answer
+                        .tasks
                         .extend(log.scrub_due(self.parts.scrub_period, now));
-                    told
+                    answer
                 })
             }
-            Owner::Store(partition) => self.store(partition).map_or_else(Told::default, |store| {
-                let tasks = store.maintenance_due(self.wall_time());
-                let status = store.status();
-                let disk_bytes = &mut self.seen.lock().disk_bytes;
-                disk_bytes.insert(partition, status.disk_bytes);
-                Told {
-                    tasks,
-                    put_bytes: status.put_bytes,
-                    debt_bytes: status.debt_bytes,
-                    memory_bytes: status.memory_bytes,
-                }
-            }),
+            Owner::Store(partition) => {
+                self.store(partition).map_or_else(Answer::default, |store| {
+                    let tasks = store.maintenance_due(self.wall_time());
+                    let status = store.status();
+                    let disk_bytes = &mut self.seen.lock().disk_bytes;
+                    disk_bytes.insert(partition, status.disk_bytes);
+                    Answer {
+                        tasks,
+                        put_bytes: status.put_bytes,
+                        debt_bytes: status.debt_bytes,
+                        memory_bytes: status.memory_bytes,
+                    }
+                })
+            }
         };
-        let told = catch_unwind(AssertUnwindSafe(asked)).unwrap_or_else(|_| {
+        let answer = catch_unwind(AssertUnwindSafe(asked)).unwrap_or_else(|_| {
             tracing::error!(event = "maintenance_question_panicked", owner = %name_of(owner));
-            Told::default()
+            Answer::default()
         });
-        self.tell(Event::Told { owner, told });
+        self.report(Event::Answered { owner, answer });
     }
 
     fn work(&self, order: Order) {
         let ended = self.carry_out(&order);
-        self.tell(Event::Ended { order, ended });
+        self.report(Event::Ended { order, ended });
     }
 
     /// Syncs stores, several at a time.
@@ -379,7 +382,7 @@ impl Maintenance {
             while let Some(order) = orders.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let ended = self.carry_out(order);
                 let order = order.clone();
-                self.tell(Event::Ended { order, ended });
+                self.report(Event::Ended { order, ended });
             }
         };
         if orders.len() < SYNCS_SHARED_MIN {
@@ -410,7 +413,7 @@ impl Maintenance {
             Ok(Err(error)) => {
                 tracing::error!(
                     event = "maintenance_step_failed",
-                    owner = %self.told_of(order.owner, &order.task).owner,
+                    owner = %self.label_of(order.owner, &order.task).owner,
                     task = order.task.kind.name(),
                     error = %error,
                 );
@@ -419,7 +422,7 @@ impl Maintenance {
             Err(_) => {
                 tracing::error!(
                     event = "maintenance_step_panicked",
-                    owner = %self.told_of(order.owner, &order.task).owner,
+                    owner = %self.label_of(order.owner, &order.task).owner,
                     task = order.task.kind.name(),
                     "report this bug",
                 );
@@ -431,12 +434,12 @@ impl Maintenance {
             StepResult::Failed | StepResult::NoSpace => 0,
         };
         if order.is_overrun_by(cost_bytes) {
-            let told = self.told_of(order.owner, &order.task);
+            let label = self.label_of(order.owner, &order.task);
             tracing::debug!(
                 event = "maintenance_step_overran",
-                owner = %told.owner,
+                owner = %label.owner,
                 task = order.task.kind.name(),
-                subject = told.subject,
+                subject = label.subject,
                 left_bytes = order.task.cost_bytes,
                 budget_bytes = order.budget.bytes,
                 declared_bytes = order.declared_bytes,
@@ -444,7 +447,7 @@ impl Maintenance {
             );
         }
         self.parts.log.note_if_long(took, || DoneStep {
-            what: self.told_step(order),
+            what: self.step_label(order),
             from,
             to,
             cost_bytes,
@@ -454,7 +457,7 @@ impl Maintenance {
     }
 
     fn step_of(&self, order: &Order) -> Result<StepOutcome, BackendError> {
-        let partition = match (order.owner, &self.parts.node_log) {
+        let partition = match (order.owner, &self.parts.value_log) {
             (Owner::ValueLog, Some(log)) if order.task.kind == TaskKind::Scrub => {
                 return log.scrub_step(order.budget, self.parts.scrub_period, self.wall_time());
             }
@@ -493,19 +496,19 @@ impl Maintenance {
     }
 
     /// A task as operators see it.
-    pub(crate) fn told_of(&self, owner: Owner, task: &Task) -> ToldTask {
+    pub(crate) fn label_of(&self, owner: Owner, task: &Task) -> TaskLabel {
         let store = match owner {
             Owner::Store(partition) => self.store(partition),
             Owner::ValueLog => None,
         };
-        ToldTask::new(owner, task, store.as_deref())
+        TaskLabel::new(owner, task, store.as_deref())
     }
 
     /// A step as operators see it.
-    fn told_step(&self, order: &Order) -> String {
-        let told = self.told_of(order.owner, &order.task);
-        match told.part {
-            Some(_) => format!("{} of {}", order.task.kind.name(), told.owner),
+    fn step_label(&self, order: &Order) -> String {
+        let label = self.label_of(order.owner, &order.task);
+        match label.part {
+            Some(_) => format!("{} of {}", label.task, label.owner),
             None => step_name(order),
         }
     }
@@ -561,27 +564,31 @@ fn latency_of(totals: HistogramTotals, last: &mut LastReading, now: Moment) -> L
 
 /// A task as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ToldTask {
+pub(crate) struct TaskLabel {
     /// Its owner, and the part of a store that consists of several.
     pub(crate) owner: String,
     /// The name of that part.
     pub(crate) part: Option<String>,
+    /// The word for the task.
+    pub(crate) task: &'static str,
     /// In the numbering of the store, or of the part.
     pub(crate) subject: u64,
 }
 
-impl ToldTask {
+impl TaskLabel {
     pub(crate) fn new(owner: Owner, task: &Task, store: Option<&dyn Backend>) -> Self {
-        let whole = name_of(owner);
+        let (whole, word) = (name_of(owner), word_of(owner, task.kind));
         match store.and_then(|it| it.part_of(task)) {
             Some((part, task)) => Self {
                 owner: format!("{part} of {whole}"),
                 part: Some(part.to_owned()),
+                task: word,
                 subject: task.subject,
             },
             None => Self {
                 owner: whole,
                 part: None,
+                task: word,
                 subject: task.subject,
             },
         }
@@ -590,20 +597,26 @@ impl ToldTask {
 
 pub(crate) fn name_of(owner: Owner) -> String {
     match owner {
-        Owner::ValueLog => "the node's log".to_owned(),
+        Owner::ValueLog => "the value log".to_owned(),
         Owner::Store(HINTS) => "the hints".to_owned(),
         Owner::Store(partition) => format!("partition {partition}"),
     }
 }
 
+/// The word for a task. The value log's tasks have kinds that serve for their order and their budget:
+/// a collection has that of a merge.
+fn word_of(owner: Owner, kind: TaskKind) -> &'static str {
+    match (owner, kind) {
+        (Owner::ValueLog, TaskKind::Merge) => "collection",
+        (Owner::ValueLog, TaskKind::Sync) => "upkeep",
+        (_, kind) => kind.name(),
+    }
+}
+
 /// The name of a step for operators: its task and its owner.
 pub fn step_name(order: &Order) -> String {
-    match order.owner {
-        Owner::ValueLog if order.task.kind == TaskKind::Sync => {
-            "upkeep of the node's log".to_owned()
-        }
-        owner => format!("{} of {}", order.task.kind.name(), name_of(owner)),
-    }
+    let (owner, word) = (order.owner, word_of(order.owner, order.task.kind));
+    format!("{word} of {}", name_of(owner))
 }
 
 #[cfg(test)]

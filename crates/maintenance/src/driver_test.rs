@@ -131,13 +131,14 @@ impl<S: Backend> World<S> {
                 Decision::Ask(owner) => {
                     let store = self.store(owner);
                     let status = store.status();
-                    let told = Told {
+                    let answer = Answer {
                         tasks: store.maintenance_due(self.wall_time()),
                         put_bytes: status.put_bytes,
                         debt_bytes: status.debt_bytes,
                         memory_bytes: status.memory_bytes,
                     };
-                    self.arbiter.step(Event::Told { owner, told }, self.now);
+                    self.arbiter
+                        .step(Event::Answered { owner, answer }, self.now);
                 }
                 Decision::Step(order) => self.work(order),
                 Decision::Syncs(orders) => orders.into_iter().for_each(|order| self.work(order)),
@@ -265,12 +266,12 @@ fn of_a_thousand_real_steps_at_most_one_costs_more_than_twice_what_it_declared()
 }
 
 #[test]
-fn overwritten_stores_are_merged_until_nothing_is_owed() {
+fn overwritten_stores_are_merged_until_no_backlog_is_left() {
     let mut world = World::new(300e6, &small_segments(), Budgets::default());
     world.put(10_000);
     world.run(Duration::from_secs(60));
     let report = world.arbiter.report(world.now);
-    assert_eq!(report.debt_bytes, 0, "{:?}", report.owed);
+    assert_eq!(report.debt_bytes, 0, "{:?}", report.due);
     for store in &world.stores {
         let status = store.status();
         assert!(status.dead_bytes < status.live_bytes, "{status:?}");
@@ -304,7 +305,7 @@ fn an_overwritten_leveldb_is_kept_within_its_level_zero() {
     assert!(world.kinds[&TaskKind::Compact] > 50, "{:?}", world.kinds);
     world.run(Duration::from_secs(60));
     let report = world.arbiter.report(world.now);
-    assert_eq!(report.debt_bytes, 0, "{:?}", report.owed);
+    assert_eq!(report.debt_bytes, 0, "{:?}", report.due);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kvorum_arbiter::Told;
+use kvorum_arbiter::Answer;
 use kvorum_backend::{BackendError, StepBudget, StepOutcome, Task, Timestamp};
 
 /// A log that all stores of a node share.
@@ -17,7 +17,7 @@ pub trait MaintainedLog: Send + Sync {
     fn queued_bytes(&self) -> u64;
 
     /// The log's due tasks, without scrubbing.
-    fn owed(&self, now: Timestamp) -> Told;
+    fn due(&self, now: Timestamp) -> Answer;
 
     /// The part that a scrub would read now, if every file is to be read again within `period`.
     fn scrub_due(&self, period: Option<Duration>, now: Timestamp) -> Option<Task>;

@@ -26,11 +26,11 @@ pub(crate) fn memory_for_stores() -> Option<u64> {
 /// The memory of the machine, or of the process's control group if that is less; `None` if the
 /// system does not report it.
 pub fn memory_bytes() -> Option<u64> {
-    memory_told_by(read)
+    memory_from(read)
 }
 
 /// The same with `read`, which returns the contents of files, empty for unreadable ones.
-fn memory_told_by(read: impl Fn(&Path) -> String) -> Option<u64> {
+fn memory_from(read: impl Fn(&Path) -> String) -> Option<u64> {
     let meminfo = read(Path::new("/proc/meminfo"));
     let of_machine = memory_total(&meminfo);
     let groups = read(Path::new("/proc/self/cgroup"));
@@ -149,8 +149,8 @@ mod tests {
     }
 
     /// The memory by files with these contents.
-    fn told(files: &[(&str, &str)]) -> Option<u64> {
-        memory_told_by(|path| {
+    fn memory_of_files(files: &[(&str, &str)]) -> Option<u64> {
+        memory_from(|path| {
             let mut held = files.iter().filter(|it| Path::new(it.0) == path);
             held.next().map_or_else(String::new, |it| it.1.to_owned())
         })
@@ -164,26 +164,26 @@ mod tests {
         let of_above = |limit| ("/sys/fs/cgroup/system/memory.max", limit);
         let (one, two, machines) = (Some(1 << 30), Some(2 << 30), Some(8 << 30));
         let (one_text, two_text) = ("1073741824\n", "2147483648\n");
-        assert_eq!(told(&[machine]), machines);
-        assert_eq!(told(&[machine, own]), machines);
-        assert_eq!(told(&[machine, own, of_own(two_text)]), two);
+        assert_eq!(memory_of_files(&[machine]), machines);
+        assert_eq!(memory_of_files(&[machine, own]), machines);
+        assert_eq!(memory_of_files(&[machine, own, of_own(two_text)]), two);
         let both = [machine, own, of_own(two_text), of_above(one_text)];
-        assert_eq!(told(&both), one);
+        assert_eq!(memory_of_files(&both), one);
         let both = [machine, own, of_own(one_text), of_above(two_text)];
-        assert_eq!(told(&both), one);
+        assert_eq!(memory_of_files(&both), one);
         let none = [machine, own, of_own("max\n"), of_above("17179869184\n")];
-        assert_eq!(told(&none), machines);
+        assert_eq!(memory_of_files(&none), machines);
         // A group also counts without a value for the machine, and another group does not.
-        assert_eq!(told(&[own, of_own(two_text)]), two);
-        assert_eq!(told(&[machine, of_own(two_text)]), machines);
-        assert_eq!(told(&[]), None);
+        assert_eq!(memory_of_files(&[own, of_own(two_text)]), two);
+        assert_eq!(memory_of_files(&[machine, of_own(two_text)]), machines);
+        assert_eq!(memory_of_files(&[]), None);
     }
 
     #[test]
     fn limits_of_the_first_version_count_too() {
         let machine = ("/proc/meminfo", "MemTotal:  8388608 kB\n");
         let own = ("/proc/self/cgroup", "9:cpu,memory:/a\n4:pids:/b\n");
-        let limit = |path, text| told(&[machine, own, (path, text)]);
+        let limit = |path, text| memory_of_files(&[machine, own, (path, text)]);
         let of_own = "/sys/fs/cgroup/memory/a/memory.limit_in_bytes";
         assert_eq!(limit(of_own, "2147483648\n"), Some(2 << 30));
         assert_eq!(limit(of_own, "9223372036854771712\n"), Some(8 << 30));

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_request_is_told_the_longest_step_that_it_met() {
+    fn a_slow_request_has_the_longest_step_that_it_met() {
         let at = |millis| Moment::from_start(Duration::from_millis(millis));
         let log = StepLog::default();
         let step = |what: &str, from: u64, to: u64| {

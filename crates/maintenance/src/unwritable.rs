@@ -40,9 +40,10 @@ impl Failures {
             tracing::error!(
                 event = "node_log_failed",
                 reason = %why,
-                "this node takes no more writes: a write to its log failed for good; other nodes take them. \
-                 Look for errors of the device (dmesg), and restart the node when it is well; if it is not, \
-                 have another node take its place (kvorum admin cluster force-replace)",
+                "this node takes no more writes: a write to its value log failed for good; other \
+                 nodes take them. Look for errors of the device (dmesg), and restart the node \
+                 when it is well; if it is not, let another node take its place (kvorum admin \
+                 cluster force-replace)",
             );
             self.log = Some(seen(why));
         }

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use comfy_table::{Table, TableStyle};
-use kvorum_arbiter::{Budgets, Order, OwedTask, Owner, Report};
+use kvorum_arbiter::{Budgets, DueTask, Order, Owner, Report};
 use kvorum_backend::{Task, Urgency};
 use kvorum_runtime::Moment;
 use kvorum_stats::{MetricKind, MetricsText};
 use serde_json::{Map, Value, json};
 
-use crate::driver::{Maintenance, ToldTask, name_of};
+use crate::driver::{Maintenance, TaskLabel, name_of};
 use crate::step_log::DoneStep;
 
 /// The widest line of text, and the column of values.
@@ -19,13 +19,13 @@ const NAME_WIDTH: usize = 12;
 /// Steps that are shown.
 const STEPS_SHOWN: usize = 20;
 /// Partitions and tasks shown as text; JSON has them all.
-const OWING_SHOWN: usize = 16;
+const ROWS_SHOWN: usize = 16;
 
-/// Words for the tasks of an owner.
-type Telling<'a> = &'a dyn Fn(Owner, &Task) -> ToldTask;
+/// Names of tasks for operators.
+type Labels<'a> = &'a dyn Fn(Owner, &Task) -> TaskLabel;
 
 impl Maintenance {
-    /// For people, and for programs.
+    /// The text for operators, and the JSON for programs.
     pub fn show(&self) -> (String, Value) {
         let now = self.parts.runtime.now();
         let (report, budgets) = {
@@ -33,9 +33,9 @@ impl Maintenance {
             (arbiter.report(now), arbiter.budgets().clone())
         };
         let done = self.parts.log.recent(STEPS_SHOWN);
-        let told: Telling<'_> = &|owner, task| self.told_of(owner, task);
-        let text = text_of(&report, &budgets, &done, now, told);
-        (text, json_of(&report, &budgets, &done, now, told))
+        let labels: Labels<'_> = &|owner, task| self.label_of(owner, task);
+        let text = text_of(&report, &budgets, &done, now, labels);
+        (text, json_of(&report, &budgets, &done, now, labels))
     }
 
     /// Figures for monitoring.
@@ -50,7 +50,7 @@ fn text_of(
     budgets: &Budgets,
     done: &[DoneStep],
     now: Moment,
-    told: Telling<'_>,
+    labels: Labels<'_>,
 ) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
@@ -60,8 +60,8 @@ fn text_of(
             name = "";
         }
     };
-    line("Now", running_text(report, told));
-    line("Owed", debt_text(report));
+    line("Now", running_text(report, labels));
+    line("Backlog", backlog_text(report));
     line("Rate", rate_text(report));
     line("Transfers", transfers_text(report));
     line("Clients", clients_text(report));
@@ -69,11 +69,11 @@ fn text_of(
     line("Steps", steps_text(report));
     let _infallible = write!(text, "\nBudgets\n{}\n", budgets_table(report, budgets));
     let _infallible = write!(text, "\nBy kind\n{}\n", kinds_table(report));
-    if report.owed.is_empty() && report.debt_bytes == 0 {
-        text.push_str("\nnothing is owed\n");
+    if report.due.is_empty() && report.debt_bytes == 0 {
+        text.push_str("\nno work is due\n");
     } else {
         let _infallible = write!(text, "\nBy partition\n{}\n", owners_table(report));
-        let _infallible = write!(text, "\nTasks\n{}\n", tasks_table(report, told));
+        let _infallible = write!(text, "\nTasks\n{}\n", tasks_table(report, labels));
     }
     let _infallible = write!(
         text,
@@ -101,10 +101,15 @@ fn folded(value: &str) -> Vec<String> {
     lines
 }
 
-fn running_text(report: &Report, told: Telling<'_>) -> String {
+fn running_text(report: &Report, labels: Labels<'_>) -> String {
     let text = |(order, since): &(Order, Duration)| {
-        let (task, owner) = (order.task.kind.name(), told(order.owner, &order.task).owner);
-        format!("{task} of {owner} for {} us", since.as_micros())
+        let label = labels(order.owner, &order.task);
+        format!(
+            "{} of {} for {} us",
+            label.task,
+            label.owner,
+            since.as_micros()
+        )
     };
     match report.running.as_slice() {
         [] => "at rest".to_owned(),
@@ -113,15 +118,15 @@ fn running_text(report: &Report, told: Telling<'_>) -> String {
     }
 }
 
-fn debt_text(report: &Report) -> String {
-    let debt = bytes(report.debt_bytes);
+fn backlog_text(report: &Report) -> String {
+    let backlog = bytes(report.debt_bytes);
     let pressing = bytes(report.pressing_bytes);
     let paid = match report.paid_in {
-        Some(Duration::ZERO) => "all is paid".to_owned(),
-        Some(paid_in) => format!("paid in {}", duration(paid_in)),
+        Some(Duration::ZERO) => "all is done".to_owned(),
+        Some(paid_in) => format!("done in {}", duration(paid_in)),
         None => "not shrinking at the present rates".to_owned(),
     };
-    format!("{debt}, of it pressing {pressing}; {paid}")
+    format!("{backlog}, of it pressing {pressing}; {paid}")
 }
 
 fn rate_text(report: &Report) -> String {
@@ -145,8 +150,8 @@ fn transfers_text(report: &Report) -> String {
 fn clients_text(report: &Report) -> String {
     let (reads, writes) = report.foreground;
     format!(
-        "{}/s put, {:.2} background bytes for each; reads take {} us, p99 {} us, writes {} us, p99 \
-         {} us; {:.0}% of what is free is for maintenance",
+        "{}/s put, {:.2} background bytes for each; reads take {} us, p99 {} us, writes {} us, \
+         p99 {} us; {:.0}% of the free capacity is for maintenance",
         bytes(report.ingest_rate),
         report.amplification,
         reads.mean.as_micros(),
@@ -214,13 +219,20 @@ fn budgets_table(report: &Report, budgets: &Budgets) -> Table {
 }
 
 fn kinds_table(report: &Report) -> Table {
-    let mut table = table(&["kind", "owed", "steps", "bytes", "beyond twice", "failed"]);
+    let mut table = table(&[
+        "kind",
+        "backlog",
+        "steps",
+        "bytes",
+        "beyond twice",
+        "failed",
+    ]);
     for kind in kinds(report) {
-        let owed = report.owed_by_kind.get(&kind).copied().unwrap_or(0);
+        let backlog = report.backlog_by_kind.get(&kind).copied().unwrap_or(0);
         let steps = report.steps.get(&kind).copied().unwrap_or_default();
         table.add_row([
             kind.name().to_owned(),
-            bytes(owed),
+            bytes(backlog),
             steps.count.to_string(),
             bytes(steps.bytes),
             steps.overruns.to_string(),
@@ -232,52 +244,56 @@ fn kinds_table(report: &Report) -> Table {
 
 /// Kinds with due or finished tasks.
 fn kinds(report: &Report) -> std::collections::BTreeSet<kvorum_backend::TaskKind> {
-    let owed = report.owed_by_kind.keys();
-    owed.chain(report.steps.keys()).copied().collect()
+    let with_backlog = report.backlog_by_kind.keys();
+    with_backlog.chain(report.steps.keys()).copied().collect()
 }
 
 fn owners_table(report: &Report) -> Table {
-    let mut table = table(&["owner", "owed", "put per second"]);
-    let mut owing: Vec<(Owner, u64)> = report
-        .owed_by_owner
+    let mut table = table(&["owner", "backlog", "put per second"]);
+    let mut backlogs: Vec<(Owner, u64)> = report
+        .backlog_by_owner
         .iter()
         .map(|(owner, bytes)| (*owner, *bytes))
         .collect();
-    owing.sort_by_key(|(owner, bytes)| (std::cmp::Reverse(*bytes), *owner));
-    for (owner, owed) in owing.iter().take(OWING_SHOWN) {
+    backlogs.sort_by_key(|(owner, bytes)| (std::cmp::Reverse(*bytes), *owner));
+    for (owner, backlog) in backlogs.iter().take(ROWS_SHOWN) {
         let ingest = report.ingest_by_owner.get(owner).copied().unwrap_or(0);
-        table.add_row([name_of(*owner), bytes(*owed), bytes(ingest)]);
+        table.add_row([name_of(*owner), bytes(*backlog), bytes(ingest)]);
     }
-    if owing.len() > OWING_SHOWN {
-        let rest = owing.iter().skip(OWING_SHOWN).map(|(_, bytes)| bytes).sum();
-        let others = format!("{} others", owing.len() - OWING_SHOWN);
+    if backlogs.len() > ROWS_SHOWN {
+        let rest = backlogs
+            .iter()
+            .skip(ROWS_SHOWN)
+            .map(|(_, bytes)| bytes)
+            .sum();
+        let others = format!("{} others", backlogs.len() - ROWS_SHOWN);
         table.add_row([others, bytes(rest), String::new()]);
     }
     table
 }
 
-fn tasks_table(report: &Report, told: Telling<'_>) -> Table {
+fn tasks_table(report: &Report, labels: Labels<'_>) -> Table {
     let mut table = table(&["owner", "task", "subject", "urgency", "left", "held for"]);
-    let mut owed: Vec<&OwedTask> = report.owed.iter().collect();
-    owed.sort_by_key(|it| {
+    let mut due: Vec<&DueTask> = report.due.iter().collect();
+    due.sort_by_key(|it| {
         (
             std::cmp::Reverse(it.task.urgency),
             std::cmp::Reverse(it.task.cost_bytes),
         )
     });
-    for it in owed.iter().take(OWING_SHOWN) {
-        let told = told(it.owner, &it.task);
+    for it in due.iter().take(ROWS_SHOWN) {
+        let label = labels(it.owner, &it.task);
         table.add_row([
-            told.owner,
-            it.task.kind.name().to_owned(),
-            told.subject.to_string(),
+            label.owner,
+            label.task.to_owned(),
+            label.subject.to_string(),
             urgency_name(it.task.urgency).to_owned(),
             bytes(it.task.cost_bytes),
             it.held_for.map_or(String::new(), duration),
         ]);
     }
-    if owed.len() > OWING_SHOWN {
-        table.add_row([format!("{} others", owed.len() - OWING_SHOWN)]);
+    if due.len() > ROWS_SHOWN {
+        table.add_row([format!("{} others", due.len() - ROWS_SHOWN)]);
     }
     table
 }
@@ -300,11 +316,13 @@ fn json_of(
     budgets: &Budgets,
     done: &[DoneStep],
     now: Moment,
-    told: Telling<'_>,
+    labels: Labels<'_>,
 ) -> Value {
     let all = report.all_steps();
+    let tasks: Vec<Value> = report.due.iter().map(|it| task_json(it, labels)).collect();
     json!({
-        "running": report.running.iter().map(|it| running_json(it, told)).collect::<Vec<_>>(),
+        "running": report.running.iter().map(|it| running_json(it, labels)).collect::<Vec<_>>(),
+        "backlog_bytes": report.debt_bytes,
         "debt_bytes": report.debt_bytes,
         "pressing_bytes": report.pressing_bytes,
         "paid_in_seconds": report.paid_in.map(|it| it.as_secs_f64()),
@@ -330,17 +348,18 @@ fn json_of(
         "budgets": budgets_json(report, budgets),
         "kinds": kinds_json(report),
         "partitions": owners_json(report),
-        "owed": report.owed.iter().map(|it| owed_json(it, told)).collect::<Vec<_>>(),
+        "tasks": tasks,
+        "owed": tasks,
         "done": done.iter().map(|step| done_json(step, now)).collect::<Vec<_>>(),
     })
 }
 
-fn running_json((order, since): &(Order, Duration), told: Telling<'_>) -> Value {
-    let told = told(order.owner, &order.task);
+fn running_json((order, since): &(Order, Duration), labels: Labels<'_>) -> Value {
+    let label = labels(order.owner, &order.task);
     json!({
-        "owner": told.owner,
+        "owner": label.owner,
         "task": order.task.kind.name(),
-        "subject": told.subject,
+        "subject": label.subject,
         "declared_bytes": order.declared_bytes,
         "since_us": micros(*since),
     })
@@ -372,9 +391,10 @@ fn kinds_json(report: &Report) -> Value {
     let mut all = Map::new();
     for kind in kinds(report) {
         let steps = report.steps.get(&kind).copied().unwrap_or_default();
-        let owed = report.owed_by_kind.get(&kind).copied().unwrap_or(0);
+        let backlog = report.backlog_by_kind.get(&kind).copied().unwrap_or(0);
         let value = json!({
-            "owed_bytes": owed,
+            "backlog_bytes": backlog,
+            "owed_bytes": backlog,
             "steps": steps.count,
             "bytes": steps.bytes,
             "steps_beyond_twice_declared": steps.overruns,
@@ -386,24 +406,29 @@ fn kinds_json(report: &Report) -> Value {
 }
 
 fn owners_json(report: &Report) -> Value {
-    let owing = report.owed_by_owner.iter();
-    let one = |(owner, owed): (&Owner, &u64)| {
+    let backlogs = report.backlog_by_owner.iter();
+    let one = |(owner, backlog): (&Owner, &u64)| {
         let put = report.ingest_by_owner.get(owner).copied().unwrap_or(0);
-        json!({"partition": partition(*owner), "owed_bytes": owed, "put_bytes_per_second": put})
+        json!({
+            "partition": partition(*owner),
+            "backlog_bytes": backlog,
+            "owed_bytes": backlog,
+            "put_bytes_per_second": put,
+        })
     };
-    owing.map(one).collect()
+    backlogs.map(one).collect()
 }
 
-fn owed_json(owed: &OwedTask, told: Telling<'_>) -> Value {
-    let told = told(owed.owner, &owed.task);
+fn task_json(due: &DueTask, labels: Labels<'_>) -> Value {
+    let label = labels(due.owner, &due.task);
     json!({
-        "partition": partition(owed.owner),
-        "backend": told.part,
-        "task": owed.task.kind.name(),
-        "subject": told.subject,
-        "urgency": urgency_name(owed.task.urgency),
-        "bytes_left": owed.task.cost_bytes,
-        "held_for_seconds": owed.held_for.map(|it| it.as_secs_f64()),
+        "partition": partition(due.owner),
+        "backend": label.part,
+        "task": due.task.kind.name(),
+        "subject": label.subject,
+        "urgency": urgency_name(due.task.urgency),
+        "bytes_left": due.task.cost_bytes,
+        "held_for_seconds": due.held_for.map(|it| it.as_secs_f64()),
     })
 }
 
@@ -428,28 +453,28 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     let longest = report.longest_step.as_secs_f64();
     let help = "Pending background work";
     text.gauge("maintenance_debt_bytes", help, report.debt_bytes);
-    let help = "Of it, what presses";
+    let help = "The urgent part of the backlog";
     text.gauge("maintenance_pressing_bytes", help, report.pressing_bytes);
     let help = "Background bytes done";
     text.gauge("maintenance_bytes_per_second", help, report.done_rate);
     let help = "Background bytes that have to be done";
     text.gauge("maintenance_needed_bytes_per_second", help, needed);
-    let help = "What one worker can do";
+    let help = "Bytes per second that one worker can do";
     text.gauge("maintenance_possible_bytes_per_second", help, report.speed);
     let help = "Steps under way";
     text.gauge("maintenance_running_steps", help, running);
     let help = "Memory of stores, of the caches that they share, of requests and of hash trees";
     text.gauge("maintenance_memory_bytes", help, report.memory_bytes);
-    let help = "Memory in caches of what was read";
+    let help = "Memory in caches of read data";
     text.gauge("maintenance_cache_bytes", help, used.caches);
-    let help = "What caches may take at present";
+    let help = "Present limit of caches";
     text.gauge("maintenance_cache_bytes_allowed", help, allowed.caches_max);
     let help = "Memory in write buffers";
     text.gauge("maintenance_write_buffer_bytes", help, used.write_buffers);
-    let help = "What write buffers may take at present";
+    let help = "Present limit of write buffers";
     let value = allowed.write_buffers_max;
     text.gauge("maintenance_write_buffer_bytes_allowed", help, value);
-    let help = "Memory in large requests in progress and in what waits for the value log";
+    let help = "Memory in large requests in progress and in the queue of the value log";
     text.gauge("maintenance_request_bytes", help, used.requests);
     let help = "Memory in the hash trees that anti-entropy compares";
     text.gauge("maintenance_hash_tree_bytes", help, used.hash_trees);
@@ -459,9 +484,9 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     text.gauge("maintenance_open_files", help, open_files);
     let help = "Free space where the stores and the value log are, on the fullest file system";
     text.gauge("maintenance_disk_available_bytes", help, available);
-    let help = "Space of it that is held back for merges and collections";
+    let help = "The part of it that is reserved for merges and collections";
     text.gauge("maintenance_disk_reserve_bytes", help, reserve);
-    let help = "What every put is held back by at present";
+    let help = "Present delay of every put";
     text.gauge("maintenance_put_delay_seconds", help, put_delay);
     let help = "The longest step";
     text.gauge("maintenance_longest_step_seconds", help, longest);
@@ -469,10 +494,10 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     text.gauge("maintenance_cpu_cores", help, report.cpu_cores);
     let help = "Background bytes for each byte put";
     text.gauge("maintenance_amplification", help, report.amplification);
-    let help = "Part of what is free that background work takes";
+    let help = "Part of the free capacity that background work takes";
     text.gauge("maintenance_free_share", help, report.free_share);
     if let Some(paid_in) = report.paid_in {
-        let help = "Until all is paid; missing while the debt does not shrink";
+        let help = "Time until the backlog is done; missing while it does not shrink";
         text.gauge("maintenance_paid_in_seconds", help, paid_in.as_secs_f64());
     }
     text.counter("maintenance_steps", "Steps done", all.count);
@@ -488,24 +513,28 @@ fn labelled_metrics(report: &Report, text: &mut MetricsText) {
     let labels: Vec<_> = kinds(report)
         .into_iter()
         .map(|kind| {
-            let owed = report.owed_by_kind.get(&kind).copied().unwrap_or(0);
-            ([("kind", kind.name())], owed)
+            let backlog = report.backlog_by_kind.get(&kind).copied().unwrap_or(0);
+            ([("kind", kind.name())], backlog)
         })
         .collect();
-    let samples = labels.iter().map(|(labels, owed)| (&labels[..], *owed));
+    let samples = labels
+        .iter()
+        .map(|(labels, backlog)| (&labels[..], *backlog));
     let help = "Pending background work, by kind";
     text.family(MetricKind::Gauge, "maintenance_owed_bytes", help, samples);
 
-    let owing: Vec<(String, u64)> = report
-        .owed_by_owner
+    let backlogs: Vec<(String, u64)> = report
+        .backlog_by_owner
         .iter()
-        .filter_map(|(owner, owed)| Some((partition(*owner)?.to_string(), *owed)))
+        .filter_map(|(owner, backlog)| Some((partition(*owner)?.to_string(), *backlog)))
         .collect();
-    let labels: Vec<_> = owing
+    let labels: Vec<_> = backlogs
         .iter()
-        .map(|(partition, owed)| ([("partition", partition.as_str())], *owed))
+        .map(|(partition, backlog)| ([("partition", partition.as_str())], *backlog))
         .collect();
-    let samples = labels.iter().map(|(labels, owed)| (&labels[..], *owed));
+    let samples = labels
+        .iter()
+        .map(|(labels, backlog)| (&labels[..], *backlog));
     let help = "Pending background work, by partition; partitions without any are missing";
     text.family(
         MetricKind::Gauge,

@@ -1,6 +1,6 @@
 //! The operators' view agrees with the state.
 
-use kvorum_arbiter::{Arbiter, Event, Looked, StepResult, Told};
+use kvorum_arbiter::{Answer, Arbiter, Event, Looked, StepResult};
 use kvorum_backend::{StepOutcome, Task, TaskKind};
 
 use super::*;
@@ -32,13 +32,13 @@ fn busy_report() -> (Report, Budgets) {
             urgency: Urgency::Normal,
             cost_bytes: 5 << 30,
         };
-        let told = Told {
+        let answer = Answer {
             tasks: vec![task],
             memory_bytes: 1 << 30,
-            ..Told::default()
+            ..Answer::default()
         };
         let owner = Owner::Store(partition);
-        arbiter.step(Event::Told { owner, told }, at(1));
+        arbiter.step(Event::Answered { owner, answer }, at(1));
     }
     let kvorum_arbiter::Decision::Step(order) = arbiter.decide(at(1)) else {
         panic!("a step is due");
@@ -54,33 +54,35 @@ fn busy_report() -> (Report, Budgets) {
 }
 
 /// Stores of one engine.
-const PLAIN: Telling<'_> = &|owner, task| ToldTask::new(owner, task, None);
+const PLAIN: Labels<'_> = &|owner, task| TaskLabel::new(owner, task, None);
 
 #[test]
-fn a_task_of_a_store_of_several_is_told_under_the_name_of_its_backend() {
+fn a_task_of_a_store_of_several_backends_has_the_name_of_its_backend() {
     let (report, budgets) = busy_report();
-    let told: Telling<'_> = &|owner, task| ToldTask {
+    let labels: Labels<'_> = &|owner, task| TaskLabel {
         owner: format!("tables of {}", name_of(owner)),
         part: Some("tables".to_owned()),
+        task: task.kind.name(),
         subject: task.subject + 1,
     };
-    let text = text_of(&report, &budgets, &[], at(101), told);
+    let text = text_of(&report, &budgets, &[], at(101), labels);
     assert!(
         text.contains("merge of tables of partition 3 for"),
         "{text}"
     );
-    let data = json_of(&report, &budgets, &[], at(101), told);
+    let data = json_of(&report, &budgets, &[], at(101), labels);
     assert_eq!(data["owed"][0]["backend"], "tables");
     assert_eq!(data["owed"][0]["subject"], 13);
+    assert_eq!(data["tasks"], data["owed"]);
 }
 
 #[test]
-fn text_tells_what_runs_what_is_owed_and_when_it_is_paid() {
+fn text_has_the_step_the_backlog_and_the_time_until_it_is_done() {
     let (report, budgets) = busy_report();
     let text = text_of(&report, &budgets, &[], at(101), PLAIN);
     for expected in [
         "merge of partition 3 for 1000 us",
-        "10.0 GB, of it pressing 0 B; paid in ",
+        "10.0 GB, of it pressing 0 B; done in ",
         "1 done, 1 of them cost more than twice what they declared, 0 failed",
         "8.0 GB",
         "1024",
@@ -97,8 +99,11 @@ fn json_has_the_same_for_programs() {
     let data = json_of(&report, &budgets, &[], at(101), PLAIN);
     assert_eq!(data["running"][0]["owner"], "partition 3");
     assert_eq!(data["debt_bytes"], (10u64 << 30) - (3 << 20));
+    assert_eq!(data["backlog_bytes"], data["debt_bytes"]);
+    assert_eq!(data["kinds"]["hint"]["backlog_bytes"], 5u64 << 30);
     assert_eq!(data["kinds"]["hint"]["owed_bytes"], 5u64 << 30);
     assert_eq!(data["partitions"][1]["partition"], 7);
+    assert_eq!(data["partitions"][1]["backlog_bytes"], 5u64 << 30);
     assert_eq!(data["budgets"]["memory_bytes_used"], 2u64 << 30);
     assert_eq!(data["budgets"]["open_files_used"], 77);
     assert_eq!(data["steps_beyond_twice_declared"], 1);
@@ -123,11 +128,11 @@ fn metrics_have_totals_and_labels() {
 }
 
 #[test]
-fn nothing_owed_is_said_in_so_many_words() {
+fn an_empty_backlog_is_printed_as_such() {
     let arbiter = Arbiter::new(Budgets::default());
     let text = text_of(&arbiter.report(at(0)), arbiter.budgets(), &[], at(0), PLAIN);
     assert!(
-        text.contains("nothing is owed") && text.contains("all is paid"),
+        text.contains("no work is due") && text.contains("all is done"),
         "{text}"
     );
 }

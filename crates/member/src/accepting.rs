@@ -18,7 +18,7 @@ use crate::vnode_table::Unopened;
 #[non_exhaustive]
 pub enum AcceptError {
     /// Its store is open, being opened, or can be opened by now.
-    #[error("the store of partition {0} is not refused: nothing of it is lost")]
+    #[error("the store of partition {0} is not refused: it has lost nothing")]
     NotRefused(u16),
     /// The files could not be moved away, or the empty store could not be opened.
     #[error("{0}")]

@@ -26,7 +26,7 @@ pub(crate) const SECOND_MARK_END: &str = ".end";
 /// The number of the log of a cluster of one, which a node founds.
 pub(crate) const FIRST_LOG: u64 = 1;
 
-/// The stage of a node's log.
+/// The stage of a node's agreed log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The node is making its own log, of a new cluster or of one that it recovers; files of an earlier
@@ -261,7 +261,10 @@ mod tests {
                 ErrorKind::Device,
                 "may be intact: look into the system's log",
             ),
-            (ErrorKind::Denied, "give it that right and start again"),
+            (
+                ErrorKind::Denied,
+                "change their permissions and start again",
+            ),
         ] {
             faulty.add_rule(Rule::new(Fault::Error(kind)).on(Operation::Read));
             let refused = file.load().unwrap_err();
@@ -279,11 +282,7 @@ mod tests {
             matches!(refused, OpenError::CardDamaged { .. }),
             "{refused}"
         );
-        assert!(
-            refused
-                .to_string()
-                .contains("holds what was written there; restore")
-        );
+        assert!(refused.to_string().contains("is intact; restore"));
     }
 
     #[test]

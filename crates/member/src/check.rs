@@ -63,8 +63,7 @@ pub fn check_ring(disk: &dyn Disk, ring: &Path, data: &Path, is_backup: bool) ->
     let (stores, later) = (ring.join("stores"), ring.join(generation::NAME));
     let is_missing = |path: &Path| matches!(disk.info(path), Ok(None));
     if is_missing(&stores) && is_missing(&ring.join("stores.copy")) && !is_missing(&later) {
-        let what =
-            "missing: it says which stores this node has, and that they lack nothing".to_owned();
+        let what = "missing: it lists the stores of this node that are complete".to_owned();
         findings.push((stores, what));
     }
     if card.stage == Stage::Founding {
@@ -80,7 +79,7 @@ pub fn check_ring(disk: &dyn Disk, ring: &Path, data: &Path, is_backup: bool) ->
         && of != card.node
     {
         let what = format!(
-            "it is of node {of}, and by its card this node is {}",
+            "it is of node {of}, and the card of this node is of {}",
             card.node
         );
         findings.push((log.join("log"), what));

@@ -176,7 +176,7 @@ impl CheckedFile {
         for (path, file) in paths.into_iter().zip(&files) {
             let what = match file {
                 None => "missing: its copy is there",
-                Some(_) if !is_sound(file) => "it is not what this node wrote there",
+                Some(_) if !is_sound(file) => "it differs from the record that this node wrote",
                 Some(_) => continue,
             };
             findings.push((path.clone(), what.to_owned()));

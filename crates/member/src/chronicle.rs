@@ -40,7 +40,7 @@ pub(crate) enum Change {
     Replicas { event: &'static str, to: u16 },
     /// The defaults of buckets without a type have changed; the properties that differ are named.
     BucketDefaults { changed: Vec<String> },
-    /// A removal of a bucket type began, was taken back, or ended.
+    /// A removal of a bucket type began, was cancelled, or ended.
     BucketType { event: &'static str, name: String },
 }
 
@@ -239,7 +239,7 @@ mod tests {
         kvorum_cluster::apply(state, command).unwrap()
     }
 
-    fn told(before: &ClusterState, after: &ClusterState) -> Vec<String> {
+    fn events(before: &ClusterState, after: &ClusterState) -> Vec<String> {
         changes(before, after)
             .iter()
             .map(ToString::to_string)
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_join_a_commit_and_a_departure_are_told_by_name() {
+    fn a_join_a_commit_and_a_departure_are_reported_by_name() {
         let ring = Ring::single(RingSize::SMALLEST, node(1));
         let cluster = ClusterId::from_random([7; 16]);
         let alone = ClusterState::found(cluster, "orders", node(1), Member::new("a@h"), ring);
@@ -262,12 +262,12 @@ mod tests {
                 member,
             },
         );
-        assert_eq!(told(&alone, &joined), ["member_joined b@h"]);
-        assert!(told(&joined, &joined).is_empty());
+        assert_eq!(events(&alone, &joined), ["member_joined b@h"]);
+        assert!(events(&joined, &joined).is_empty());
         let id = joined.plan().unwrap().id;
         let committed = next(&joined, Command::CommitPlan { id });
         assert_eq!(
-            told(&joined, &committed),
+            events(&joined, &committed),
             ["member_full b@h", "plan_committed 4"]
         );
         let defaults = PropertyOverlay {
@@ -277,15 +277,15 @@ mod tests {
         };
         let changed = next(&joined, Command::SetDefaultProperties(defaults));
         assert_eq!(
-            told(&joined, &changed),
+            events(&joined, &changed),
             ["bucket_defaults_changed allow_mult=true"]
         );
         let cleared = next(&joined, Command::ClearStaged);
-        assert_eq!(told(&joined, &cleared), ["member_left b@h"]);
+        assert_eq!(events(&joined, &cleared), ["member_left b@h"]);
     }
 
     #[test]
-    fn a_type_that_goes_is_told_in_steps() {
+    fn a_type_that_goes_is_reported_in_steps() {
         let ring = Ring::single(RingSize::SMALLEST, node(1));
         let cluster = ClusterId::from_random([7; 16]);
         let alone = ClusterState::found(cluster, "orders", node(1), Member::new("a@h"), ring);
@@ -298,19 +298,19 @@ mod tests {
             bucket_type: name(),
         };
         let active = next(&next(&alone, create), activate.clone());
-        assert!(told(&alone, &active).is_empty());
+        assert!(events(&alone, &active).is_empty());
         let begin = Command::BeginTypeRemoval {
             bucket_type: name(),
         };
         let leaving = next(&active, begin);
-        assert_eq!(told(&active, &leaving), ["bucket_type_leaving maps"]);
+        assert_eq!(events(&active, &leaving), ["bucket_type_leaving maps"]);
         let kept = next(&leaving, activate);
-        assert_eq!(told(&leaving, &kept), ["bucket_type_kept maps"]);
+        assert_eq!(events(&leaving, &kept), ["bucket_type_kept maps"]);
         let finish = Command::FinishTypeRemoval {
             bucket_type: name(),
             since: leaving.version(),
         };
         let gone = next(&leaving, finish);
-        assert_eq!(told(&leaving, &gone), ["bucket_type_removed maps"]);
+        assert_eq!(events(&leaving, &gone), ["bucket_type_removed maps"]);
     }
 }

@@ -91,7 +91,9 @@ impl Doorkeeper {
                     Answer::OtherName { name }
                 }
                 Ok(Request::Knock(knock)) => let_in(&runtime, &state, name, caller, knock).await,
-                Ok(Request::Inquiry(inquiry)) => tell(&state.current(), caller.node, &inquiry),
+                Ok(Request::Inquiry(inquiry)) => {
+                    answer_inquiry(&state.current(), caller.node, &inquiry)
+                }
                 Err(error) => Answer::Refused {
                     reason: format!("the request to join cannot be read: {error}"),
                 },
@@ -163,13 +165,13 @@ async fn has_let_go(runtime: &Runtime, state: &ReplicatedState, node: NodeId) ->
 }
 
 /// Answers if a former member was removed since.
-fn tell(current: &ClusterState, node: NodeId, inquiry: &Inquiry) -> Answer {
+fn answer_inquiry(current: &ClusterState, node: NodeId, inquiry: &Inquiry) -> Answer {
     if current.member(node).is_none() && current.version() > inquiry.member_at {
         let cluster = current.id().to_string();
         return Answer::Removed { cluster };
     }
     Answer::Refused {
-        reason: "nothing is known here of a removal".to_owned(),
+        reason: "there is no record of a removal here".to_owned(),
     }
 }
 
@@ -179,15 +181,15 @@ fn not_followed(current: &ClusterState, node: NodeId, follows: &Follows) -> Opti
         return Some("this node is no member of the recovered cluster".into());
     }
     let Some(recovery) = current.recovery() else {
-        return Some("this cluster was not recovered: it still has the identity of before".into());
+        return Some("this cluster was not recovered: it still has its former identity".into());
     };
     if recovery.from.to_string() != follows.cluster {
         return Some("the recovered cluster was another one".into());
     }
     (follows.version > recovery.version).then(|| {
         format!(
-            "this node knows decisions up to version {}, and the cluster was recovered with those up \
-             to {}: recover here instead, and have the others follow",
+            "this node has decisions up to version {}, and the cluster was recovered with those \
+             up to {}: recover here instead, and let the others follow",
             follows.version, recovery.version
         )
     })

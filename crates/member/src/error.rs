@@ -17,8 +17,8 @@ pub enum OpenError {
     /// Neither the card nor its copy holds the bytes that were written. Restore one of them from a
     /// backup.
     #[error(
-        "neither {} nor its copy holds what was written there; restore one of them from a backup, a new \
-         node is not started over existing data", file.display()
+        "neither {} nor its copy is intact; restore one of them from a backup, a new node is not \
+         started over existing data", file.display()
     )]
     CardDamaged {
         /// The card.
@@ -35,7 +35,7 @@ pub enum OpenError {
     },
     /// The first state of a recovered cluster is missing, or not as written. Restore it from a backup.
     #[error(
-        "this node was told to recover its cluster, and neither {} nor its copy holds the state to begin \
+        "this node was asked to recover its cluster, and neither {} nor its copy holds the state to begin \
          with; restore one of them from a backup, a new cluster is not started over existing data",
         file.display()
     )]
@@ -59,11 +59,11 @@ pub enum OpenError {
     },
     /// A remnant shows that a node was here, but its card and log are gone. Restore them from a backup.
     #[error(
-        "this node's card and its log of the cluster are missing in {}, and {} shows that they were there; \
-         restore {} from a backup: a new cluster is not founded over existing data. If it had others around \
-         it, have another node take its place (`kvorum admin cluster force-replace` at one of them), or \
-         start it with an empty data directory and let it join; to begin anew without its data, empty \
-         platform_data_dir",
+        "this node's card and its log of the cluster are missing in {}, and {} shows that they \
+         were there; restore {} from a backup: a new cluster is not founded over existing data. \
+         If it was a member of a cluster of several nodes, let another node take its place \
+         (`kvorum admin cluster force-replace` at one of them), or start it with an empty data \
+         directory and let it join; to begin anew without its data, empty platform_data_dir",
         directory.display(), remnant.display(), directory.display()
     )]
     RingGone {
@@ -149,13 +149,13 @@ fn until_read(file: &Path, error: &DiskError) -> String {
     let file = file.display();
     match error.kind() {
         ErrorKind::Denied => format!(
-            "the user that runs this node has to be able to read and write {file} and its copy: give it \
-             that right and start again"
+            "the user of this node must be able to read and write {file} and its copy: change \
+             their permissions and start again"
         ),
         _ => format!(
-            "{file} and its copy may be intact: look into the system's log for errors of the device and \
-             start again; if it never gives them back, restore one of them from a backup, a new node is \
-             not started over existing data"
+            "{file} and its copy may be intact: look into the system's log for errors of the \
+             device and start again; if the device cannot read them again, restore one of them \
+             from a backup, a new node is not started over existing data"
         ),
     }
 }

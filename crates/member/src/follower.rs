@@ -342,8 +342,9 @@ impl Ground {
             partition = partition.number(),
             ends_at = ends_at.0,
             closed_at = closed_at.0,
-            "an older copy of the store was put back, or its end is lost: values may be older than what \
-             was acknowledged; put back the newest copy, or repair the partition from other replicas",
+            "an older copy of the store was put back, or its end is lost: values may be older \
+             than acknowledged ones; put back the newest copy, or repair the partition from other \
+             replicas",
         );
         true
     }

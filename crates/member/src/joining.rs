@@ -182,7 +182,7 @@ impl Member {
                 got,
             }),
             Answer::Refused { reason } => Err(JoinError::Refused { reason }),
-            Answer::Removed { .. } => Err(unreadable(address, &"it answers what was not asked")),
+            Answer::Removed { .. } => Err(unreadable(address, &"it answers another question")),
         }
     }
 

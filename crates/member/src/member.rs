@@ -414,21 +414,22 @@ impl Member {
         let (node, settings) = (self.node, self.settings.clone());
         async move {
             let mut versions = state.versions();
-            let mut told = None;
+            let mut logged = None;
             loop {
                 versions.see();
                 if let Err(error) = introduce(&state, node, &settings).await {
                     tracing::debug!(event = "not_introduced_yet", error = error.in_full());
                     if let ProposeError::Refused(refusal) = error
-                        && told.as_ref() != Some(&refusal)
+                        && logged.as_ref() != Some(&refusal)
                     {
                         tracing::warn!(
                             event = "introduction_refused",
                             name = %settings.name,
                             reason = %refusal,
-                            "the others know this node as before; check nodename and listener.*",
+                            "the others keep the former name and addresses of this node; check \
+                             nodename and listener.*",
                         );
-                        told = Some(refusal);
+                        logged = Some(refusal);
                     }
                     runtime.sleep(INTRODUCTION_PAUSE).await;
                 } else if versions.changed().await.is_err() {

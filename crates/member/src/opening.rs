@@ -326,8 +326,8 @@ impl Ground {
         let remedy = match others_have_it {
             true => "it answers no reads until it is repaired from the other replicas".to_owned(),
             false => format!(
-                "it answers no reads, for these may be older than what was acknowledged; `kvorum admin \
-                 cluster accept-loss {number}` has it serve what is left"
+                "it answers no reads, since values may be older than acknowledged ones; `kvorum \
+                 admin cluster accept-loss {number}` serves the remaining data"
             ),
         };
         tracing::error!(

@@ -198,7 +198,7 @@ impl Operations {
         let operation = match serde_json::from_slice::<Operation>(json) {
             Ok(operation) => operation,
             Err(error) => {
-                let refused = format!("this node's version does not know that: {error}");
+                let refused = format!("this node's version does not support this: {error}");
                 return Served::Now(encode(&Outcome::Refused(refused)));
             }
         };
@@ -269,7 +269,7 @@ impl Operations {
 
     async fn reason_to_stay(&self) -> Option<String> {
         if !self.hints.is_closed() {
-            return Some("it does not know yet that it has left".to_owned());
+            return Some("it has not learned yet that it has left".to_owned());
         }
         let (hints, now) = (self.hints.clone(), self.runtime.wall_time().micros());
         let first = move || hints.first(Timestamp(now));

@@ -122,8 +122,8 @@ fn missing(directory: &Path, known: StoreId) -> String {
 fn until_accepted(partition: Partition) -> String {
     let number = partition.number();
     format!(
-        "no other node has what it held; once it is there it is opened without a restart, and \
-         `kvorum admin cluster accept-loss {number}` goes on with an empty store"
+        "no other node has its data; once the directory is there it is opened without a restart, \
+         and `kvorum admin cluster accept-loss {number}` goes on with an empty store"
     )
 }
 

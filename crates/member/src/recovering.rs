@@ -32,15 +32,15 @@ const MAJORITY_WAIT: Duration = Duration::from_secs(5);
 #[non_exhaustive]
 pub enum RecoverError {
     /// It is alone, or belongs to no cluster yet.
-    #[error("there is nothing to recover: this node has no others around it")]
+    #[error("there is nothing to recover: this node is the only member")]
     Alone,
     /// The log works.
     #[error("there is nothing to recover: a majority of the voters has just agreed")]
     HasMajority,
     /// Another remaining member has a later state.
     #[error(
-        "{name} can be reached and knows decisions that this node does not know (version {theirs}, \
-         here {own}): recover there"
+        "{name} can be reached and has decisions that this node lacks (version {theirs}, here \
+         {own}): recover there"
     )]
     NotNewest {
         /// Its name.

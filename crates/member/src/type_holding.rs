@@ -1,12 +1,12 @@
 //! The answer of a node to the question if it holds a key of a bucket type that is being removed.
 //!
-//! "Nothing" holds until the removal ends or is taken back. Every vnode has the epoch of the removal before
-//! it is looked into, and what was let in before has ended, so that nothing planned earlier can be
-//! written any more. What is planned later does not find the type. Hints that other nodes keep are not
-//! handed over meanwhile, and repairs that an operator asks for are refused.
+//! "Nothing" holds until the removal ends or is cancelled. A vnode is searched after it has the epoch of the
+//! removal and the requests of earlier epochs have ended, so no request that was planned earlier can write
+//! any more. Later requests do not find the type. Hints on other nodes are not handed over meanwhile, and
+//! repairs by an operator are refused.
 //!
-//! Tombstones and expired objects do not count: they are nothing that a client could read, and a type that
-//! has had data would otherwise stay for ever.
+//! Tombstones and expired objects do not count: a client cannot read them, and otherwise a type that has had
+//! data would stay for ever.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::vnode_table::VnodeTable;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Holding {
-    /// Nothing, until the removal ends or is taken back.
+    /// Nothing, until the removal ends or is cancelled.
     Nothing,
     /// Keys of this bucket, and perhaps of others.
     Keys {
@@ -34,7 +34,7 @@ pub enum Holding {
     },
     /// Objects that it keeps for other nodes.
     Hints,
-    /// This is not known yet: ask again.
+    /// The node cannot answer yet: ask again.
     NotYet {
         /// The reason.
         reason: String,
@@ -55,7 +55,7 @@ impl TypeQuestion {
     /// `since`. Blocks.
     ///
     /// # Errors
-    /// The reason why it cannot be known, for the operator.
+    /// The reason for which the node cannot answer, for the operator.
     pub(crate) fn answer(&self, bucket_type: &BucketType, since: u64) -> Result<Holding, String> {
         if let Some(hindrance) = self.hindrance(bucket_type, since)? {
             let reason = hindrance.to_owned();
@@ -92,7 +92,7 @@ impl TypeQuestion {
             if self.state.version() < since {
                 return Ok(Some("it has not learned of the removal yet"));
             }
-            return Err("the removal was taken back".to_owned());
+            return Err("the removal was cancelled".to_owned());
         }
         if let Some(partition) = self.vnodes.unopened().keys().next() {
             let number = partition.number();

@@ -27,7 +27,7 @@ pub(crate) fn ask_at(data_dir: &Path, request: &AdminRequest) -> anyhow::Result<
             ) =>
         {
             bail!(
-                "no node is running on the data directory {} (nobody listens on {})",
+                "no node is running on the data directory {} (no process listens on {})",
                 data_dir.display(),
                 path.display()
             )
@@ -42,5 +42,5 @@ pub(crate) fn ask_at(data_dir: &Path, request: &AdminRequest) -> anyhow::Result<
     if line.is_empty() {
         bail!("the node ended the connection without an answer: it may be stopping, ask again");
     }
-    AdminReply::decode(&line).context("the node's reply is not what this version expects")
+    AdminReply::decode(&line).context("the node's reply has an unexpected form")
 }

@@ -36,7 +36,7 @@ pub(crate) enum ClusterVerb {
         /// The node that takes its place
         by: String,
     },
-    /// Stage where a node stands: rack, room or zone; an empty name takes that back
+    /// Stage the location of a node: rack, room or zone; an empty name removes it
     Location {
         /// The location
         location: String,
@@ -59,7 +59,7 @@ pub(crate) enum ClusterVerb {
         /// Its number or its index; `all` for all partitions whose stores could not be opened
         partition: String,
     },
-    /// Show what the staged changes will do together
+    /// Show the effect of all staged changes together
     Plan,
     /// Carry out the plan that was shown last
     Commit,
@@ -102,15 +102,15 @@ pub(crate) enum RingVerb {
         /// The node's new limit
         limit: Option<String>,
     },
-    /// Look at transfers, and let them go on or not
+    /// Show transfers, and pause or resume them
     #[command(subcommand)]
     Handoff(HandoffVerb),
-    /// Make a partition whole from its other replicas, on the node that owns it
+    /// Repair a partition from its other replicas, on the node that owns it
     RepairPartition {
         /// Its number or its index
         partition: String,
     },
-    /// Make all partitions of a node whole from their other replicas; without a name, of this one
+    /// Repair all partitions of a node from their other replicas; without a name, of this one
     RepairNode {
         /// The node's name
         node: Option<String>,
@@ -130,9 +130,9 @@ pub(crate) enum HandoffVerb {
     Details,
     /// Directions that each node allows
     Config,
-    /// Let transfers go on
+    /// Resume transfers
     Enable(SwitchArguments),
-    /// Hold transfers where they are
+    /// Pause transfers
     Disable(SwitchArguments),
 }
 
@@ -157,7 +157,7 @@ pub(crate) enum BucketVerb {
         #[arg(value_name = "TYPE/BUCKET")]
         name: String,
     },
-    /// Delete all of its keys, a few at a time; given again after a break, it deletes those that are left
+    /// Delete all of its keys, a few at a time; after an interruption, repeat it to delete the rest
     Drop {
         /// The bucket; `default/BUCKET` for one without a type
         #[arg(value_name = "TYPE/BUCKET")]
@@ -170,13 +170,13 @@ pub(crate) enum BucketVerb {
 
 #[derive(Subcommand)]
 pub(crate) enum BackendVerb {
-    /// Move data to another backend while the node serves; all nodes of the cluster do so, but for a partition
+    /// Move data to another backend while the nodes serve; all nodes of the cluster, except for --partition
     Migrate(MigrateArguments),
-    /// Moves between backends on all nodes: how far they are, and how long they will take
+    /// Moves between backends on all nodes: their progress and remaining time
     Status,
-    /// Take back the moves that are under way: all goes back to the backend that it came from
+    /// Cancel the moves under way: all data goes back to its former backend
     Cancel {
-        /// Take back the move of one partition of this node, ended or not
+        /// Cancel the move of one partition of this node, ended or not
         #[arg(long, value_name = "PARTITION")]
         partition: Option<String>,
     },
@@ -186,10 +186,10 @@ pub(crate) enum BackendVerb {
 pub(crate) struct MigrateArguments {
     #[command(flatten)]
     scope: MigrateScope,
-    /// The backend that is to have it, by its name in multi_backend
+    /// The target, by its name in multi_backend
     #[arg(long, value_name = "NAME")]
     to: String,
-    /// Only report what would move, and the room for it
+    /// Only report the data that would move, and the room for it
     #[arg(long)]
     dry_run: bool,
 }
@@ -203,7 +203,7 @@ struct MigrateScope {
     /// One bucket; `default/BUCKET` for one without a type
     #[arg(long, value_name = "TYPE/BUCKET")]
     bucket: Option<String>,
-    /// All that this node has of a partition, by its number or its index
+    /// The data of one partition on this node, by its number or its index
     #[arg(long, value_name = "PARTITION")]
     partition: Option<String>,
     /// Everything
@@ -224,7 +224,7 @@ pub(crate) struct FoldArguments {
 pub(crate) enum FoldVerb {
     /// The buckets of all types
     ListBuckets {
-        /// Taken for the sake of scripts: all buckets are found whatever it is
+        /// Ignored; scripts for Riak may give it
         n_val: Option<String>,
     },
     /// Keys with more siblings or more bytes than a limit
@@ -241,7 +241,7 @@ pub(crate) enum FoldVerb {
     EraseKeys(ChangeArguments),
     /// Counts, sizes and siblings
     ObjectStats(RangeArguments),
-    /// Compare all replicas of each key, and bring up to date those that are behind
+    /// Compare all replicas of each key, and update those that are behind
     RepairKeys(RangeArguments),
 }
 

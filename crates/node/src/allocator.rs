@@ -64,7 +64,7 @@ mod tests {
         unsafe_code,
         reason = "the allocator's options have no other interface"
     )]
-    fn what_was_freed_is_given_back_when_it_is_told_to_and_the_rest_stays() {
+    fn freed_memory_is_given_back_on_request_and_the_rest_stays() {
         // SAFETY: reads a number.
         let delay = || unsafe { mi_option_get(PURGE_DELAY) };
         // Its default shows that the number is the one of this option.

@@ -42,7 +42,7 @@ enum Verb {
     Stop(AdminArguments),
     /// Stop a node if it runs, and start it in the background
     Restart(AdminArguments),
-    /// Make links called riak and riak-admin, under which an operator's runbook works
+    /// Make links called riak and riak-admin, for runbooks that call these
     InstallLinks {
         /// Directory of the links
         directory: PathBuf,
@@ -142,14 +142,14 @@ struct PingArguments {
 enum AdminVerb {
     /// All statistics of the node
     Status,
-    /// Every vnode: its store, sizes and debts
+    /// Every vnode: its store, sizes and backlog
     VnodeStatus,
-    /// When the replicas of each partition were compared and complete, and how many keys were repaired
+    /// The last comparison of the replicas of each partition, the last complete one, and repaired keys
     AaeStatus,
     /// Trees of this node, and comparisons of replicas on or off
     #[command(subcommand)]
     Tictacaae(TictacaaeVerb),
-    /// Background work: running steps, the backlog, its rate, and the time until it is worked off
+    /// Background work: running steps, the backlog, its rate, and the time until it is done
     Maintenance,
     /// Back up the whole node, while it serves, by hard links: DIRECTORY is a data directory then
     Backup {
@@ -205,7 +205,7 @@ enum TictacaaeVerb {
     Treestatus,
     /// Compare replicas again
     Enable,
-    /// Compare replicas no more until the next start, and end comparisons under way
+    /// Stop comparing replicas until the next start, and end comparisons under way
     Disable,
     /// Questions about the keys of a bucket; reaps, erases and repairs those of a range
     Fold(FoldArguments),
@@ -213,11 +213,11 @@ enum TictacaaeVerb {
 
 #[derive(Subcommand)]
 enum BucketDefaultsVerb {
-    /// The agreed properties, and those that this node is configured to have otherwise
+    /// The agreed properties, and the differences of this node's configuration
     Show,
-    /// Have all nodes agree on buckets.default.* of this node's configuration
+    /// Make buckets.default.* of this node's configuration the agreed properties
     Apply,
-    /// Have all nodes agree on some properties; the others stay
+    /// Change some of the agreed properties; the others stay
     Set {
         /// The properties to change, as in {"props":{"allow_mult":true}}
         properties: String,
@@ -253,7 +253,7 @@ enum BucketTypeVerb {
         /// The properties to change, as in {"props":{"n_val":3}}
         properties: String,
     },
-    /// Take back properties of an active type; those that are chosen when it is created stay
+    /// Reset properties of an active type; those that are chosen at its creation stay
     Reset {
         /// The type
         name: String,
@@ -318,8 +318,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Prints why a verb failed: for people to standard error, for programs, which read one document, to
-/// standard output.
+/// Prints the failure of a verb: as text to standard error, as JSON to standard output.
 fn say_failure(text: &str, is_json: bool) {
     match is_json {
         true => {
@@ -479,7 +478,7 @@ fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<Exi
     Ok(show(&reply, arguments))
 }
 
-/// Asks until nothing is left to be done, and shows people how far it is.
+/// Asks until all is done, and shows the progress.
 fn ask_to_the_end(
     settings: &Settings,
     verb: BucketVerb,

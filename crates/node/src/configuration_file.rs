@@ -71,8 +71,8 @@ pub(crate) fn load(source: &Source) -> anyhow::Result<Loaded> {
         .map_err(|problems| anyhow::anyhow!("{place} cannot be used:\n{problems}"))?;
     if let Some(arguments) = file.as_deref().and_then(virtual_machine_file) {
         configuration.warnings.push(format!(
-            "{} is not read: Kvorum does not run on the Erlang virtual machine, and takes its name \
-             from `nodename`",
+            "{} is not read: Kvorum does not run on the Erlang virtual machine, and `nodename` is \
+             its name",
             arguments.display()
         ));
     }
@@ -100,7 +100,7 @@ fn read_terms(file: &Path) -> anyhow::Result<Vec<(TermsFile, Vec<u8>)>> {
             Ok(bytes) => terms.push((*name, bytes)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
-                let read = format!("read {}, which stands beside it", beside.display());
+                let read = format!("read {}, which is beside it", beside.display());
                 return Err(error).context(read);
             }
         }
@@ -136,8 +136,9 @@ fn refuse_the_place_of_before(
         return Ok(());
     }
     bail!(
-        "platform_data_dir is relative to its file and means {}, where no data is, while data is in {}, \
-         which an earlier version took it for: write the absolute path that is right into the file",
+        "platform_data_dir is relative to its file and means {}, where there is no data, while \
+         there is data in {}, as an earlier version understood it: write the right absolute path \
+         into the file",
         data.display(),
         before.display()
     )

@@ -383,7 +383,7 @@ fn check_format(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
     if layout > FORMAT {
         bail!(
             "the data directory {} has format {layout}, which a newer version wrote; this version \
-             knows formats up to {FORMAT}: run the newer version",
+             reads formats up to {FORMAT}: run the newer version",
             directory.display()
         );
     }
@@ -420,9 +420,9 @@ fn read_format(disk: &dyn Disk, path: &Path) -> anyhow::Result<Format> {
     let bytes = kvorum_disk::read_file(disk, path, FORMAT_BYTES_MAX)?;
     parse_format(&bytes).with_context(|| {
         format!(
-            "the file {} is damaged: it holds {:?}, which no version writes; if no version after this \
-             one has run here, remove the file and start again, which writes it anew; if one has, restore \
-             it from a backup",
+            "the file {} is damaged: it holds {:?}, which no version writes; if no later version \
+             has run here, remove the file and start again, which writes it again; if one has, \
+             restore the file from a backup",
             path.display(),
             String::from_utf8_lossy(&bytes)
         )

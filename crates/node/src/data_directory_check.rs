@@ -73,7 +73,7 @@ fn is_data_directory(disk: &dyn Disk, directory: &Path) -> anyhow::Result<bool> 
 fn check_format(disk: &dyn Disk, directory: &Path, found: &mut Findings) -> anyhow::Result<()> {
     let file = directory.join(FORMAT_NAME);
     if disk.info(&file)?.is_none() {
-        let what = "missing: it names the layout of the directory; a start writes it anew";
+        let what = "missing: it names the layout of the directory; a start writes it again";
         found.push((file, what.to_owned()));
     } else if let Err(error) = layout_of(disk, directory) {
         found.push((file, format!("{error:#}")));
@@ -98,8 +98,8 @@ fn check_engine(
             }
         }
         EngineFile::Damaged => {
-            let what = "it is not what was written: it names the engine of the stores; a start finds that out \
-                        by the stores and writes it anew";
+            let what = "it is damaged: it names the engine of the stores; a start finds the \
+             engine by the stores and writes the file again";
             found.push((directory.join(ENGINE_FILE), what.to_owned()));
         }
         EngineFile::Missing => {}

@@ -100,7 +100,7 @@ fn open_hanoidb(directory: &Path) -> Result<Arc<dyn Backend>, String> {
     }
 }
 
-fn told(error: &dyn std::fmt::Display) -> String {
+fn text_of(error: &dyn std::fmt::Display) -> String {
     error.to_string()
 }
 
@@ -108,15 +108,15 @@ fn told(error: &dyn std::fmt::Display) -> String {
 /// redo log.
 fn open_log(disk: &Arc<dyn Disk>, directory: &Path) -> Result<ValueLog, String> {
     let log_directory = directory.join(VALUE_LOG_NAME);
-    create_directory_durably(&**disk, &log_directory).map_err(|it| told(&it))?;
+    create_directory_durably(&**disk, &log_directory).map_err(|it| text_of(&it))?;
     let opened = ValueLog::open(disk.clone(), &log_directory, draw(), OWN_LOG);
-    opened.map(|(log, _found)| log).map_err(|it| told(&it))
+    opened.map(|(log, _found)| log).map_err(|it| text_of(&it))
 }
 
 /// Gives a store its logged writes. Threads commit puts to its log and collect its garbage, as in a
 /// node.
 fn run_log(log: &ValueLog, tenant: Arc<dyn Tenant>) -> Result<(), String> {
-    log.admit(&[tenant]).map_err(|it| told(&it))?;
+    log.admit(&[tenant]).map_err(|it| text_of(&it))?;
     let (driven, collected) = (log.clone(), log.clone());
     spawn("bench-log", move || driven.drive())?;
     spawn("bench-collect", move || collect(&collected))
@@ -128,7 +128,7 @@ fn open_leveled(directory: &Path) -> Result<Arc<dyn Backend>, String> {
     let settings = LeveledSettings::default();
     let (shared, draw) = (TREES_SHARED.clone(), Arc::new(draw));
     let store = kvorum_backend_leveled::open(disk, directory, &settings, shared, draw, log.clone());
-    let store = Arc::new(store.map_err(|it| told(&it))?);
+    let store = Arc::new(store.map_err(|it| text_of(&it))?);
     run_log(&log, store.tenant())?;
     Ok(store)
 }
@@ -143,7 +143,7 @@ fn open_innostore(directory: &Path) -> Result<Arc<dyn Backend>, String> {
     let settings = InnostoreSettings::default();
     let (shared, draw) = (PAGES_SHARED.clone(), Arc::new(draw));
     let store = Innostore::open(disk, directory, &settings, shared, draw, log.clone());
-    let store = Arc::new(store.map_err(|it| told(&it))?);
+    let store = Arc::new(store.map_err(|it| text_of(&it))?);
     run_log(&log, store.tenant())?;
     Ok(store)
 }

@@ -40,7 +40,7 @@ pub(crate) fn name_of(engine: StorageBackend) -> &'static str {
     engine.name()
 }
 
-/// The engine of a name.
+/// The engine with this name.
 pub(crate) fn engine_of(name: &str) -> Option<StorageBackend> {
     let engines = [StorageBackend::Memory].into_iter().chain(WITH_FILES);
     engines.into_iter().find(|it| name_of(*it) == name)
@@ -72,7 +72,7 @@ fn find_several(
     })
 }
 
-/// One of the stores that make up a store of several, in its directory.
+/// One of the stores of a partition with several, in its directory.
 pub(crate) fn find_child(
     disk: &dyn Disk,
     child: &KnownChild,

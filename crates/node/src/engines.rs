@@ -43,7 +43,7 @@ use self::multi::AgreedRoutes;
 use self::tree_memory::Memory;
 
 /// Losses of one store that the log names.
-const LOSSES_TOLD_MAX: usize = 10;
+const LOSSES_SHOWN_MAX: usize = 10;
 
 /// The place for directories that are set aside because they hold another store than they should.
 pub(crate) const LOST_NAME: &str = "lost";
@@ -409,12 +409,15 @@ impl Engines {
             return Ok(());
         };
         if self.disk.info(&directory)?.is_some() {
-            let told = || format!("remove {}", directory.display());
+            let action = || format!("remove {}", directory.display());
             match self.settings.node.storage_backend {
                 StorageBackend::Leveldb | StorageBackend::Leveled | StorageBackend::Hanoidb => {
-                    remove_store(&*self.disk, &directory).with_context(told)?;
+                    remove_store(&*self.disk, &directory).with_context(action)?;
                 }
-                _ => self.disk.remove_directory(&directory).with_context(told)?,
+                _ => self
+                    .disk
+                    .remove_directory(&directory)
+                    .with_context(action)?,
             }
         }
         Ok(())
@@ -472,8 +475,8 @@ impl Engines {
         size: RingSize,
         log: Option<&ValueLog>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
-        let told = || format!("open {}", directory.display());
-        let known = known_children(&*self.disk, directory, belonging).with_context(told)?;
+        let action = || format!("open {}", directory.display());
+        let known = known_children(&*self.disk, directory, belonging).with_context(action)?;
         let mut children = Vec::new();
         for (name, engines) in &self.backends {
             let known = known.iter().find(|it| it.name == *name);
@@ -494,7 +497,7 @@ impl Engines {
         let (disk, draw) = (self.disk.clone(), self.draw());
         let moves = (!is_of_hints).then(|| Box::new(kvorum_vnode::index_entries) as Box<_>);
         let opened = MultiBackend::open(disk, directory, belonging, children, routes, draw, moves);
-        let store = opened.with_context(told)?;
+        let store = opened.with_context(action)?;
         self.parts.lock().insert(store.identity(), parts);
         Ok(Arc::new(store))
     }
@@ -709,7 +712,10 @@ fn belonging(size: RingSize, partition: Partition, known: Option<StoreId>) -> Be
 /// Logs the losses of a store, the latest last. It serves the rest.
 fn tell_losses(directory: &Path, store: &dyn Backend) {
     let lost = store.status().lost;
-    for range in lost.iter().skip(lost.len().saturating_sub(LOSSES_TOLD_MAX)) {
+    for range in lost
+        .iter()
+        .skip(lost.len().saturating_sub(LOSSES_SHOWN_MAX))
+    {
         tracing::error!(
             event = "store_degraded",
             directory = %directory.display(),

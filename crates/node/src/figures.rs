@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 use crate::exchange_figures::ExchangeFigures;
 use crate::machine_figures::MachineFigures;
-use crate::node_log::NodeLog;
+use crate::maintained_value_log::MaintainedValueLog;
 use crate::request_rates::RequestRates;
 use crate::vnode_figures::VnodeFigures;
 
@@ -49,7 +49,7 @@ pub(crate) struct Figures {
     pub(crate) several_backends: Option<String>,
     pub(crate) member: Arc<Member>,
     pub(crate) vnodes: Arc<VnodeTable>,
-    pub(crate) node_log: Option<NodeLog>,
+    pub(crate) value_log: Option<MaintainedValueLog>,
     pub(crate) read_cache: Option<Arc<ReadCache>>,
     pub(crate) page_cache: Option<Arc<PageCache>>,
     pub(crate) maintenance: Arc<Maintenance>,
@@ -218,7 +218,7 @@ impl Figures {
         self.store_metrics(&mut text);
         self.transfer_metrics(&mut text);
         self.exchange_metrics(&mut text);
-        if let Some(log) = &self.node_log {
+        if let Some(log) = &self.value_log {
             value_log_metrics(&log.values, &mut text);
         }
         self.trees_metrics(&mut text);
@@ -241,9 +241,9 @@ impl Figures {
 
     fn transfer_metrics(&self, text: &mut MetricsText) {
         let counts = self.member.transfers().counts();
-        let help = "Questions of other nodes' transfers that came while there was no room for them";
+        let help = "Requests of other nodes' transfers for which there was no room";
         text.counter("rejected_handoffs", help, counts.rejected);
-        let help = "Questions of this node's transfers that no answer came to in time";
+        let help = "Requests of this node's transfers without an answer in time";
         text.counter("handoff_timeouts", help, counts.timed_out);
     }
 
@@ -253,11 +253,11 @@ impl Figures {
         };
         let help = "Comparisons of the replicas of a preference list that have ended";
         text.counter("exchanges", help, report.exchanges);
-        let help = "Comparisons after which all replicas had whatever any of them had";
+        let help = "Comparisons after which all replicas had all data of all of them";
         text.counter("exchanges_complete", help, report.exchanges_complete);
-        let help = "Keys that comparisons found to differ and had mended";
+        let help = "Keys that differed and were mended by comparisons";
         text.counter("exchange_keys_repaired", help, report.keys_repaired);
-        let help = "Keys of those whose repair did not reach every replica";
+        let help = "The part of these keys whose repair did not reach every replica";
         text.counter("exchange_repairs_failed", help, report.repairs_failed);
         let help = "Vnodes whose trees are being built";
         text.gauge("trees_building", help, trees_building(&report));
@@ -310,7 +310,7 @@ impl Figures {
         text.gauge("store_keys", "Keys in all stores", total.keys);
         let help = "Disk space of live entries";
         text.gauge("store_live_bytes", help, total.live_bytes);
-        let help = "Disk space of dead entries";
+        let help = "Disk space of garbage: overwritten, removed and expired entries";
         text.gauge("store_dead_bytes", help, total.dead_bytes);
         let help = "Disk space of all stores";
         text.gauge("store_disk_bytes", help, total.disk_bytes);
@@ -346,7 +346,7 @@ impl Figures {
         let Some(cache) = &self.page_cache else {
             return;
         };
-        let help = "Memory of pages of innostore kept because they were read";
+        let help = "Memory of innostore's cache of pages";
         text.gauge("innostore_cache_bytes", help, cache.bytes());
         let help = "The bound of innostore_cache_bytes";
         text.gauge("innostore_cache_bytes_max", help, cache.bytes_max());
@@ -356,7 +356,7 @@ impl Figures {
         let Some(cache) = &self.read_cache else {
             return;
         };
-        let help = "Memory of objects kept because they were read";
+        let help = "Memory of the cache of read objects";
         text.gauge("read_cache_bytes", help, cache.bytes());
         let help = "The bound of read_cache_bytes";
         text.gauge("read_cache_bytes_max", help, cache.bytes_max());
@@ -412,7 +412,7 @@ fn value_log_metrics(log: &ValueLog, text: &mut MetricsText) {
     text.gauge("value_log_dead_bytes", help, status.dead_bytes);
     let help = "Bytes of segments kept for stores that are not open";
     text.gauge("value_log_waiting_bytes", help, status.waiting_bytes);
-    let help = "Groups committed, each with one write and, where it was promised, one sync";
+    let help = "Groups committed, each with one write and, if a sync was promised, one sync";
     text.counter("value_log_groups", help, status.groups);
     text.counter("value_log_batches", "Batches committed", status.batches);
 }

@@ -40,28 +40,28 @@ const LINE: Duration = Duration::from_secs(10);
 pub(crate) enum ImportVerb {
     /// Import the bitcask directories of Riak nodes.
     ///
-    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// Resumes if it is interrupted and started again. Exit code: 0 when everything was
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
     #[command(name = "riak-bitcask")]
     Bitcask(RiakBitcaskArguments),
     /// Import the LevelDB stores of Riak nodes.
     ///
-    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// Resumes if it is interrupted and started again. Exit code: 0 when everything was
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
     #[command(name = "riak-leveldb")]
     Leveldb(RiakLeveldbArguments),
     /// Import the leveled stores of Riak nodes, from their journals.
     ///
-    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// Resumes if it is interrupted and started again. Exit code: 0 when everything was
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
     #[command(name = "riak-leveled")]
     Leveled(RiakLeveledArguments),
     /// Import Riak nodes with several backends: their bitcask, LevelDB and leveled stores, one after the other.
     ///
-    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// Resumes if it is interrupted and started again. Exit code: 0 when everything was
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
     #[command(name = "riak-multi")]
@@ -82,7 +82,7 @@ enum Source {
     Leveled(RiakLeveledArguments),
 }
 
-/// Arguments of an import that there is not.
+/// Arguments of an import that does not exist.
 #[derive(Args)]
 pub(crate) struct NotImportedArguments {
     /// Any arguments
@@ -267,7 +267,7 @@ impl Source {
     }
 
     /// The operation under way, for an error.
-    fn told(&self) -> String {
+    fn action(&self) -> String {
         format!("import the {} stores", self.name())
     }
 
@@ -294,7 +294,7 @@ pub(crate) fn main(verb: &ImportVerb) -> anyhow::Result<ExitCode> {
         [only] => vec![(only.name(), import(&executor, only)?)],
         several => import_each(&executor, several)?,
     };
-    tell(verb, &summaries)?;
+    print_summaries(verb, &summaries)?;
     Ok(match summaries.iter().all(|(_, it)| it.is_whole()) {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(EXIT_WITH_LOSSES),
@@ -314,7 +314,7 @@ fn with_stores(executor: &Executor, sources: &[Source]) -> anyhow::Result<Vec<So
             match check_source(executor, &source.from(vec![directory.clone()])) {
                 Ok(()) => having.push(directory.clone()),
                 Err(error @ ImportError::NothingFound { .. }) => nothing = Some(error),
-                Err(error) => return Err(advise(error).context(source.told())),
+                Err(error) => return Err(advise(error).context(source.action())),
             }
         }
         if let Some(error) = nothing
@@ -336,7 +336,7 @@ fn import_each(
 ) -> anyhow::Result<Vec<(&'static str, Summary)>> {
     let mut summaries = Vec::new();
     for source in with_stores(executor, sources)? {
-        let imported = import(executor, &source).with_context(|| source.told())?;
+        let imported = import(executor, &source).with_context(|| source.action())?;
         summaries.push((source.name(), imported));
     }
     Ok(summaries)
@@ -531,7 +531,7 @@ fn advise(error: ImportError) -> anyhow::Error {
     anyhow::Error::new(error).context(advice)
 }
 
-fn tell(verb: &ImportVerb, summaries: &[(&'static str, Summary)]) -> anyhow::Result<()> {
+fn print_summaries(verb: &ImportVerb, summaries: &[(&'static str, Summary)]) -> anyhow::Result<()> {
     let is_json = verb.common()?.json;
     let one = |summary: &Summary| match is_json {
         true => serde_json::to_string_pretty(summary),

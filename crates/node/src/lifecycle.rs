@@ -189,7 +189,7 @@ pub(crate) fn process(arguments: &ConfigurationArguments) -> anyhow::Result<Admi
     let loaded = configuration_file::load(&arguments.source())?;
     let reply = admin_client::ask(&loaded.configuration.settings, &AdminRequest::Ping)?;
     let process = reply.data["process"].as_u64();
-    let process = process.context("the running node is of a version that does not say it")?;
+    let process = process.context("the version of the running node does not report it")?;
     let data = json!({"process": process});
     Ok(AdminReply::ok(process.to_string(), data))
 }

@@ -196,13 +196,13 @@ fn unescaped(place: &str) -> String {
 }
 
 fn file_system(mounted_at: &Path) -> Option<FileSystem> {
-    let told = rustix::fs::statvfs(mounted_at).ok()?;
-    let kib = |blocks: u64| blocks.saturating_mul(told.f_frsize) / 1024;
-    let used = told.f_blocks.saturating_sub(told.f_bfree);
-    let usable = used + told.f_bavail;
-    (told.f_blocks > 0).then(|| FileSystem {
+    let statistics = rustix::fs::statvfs(mounted_at).ok()?;
+    let kib = |blocks: u64| blocks.saturating_mul(statistics.f_frsize) / 1024;
+    let used = statistics.f_blocks.saturating_sub(statistics.f_bfree);
+    let usable = used + statistics.f_bavail;
+    (statistics.f_blocks > 0).then(|| FileSystem {
         mounted_at: mounted_at.to_string_lossy().into_owned(),
-        size_kib: kib(told.f_blocks),
+        size_kib: kib(statistics.f_blocks),
         used_percent: (used * 100).div_ceil(usable.max(1)),
     })
 }
@@ -225,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn the_file_systems_of_devices_and_of_the_data_are_told_once() {
+    fn the_file_systems_of_devices_and_of_the_data_are_listed_once() {
         let mounts = "proc /proc proc rw 0 0\noverlay / overlay rw 0 0\n/dev/sda1 /boot ext4 rw 0 0\n\
                       /dev/sda1 /mnt/again ext4 rw 0 0\ntmpfs /my\\040data tmpfs rw 0 0\n\
                       tmpfs /run tmpfs rw 0 0\n";
-        let told = mounts_of(mounts, Path::new("/my data/node/data"));
-        let told: Vec<&str> = told.iter().filter_map(|it| it.to_str()).collect();
-        assert_eq!(told, ["/", "/boot", "/my data"]);
+        let found = mounts_of(mounts, Path::new("/my data/node/data"));
+        let found: Vec<&str> = found.iter().filter_map(|it| it.to_str()).collect();
+        assert_eq!(found, ["/", "/boot", "/my data"]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use crate::engines_described;
 use crate::engines_left;
 use crate::exchange_figures::ExchangeFigures;
 use crate::figures::Figures;
-use crate::node_log::NodeLog;
+use crate::maintained_value_log::MaintainedValueLog;
 use crate::node_stores::NodeStores;
 use crate::request_meter::RequestMeter;
 use crate::request_rates::RequestRates;
@@ -69,7 +69,7 @@ pub(crate) struct Node {
     pub(crate) room: Room,
     /// The addresses that other nodes connect to.
     pub(crate) peer_addresses: Vec<SocketAddr>,
-    log: Option<NodeLog>,
+    log: Option<MaintainedValueLog>,
     committer: Option<ThreadHandle<()>>,
     maintainer: ThreadHandle<()>,
     /// Locked for as long as this is held.
@@ -145,7 +145,7 @@ impl Node {
             runtime: runtime.clone(),
             vnodes: vnodes.clone(),
             hints: member.hints().clone(),
-            node_log: log
+            value_log: log
                 .clone()
                 .map(|log| Arc::new(log) as Arc<dyn MaintainedLog>),
             coordinator: coordinator.clone(),
@@ -171,7 +171,7 @@ impl Node {
             several_backends: engines_described::several(&engines_described::engines(settings)),
             member: member.clone(),
             vnodes: vnodes.clone(),
-            node_log: log.clone(),
+            value_log: log.clone(),
             read_cache: stores.read_cache(),
             page_cache: stores.page_cache(),
             maintenance: maintenance.clone(),
@@ -275,13 +275,13 @@ fn engine_before(
 
 fn start_threads(
     runtime: &Runtime,
-    log: &Option<NodeLog>,
+    log: &Option<MaintainedValueLog>,
     maintenance: &Arc<Maintenance>,
 ) -> anyhow::Result<(Option<ThreadHandle<()>>, ThreadHandle<()>)> {
     let committer = match log.clone() {
         Some(log) => {
             runtime.spawn("log caller", log.clone().call_driver(runtime.clone()));
-            Some(runtime.thread(NodeLog::NAME, move || log.drive())?)
+            Some(runtime.thread(MaintainedValueLog::NAME, move || log.drive())?)
         }
         None => None,
     };
@@ -299,7 +299,7 @@ fn member_settings(
     if let Some(listener) = peers.first() {
         let address = match settings.listeners.peer_advertised {
             Some(address) => address,
-            None => told(listener.local_address(), &settings.node.nodename)?,
+            None => announced_address(listener.local_address(), &settings.node.nodename)?,
         };
         addresses.insert(PEER_SERVICE.to_owned(), address.to_string());
     }
@@ -362,7 +362,7 @@ fn exchange_settings(settings: &Settings) -> ExchangeSettings {
 
 /// The address that is announced to other nodes: the one listened on, or, if that stands for all
 /// addresses of the machine, this host's with its port.
-fn told(listened_on: SocketAddr, nodename: &str) -> anyhow::Result<SocketAddr> {
+fn announced_address(listened_on: SocketAddr, nodename: &str) -> anyhow::Result<SocketAddr> {
     if !listened_on.ip().is_unspecified() {
         return Ok(listened_on);
     }

@@ -25,7 +25,7 @@ use crate::data_directory::{DataDirectory, EngineFile};
 use crate::engine_names;
 use crate::engines::Engines;
 use crate::hints_opening::HintsOpening;
-use crate::node_log::{self, NodeLog};
+use crate::maintained_value_log::{self, MaintainedValueLog};
 use crate::value_log_check::LogNote;
 
 /// Threads that give stores their entries of the value log; each reads the log.
@@ -45,7 +45,7 @@ pub(crate) struct NodeStores {
     /// Value logs whose loss was accepted.
     lost_logs: BTreeSet<u64>,
     /// From the beginning on, where the engine's writes go through one.
-    log: Mutex<Option<NodeLog>>,
+    log: Mutex<Option<MaintainedValueLog>>,
     found: Mutex<FoundInLog>,
     /// The partition of each open store; none for the store of hints.
     opened: Mutex<Opened>,
@@ -60,7 +60,7 @@ struct FoundInLog {
     losses: Vec<(StoreId, Sequence)>,
     /// Lost batches that were reported to the member; they are noted in the log when the member has
     /// noted them.
-    told_losses: Vec<(StoreId, Sequence)>,
+    reported_losses: Vec<(StoreId, Sequence)>,
 }
 
 /// Stores that are open, by their identity.
@@ -85,8 +85,12 @@ impl NodeStores {
         let value_log = if engines.use_value_log(data.has_value_log(&*disk)?) {
             data.note_value_log(&*disk, settings.node.storage_backend)?;
             data.create_value_log(&*disk)?;
-            let log =
-                node_log::open_value_log(&disk, &data.value_log(), settings, runtime.random_u64())?;
+            let log = maintained_value_log::open_value_log(
+                &disk,
+                &data.value_log(),
+                settings,
+                runtime.random_u64(),
+            )?;
             for root in engines.roots() {
                 log.reserve().watch(root);
             }
@@ -113,7 +117,7 @@ impl NodeStores {
     }
 
     /// The log, from the beginning on and if there is to be one.
-    pub(crate) fn log(&self) -> Option<NodeLog> {
+    pub(crate) fn log(&self) -> Option<MaintainedValueLog> {
         self.log.lock().clone()
     }
 
@@ -244,7 +248,7 @@ impl NodeStores {
         self.tell_lost_hints(&*hints)?;
         let hints = self.note_opened(None, hints);
         let hints = hints.map_err(|error| anyhow::anyhow!(error))?;
-        *self.log.lock() = self.value_log.as_ref().map(|log| NodeLog {
+        *self.log.lock() = self.value_log.as_ref().map(|log| MaintainedValueLog {
             values: log.clone(),
             merges: self.engines.merge_policy(),
         });
@@ -292,7 +296,7 @@ impl NodeStores {
                 batches_replayed = found.batches_replayed,
             );
         }
-        self.tell_damage(&found.damage);
+        self.log_damage(&found.damage);
         self.found.lock().losses.extend(found.lost);
         let failed = found.failed.into_iter();
         Ok(failed
@@ -301,10 +305,10 @@ impl NodeStores {
     }
 
     /// The log is read for some stores after the other, and its damage is met each time.
-    fn tell_damage(&self, found: &[String]) {
-        let mut told = self.found.lock();
+    fn log_damage(&self, found: &[String]) {
+        let mut reported = self.found.lock();
         for damage in found {
-            if told.damage.insert(damage.clone()) {
+            if reported.damage.insert(damage.clone()) {
                 tracing::error!(event = "value_log_damaged", damage = %damage);
             }
         }
@@ -387,7 +391,7 @@ fn is_of_partition(found: &FoundStore, known: Option<StoreId>) -> Result<(), Str
             )),
             None if *is_labelled => Ok(()),
             None => Err(format!(
-                "nothing says whose the store {:#018x} is",
+                "the owner of the store {:#018x} is not recorded",
                 identity.0
             )),
         },
@@ -494,7 +498,7 @@ impl Stores for NodeStores {
     fn take_losses(&self) -> Vec<(StoreId, Sequence)> {
         let mut found = self.found.lock();
         let losses = std::mem::take(&mut found.losses);
-        found.told_losses.extend(losses.iter().copied());
+        found.reported_losses.extend(losses.iter().copied());
         let of_wholes = losses.into_iter();
         of_wholes
             .map(|(tenant, lost_to)| (self.engines.whole_of(tenant), lost_to))
@@ -509,7 +513,10 @@ impl Stores for NodeStores {
             loss.1 == lost_to && self.engines.whole_of(loss.0) == store
         };
         let mut found = self.found.lock();
-        let parts: Vec<_> = found.told_losses.extract_if(.., |it| is_it(it)).collect();
+        let parts: Vec<_> = found
+            .reported_losses
+            .extract_if(.., |it| is_it(it))
+            .collect();
         drop(found);
         if parts.is_empty() {
             return Ok(log.note_loss(store, lost_to)?);

@@ -98,12 +98,12 @@ impl OpenFiles {
 }
 
 fn count_files(disk: &dyn Disk, directory: &Path, depth: u32) -> anyhow::Result<u64> {
-    let told = || format!("count the files below {}", directory.display());
-    if disk.info(directory).with_context(told)?.is_none() {
+    let action = || format!("count the files below {}", directory.display());
+    if disk.info(directory).with_context(action)?.is_none() {
         return Ok(0);
     }
     let mut count = 0;
-    for entry in disk.list(directory).with_context(told)? {
+    for entry in disk.list(directory).with_context(action)? {
         count += match entry.kind {
             EntryKind::File => 1,
             EntryKind::Directory if depth > 0 => {

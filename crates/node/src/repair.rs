@@ -174,14 +174,14 @@ fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> 
         return Ok(());
     }
     if kvorum_backend_innostore::check::has_store_files(disk, directory)? {
-        let said = "innostore: a store opens with the pages that can be read; what damaged ones had is \
-                    restored from replicas, or put again";
+        let said = "innostore: a store opens with the pages that can be read; entries of damaged \
+         pages are restored from replicas, or put again";
         found.others.push((directory.to_owned(), said));
         return Ok(());
     }
     if is_bitcask(disk, directory)? {
-        let said = "bitcask: a store opens from its data files alone; the next opening makes hints and \
-                    checkpoint again and cuts torn ends";
+        let said = "bitcask: a store opens from its data files alone; the next opening writes \
+         hints and checkpoint again and cuts torn ends";
         found.others.push((directory.to_owned(), said));
         return Ok(());
     }
@@ -201,14 +201,13 @@ fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> 
         match recognise(disk, &path) {
             Ok(Kind::ValueLog(_)) => {
                 said = Some(
-                    "value_log: the next start of the node reads it and makes its small files again; \
-                     damaged entries are restored from replicas",
+                    "value_log: the next start of the node reads it and writes its small files \
+                     again; damaged entries are restored from replicas",
                 );
             }
             Ok(Kind::Segment) if said.is_none() => {
-                said = Some(
-                    "log: the next start of the node reads it, and sets aside what is damaged",
-                );
+                said =
+                    Some("log: the next start of the node reads it, and sets aside damaged files");
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! Gets and puts of the last second and the last minute, as Riak's protection from overload counted them.
 //!
-//! The statistics have totals and minutes. A rate is the difference of two totals that were looked at a
-//! second or more apart; arrivals are what ended, and what more is under way.
+//! The statistics have totals and minutes. A rate is the difference of two totals that were read a
+//! second or more apart; arrivals are the requests that ended, and the growth of those under way.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ fn active_in_minute<const N: usize>(counters: [&Counter; N], active: usize, now:
 }
 
 impl RequestRates {
-    /// Takes the requests of this moment in; called about once a second.
+    /// Takes in the requests of this moment; called about once a second.
     pub(crate) fn look(&self, stats: &Stats, in_progress: InProgress, now: Duration) {
         let mut seen = self.seen.lock();
         let before = *seen;

@@ -94,11 +94,11 @@ fn of_riak_admin(mut rest: Vec<OsString>) -> Called {
              for times and bounds, and `kvorum admin aae-status`"
         }
         "repair-2i" => {
-            "indexes are written together with their objects; entries that damage took are made again \
-             from them by background work (`reindex` in `kvorum admin maintenance`)"
+            "indexes are written together with their objects; entries lost to damage are rebuilt \
+             from them in the background (`reindex` in `kvorum admin maintenance`)"
         }
         "reformat-indexes" | "reformat-objects" | "downgrade-objects" => {
-            "files have one format, and are taken over when the server starts"
+            "files have one format, and a start takes them as they are"
         }
         "reip" | "reip-manual" => {
             "a node is known by its identity: change nodename and its address and restart it"
@@ -114,7 +114,7 @@ fn of_riak_admin(mut rest: Vec<OsString>) -> Called {
         "security" => "users and sources are not built in yet",
         "top" => "use `kvorum admin maintenance`, and the system's own top",
         "erl-reload" | "js-reload" | "ensemble-status" | "search" => {
-            "what it looked after is not part of Kvorum"
+            "the feature that it served is not part of Kvorum"
         }
         _ => return admin(&verb, rest),
     };

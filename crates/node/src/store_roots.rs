@@ -99,7 +99,7 @@ pub(crate) fn settle(disk: &dyn Disk, data: &Path, settings: &Settings) -> anyho
         }
     }
     let note = note_of(data, engine);
-    let told = || format!("write {}", note.display());
+    let action = || format!("write {}", note.display());
     let is_elsewhere = own != absolute(data.join(engine));
     match (is_elsewhere || roots.slow.is_some(), &noted) {
         (true, noted) if noted.as_ref() != Some(&own) => {
@@ -107,12 +107,12 @@ pub(crate) fn settle(disk: &dyn Disk, data: &Path, settings: &Settings) -> anyho
             match replace_file(disk, &note, &bytes) {
                 // A node comes up on a full disk; tools lack the note, and nothing else does.
                 Err(error) if error.kind() == ErrorKind::NoSpace && roots.slow.is_none() => {}
-                written => written.with_context(told)?,
+                written => written.with_context(action)?,
             }
         }
         (false, Some(_)) => {
-            disk.remove_file(&note).with_context(told)?;
-            disk.sync_directory(data).with_context(told)?;
+            disk.remove_file(&note).with_context(action)?;
+            disk.sync_directory(data).with_context(action)?;
         }
         _ => {}
     }

@@ -121,8 +121,8 @@ pub(crate) fn init(init: &InitArguments, arguments: &AdminArguments) -> anyhow::
         say_made(of_node);
     }
     say(&format!(
-        "whoever has {} can make nodes of this cluster: keep it where no node is, \
-         `kvorum admin tls issue` alone needs it",
+        "the key {} makes nodes of this cluster: keep it away from all nodes, only `kvorum admin \
+         tls issue` needs it",
         directory.join(AUTHORITY_KEY).display()
     ));
     Ok(ExitCode::SUCCESS)
@@ -234,7 +234,7 @@ fn make(files: &[NewFile<'_>]) -> anyhow::Result<()> {
         .find(|file| file.path.symlink_metadata().is_ok())
     {
         bail!(
-            "{} is there already, and nothing is overwritten; move it away, or name another directory",
+            "{} is there already, and is not overwritten; move it away, or name another directory",
             there.path.display()
         );
     }

@@ -48,7 +48,7 @@ impl TlsUpkeep {
         let (material, files) = match read {
             Ok(read) => read,
             Err(problems) => bail!(
-                "cluster.tls is not off, and this node cannot prove itself to others:\n{problems}"
+                "cluster.tls is not off, and this node has no usable certificate:\n{problems}"
             ),
         };
         let tls = Arc::new(Tls::new(runtime.clone(), material)?);

@@ -158,8 +158,8 @@ pub(crate) fn compare(
     let by = named.0[expected].display();
     let what = match found {
         Some(found) => format!(
-            "stores have entries in another value log than this one: expected is {expected:#018x}, which {by} \
-             names, and found {found:#018x}; put back the directory that belongs here"
+            "stores have entries in another value log than this one: expected {expected:#018x}, \
+             which {by} names, found {found:#018x}; put back the directory that belongs here"
         ),
         None => format!(
             "stores have entries in the value log, and no segment of it is there: expected is \

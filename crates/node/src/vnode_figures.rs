@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_added_is_told_also_after_a_vnode_began_anew() {
+    fn what_was_added_is_reported_also_after_a_vnode_began_anew() {
         let seen = |reads, writes| [0, 0, 0, 0, reads, writes, 0, 0, 0];
         let added = |before, present| {
             let it = added(before, present);

@@ -154,7 +154,7 @@ impl Clock {
         }
     }
 
-    /// Makes the newest time known at least `newest`.
+    /// Raises the newest time to at least `newest`.
     pub(crate) fn raise_newest(&mut self, newest: Timestamp) {
         self.newest = self.newest.max(newest);
     }

@@ -157,8 +157,8 @@ pub(crate) fn read_object(head: &Bytes, body: Bytes) -> Result<Arc<Object>, Deco
     Ok(Arc::new(Object::new(clock, siblings)))
 }
 
-/// Reads what [`encode_head`] wrote: the hash of the body, the clock, and the siblings, of which
-/// `version` makes each of dot, metadata and the length of the value.
+/// Reads the bytes of [`encode_head`]: the hash of the body, the clock and the siblings. `version` makes a
+/// sibling of its dot, its metadata and the length of its value.
 #[inline]
 fn read<V: Version>(
     bytes: &Bytes,

@@ -65,7 +65,7 @@ impl Object {
     /// An engine vouches for every byte that it returns: it has compared a checksum over head and body
     /// since it read them, bound to the place where they stand. So neither the head's checksum nor the
     /// body's hash is computed again; both are there for bytes on their way to another machine
-    /// ([`Head::decode`], [`Object::from_parts`]). The layout is checked all the same.
+    /// ([`Head::decode`], [`Object::from_parts`]). The layout is checked nevertheless.
     ///
     /// Concurrent readers share the object, so it is made where it can be shared.
     pub fn from_engine(head: &Bytes, body: Bytes) -> Result<Arc<Self>, DecodeError> {

@@ -15,13 +15,13 @@ use crate::tree::Tree;
 /// The next item of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScannedPage {
-    /// A page of the tree: a rewrite that touches this key rewrites it.
+    /// A page of the tree; a rewrite of this key rewrites it.
     Live(Bytes),
-    /// One to which it does not.
-    Dead,
+    /// A page that the tree does not reach any more.
+    Superseded,
     /// A page that cannot be read. The pages behind it are not found.
     Damaged,
-    /// There is nothing more.
+    /// The end of the file.
     End,
 }
 
@@ -57,7 +57,7 @@ impl FileScan {
         self.at += taken_bytes(&place, level);
         let scanned = match tree.leads_to(&key, &place, level)? {
             true => ScannedPage::Live(key),
-            false => ScannedPage::Dead,
+            false => ScannedPage::Superseded,
         };
         Ok((scanned, u64::from(place.len)))
     }

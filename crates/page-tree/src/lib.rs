@@ -6,7 +6,7 @@
 //! snapshot is a root, and a backup is second names for files.
 //!
 //! A rewrite is done in steps of a budget, and holds its present path and no more. Its user keeps
-//! the puts since the last one in memory, with the node's log behind it, and passes them in key
+//! the puts since the last one in memory, with the value log behind it, and passes them in key
 //! order.
 //!
 //! # Damage

@@ -161,13 +161,13 @@ impl Output {
             last.flush()?;
             self.full.push(written(&last));
         }
-        let told = |error: kvorum_disk::DiskError| BackendError::from(&error);
+        let failed = |error: kvorum_disk::DiskError| BackendError::from(&error);
         for it in &self.full {
-            it.file.handle().sync().map_err(told)?;
+            it.file.handle().sync().map_err(failed)?;
         }
         if !self.full.is_empty() {
             let (disk, directory) = (&self.settings.disk, &self.settings.directory);
-            disk.sync_directory(directory).map_err(told)?;
+            disk.sync_directory(directory).map_err(failed)?;
         }
         let all = self.full.drain(..);
         Ok(all.map(|it| (it.file.number(), it)).collect())

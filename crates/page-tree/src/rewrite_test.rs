@@ -547,7 +547,7 @@ fn what_a_scan_of_a_file_finds_leaves_it() {
             bytes += read;
             match scanned {
                 ScannedPage::Live(key) => _ = keys.insert(key),
-                ScannedPage::Dead => {}
+                ScannedPage::Superseded => {}
                 ScannedPage::Damaged => panic!("a page of a whole file is damaged"),
                 ScannedPage::End => break,
             }

@@ -97,7 +97,7 @@ impl Callers {
                 event = "peer_connections_refused",
                 peer = %peer,
                 most = GUESTS_MAX,
-                "so many callers at the peer listener have not said that they are members",
+                "that many callers at the peer listener have not identified themselves as members",
             );
         }
         None
@@ -188,7 +188,7 @@ impl Known {
                 node = %connected.node,
                 lane = connected.lane.name(),
                 most = ANSWERED_PER_LANE_MAX,
-                "a member that has so many connections on a lane loses the oldest",
+                "a member with that many connections on a lane loses the oldest",
             );
         }
     }

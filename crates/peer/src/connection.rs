@@ -36,11 +36,11 @@ pub(crate) enum Ended {
     Closed,
     #[error("{0}")]
     Lost(#[from] io::Error),
-    #[error("the peer reads nothing of what it causes")]
+    #[error("the peer does not read its replies")]
     NotRead,
     #[error("the peer has newer ones, or is no member any more")]
     Dismissed,
-    #[error("the peer took its leave")]
+    #[error("the peer closed the connection in order")]
     Farewell,
     #[error("nothing came for {} ms or more", .0.as_millis())]
     Silent(Duration),

@@ -255,8 +255,8 @@ impl Call {
         let connected = runtime.connect(self.address).await;
         let stream = connected.map_err(|error| self.unreachable(error.to_string()))?;
         // Small messages must not wait for more to come.
-        let told = stream.set_nodelay(true);
-        told.map_err(|error| self.unreachable(error.to_string()))?;
+        let set = stream.set_nodelay(true);
+        set.map_err(|error| self.unreachable(error.to_string()))?;
         let mut stream = match tls {
             None => in_the_clear(stream),
             Some(tls) => {

@@ -11,7 +11,7 @@ use crate::hello::Refusal;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// The node has no known address: it is no longer a member, or not yet.
-    #[error("no address is known for node {node}")]
+    #[error("there is no address of node {node}")]
     NoAddress {
         /// The node.
         node: NodeId,
@@ -61,7 +61,7 @@ pub enum PeerError {
         /// The reason.
         refusal: Refusal,
     },
-    /// The two nodes do not come to an encrypted connection: look at `cluster.tls` and the
+    /// No encrypted connection between the two nodes: look at `cluster.tls` and the
     /// certificates on both.
     #[error("no encrypted connection to the node at {address}: {failure}")]
     Encryption {
@@ -77,7 +77,7 @@ impl PeerError {
     /// its identity is not even known.
     pub fn without_node(&self) -> String {
         match self {
-            Self::NoAddress { .. } => "no address is known for it".to_owned(),
+            Self::NoAddress { .. } => "there is no address of it".to_owned(),
             Self::Unreachable { detail, .. } => format!("it cannot be reached: {detail}"),
             Self::Broken { detail, .. } => format!("the connection broke: {detail}"),
             Self::Timeout { .. } => "it did not answer in time".to_owned(),
@@ -88,7 +88,7 @@ impl PeerError {
         }
     }
 
-    /// True when the certificates or the settings of TLS on the two nodes do not go together.
+    /// True when the certificates or the settings of TLS on the two nodes do not match.
     pub fn is_about_encryption(&self) -> bool {
         match self {
             Self::Encryption { .. } => true,

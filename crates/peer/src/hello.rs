@@ -92,7 +92,7 @@ pub enum Refusal {
     )]
     NotEncrypted,
     /// The certificate is another node's.
-    #[error("the caller's certificate does not speak for it; see the log of who was called")]
+    #[error("the caller's certificate has another name; see the log of the node that was called")]
     OtherCertificate,
 }
 

@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_told_of_a_cancellation_if_it_heard_of_the_request() {
+    fn a_peer_gets_a_cancellation_if_it_has_the_request() {
         let outbox = Outbox::new(usize::MAX);
         outbox
             .push(1, Opening::Request { wait_ms: 1 }, message(b"", 10))

@@ -92,7 +92,7 @@ pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Gues
     let settings = answering.settings.clone();
     let peer = stream.peer_address();
     // A socket without this option works all the same, only slower.
-    let _told_or_slower = stream.set_nodelay(true);
+    let _set_or_slower = stream.set_nodelay(true);
     let greeted = runtime.timeout(settings.connect_wait_max, greet(&answering, stream));
     let (caller, stream) = match greeted.await {
         Ok(Ok(greeted)) => greeted,

@@ -1,5 +1,5 @@
-//! Hooks that run before or after a commit: the validators of this server, and what clients of Riak name
-//! beside them, which does not run here.
+//! Hooks that run before or after a commit: the validators of this server, and functions in Erlang and
+//! JavaScript, which do not run here.
 
 use serde_json::{Value, json};
 

@@ -146,8 +146,8 @@ impl Reason {
             Self::ClaimantImmutable => "Cannot update claimant property",
             Self::ActiveImmutable => "Cannot modify active property",
             Self::NoStrongConsistency => {
-                "strong consistency is not supported by this server; leave consistent out, and use \
-                 conditional writes where two writers may meet"
+                "strong consistency is not supported by this server; leave consistent out, and \
+                 use conditional writes against concurrent writers"
             }
             Self::NoCommitHooks => {
                 "commit hooks are not supported by this server and would not run; set an empty list, \
@@ -159,8 +159,8 @@ impl Reason {
             }
             Self::NoSuchValidator { detail } => {
                 return format!(
-                    "this validator is not one that could run, since {detail}; name json, \
-                     json_schema:SCHEMA or max_bytes:N"
+                    "this validator cannot run, since {detail}; name json, json_schema:SCHEMA or \
+                     max_bytes:N"
                 )
                 .into();
             }

@@ -1,17 +1,17 @@
-//! A subset of JSON Schema: enough to say what members an object has and of what kinds they are.
+//! A subset of JSON Schema, enough for the members of objects and their types.
 //!
 //! ```text
 //! type                                     null, boolean, object, array, number, string, integer, or a list
-//! enum, const                              the values that there may be
+//! enum, const                              the permitted values
 //! properties, required, additionalProperties, of objects; items, minItems, maxItems, of arrays
 //! minLength, maxLength                     of texts, in characters
 //! minimum, maximum                         of numbers
-//! $schema, $id, $comment, title, description, default, examples    say nothing about a value
+//! $schema, $id, $comment, title, description, default, examples    ignored
 //! ```
 //!
-//! A keyword that is not among these is refused when the schema is set: a schema that was checked in part
-//! would let pass what it forbids. References are left out, so that a check ends as deep as its schema is
-//! written; so are patterns, whose cost has no bound that a bucket's owner would see.
+//! A schema with another keyword is refused when it is set, since the check would permit values that the
+//! keyword forbids. There are no references, so a check is as deep as the text of its schema, and no
+//! patterns, whose cost has no bound that can be seen in the schema.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -87,7 +87,7 @@ impl fmt::Display for Misfit {
 }
 
 impl Schema {
-    /// Reads a schema; the error says what cannot be read.
+    /// Reads a schema; the error names the part that cannot be read.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let schema = serde_json::from_str(text);
         let schema = schema.map_err(|error| format!("the schema is no JSON: {error}"))?;
@@ -148,7 +148,7 @@ impl Schema {
                 self.number.most = Some(value.as_f64().ok_or_else(|| unfit("a number"))?);
             }
             "$schema" | "$id" | "$comment" | "title" | "description" | "default" | "examples" => {}
-            unknown => return Err(format!("the keyword {unknown} is not known")),
+            unknown => return Err(format!("the keyword {unknown} is not supported")),
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ impl Schema {
             return misfit(&format!("is not of the type {}", names.join(" or ")));
         }
         if !self.lists.iter().all(|list| list.contains(value)) {
-            return misfit("is none of the values that there may be");
+            return misfit("is none of the permitted values");
         }
         match value {
             Value::Object(members) => self.check_members(members),
@@ -353,11 +353,11 @@ mod tests {
             ),
             (
                 json!({"name": "A", "tags": ["a", "c"]}),
-                "/tags/1 is none of the values that there may be",
+                "/tags/1 is none of the permitted values",
             ),
             (
                 json!({"name": "A", "of": 2}),
-                "/of is none of the values that there may be",
+                "/of is none of the permitted values",
             ),
             (json!({"name": "A", "gone": 1}), "/gone may not be there"),
             (
@@ -380,10 +380,13 @@ mod tests {
         for (schema, reason) in [
             ("{", "is no JSON"),
             ("1", "a schema is an object"),
-            (r#"{"pattern":"^a"}"#, "the keyword pattern is not known"),
+            (
+                r#"{"pattern":"^a"}"#,
+                "the keyword pattern is not supported",
+            ),
             (
                 r##"{"items":{"$ref":"#"}}"##,
-                "the keyword $ref is not known",
+                "the keyword $ref is not supported",
             ),
             (r#"{"type":"text"}"#, "type is not a known kind"),
             (r#"{"type":["string",1]}"#, "type is not a known kind"),

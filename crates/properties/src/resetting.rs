@@ -1,7 +1,7 @@
-//! Properties of a bucket type that are taken back: all that can be, or one.
+//! The reset of a bucket type: of one property, or of all that can be reset.
 //!
-//! A reset keeps what a type is from its creation on, and what its data depends on: values of a data type
-//! stay such values, and objects stay in the backend and of the kind in which they were stored.
+//! A reset keeps the properties that are chosen at a type's creation or belong to its data: values of a data
+//! type stay such values, and stored objects keep their backend and their kind.
 
 use serde_json::{Map, Value};
 

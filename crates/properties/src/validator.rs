@@ -8,7 +8,7 @@
 //! ```
 //!
 //! An argument stands in the function's name, as Riak's messages have no other place for it. A validator is
-//! read when its property is, so that a put does not have to.
+//! parsed together with its property, so that a put need not parse it.
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -19,10 +19,10 @@ use crate::json_schema::Schema;
 /// The module of all validators.
 pub(crate) const MODULE: &str = "kvorum";
 
-/// The longest schema, in bytes: it is part of what all nodes agree on.
+/// The longest schema, in bytes: it is part of the agreed state.
 const SCHEMA_BYTES_MAX: usize = 64 << 10;
 
-/// The longest value that is compared with a schema, in bytes: it is taken apart in memory, where a small
+/// The longest value that is compared with a schema, in bytes: it is parsed into memory, where a small
 /// number takes sixteen times its text.
 const CHECKED_BYTES_MAX: usize = 1 << 20;
 
@@ -41,7 +41,7 @@ enum Rule {
     BytesMax(u64),
 }
 
-/// A value that a validator does not let pass.
+/// A value that a validator refuses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{validator}: {detail}")]
 pub struct Rejected {
@@ -52,8 +52,8 @@ pub struct Rejected {
 }
 
 impl Validator {
-    /// The validator that a hook names. `None` for a hook of another module; an error says what is wrong with
-    /// a hook of this one.
+    /// The validator that a hook names. `None` for a hook of another module; an error names the fault of a
+    /// hook of this one.
     pub(crate) fn of(hook: &ModuleFunction) -> Option<Result<Self, String>> {
         (hook.module == MODULE).then(|| Self::named(&hook.function))
     }
@@ -90,7 +90,7 @@ impl Validator {
         ModuleFunction::new(MODULE, &self.function)
     }
 
-    /// Lets a value pass or not. `content_encoding` is empty where there is none.
+    /// Accepts a value or refuses it. `content_encoding` is empty where there is none.
     pub fn check(&self, value: &[u8], content_encoding: &[u8]) -> Result<(), Rejected> {
         let validator = self.rule.name();
         let rejected = |detail| Rejected { validator, detail };

@@ -43,7 +43,7 @@ impl fmt::Display for KeptBecause {
             Self::NotCompared => "the replicas have not been compared completely",
             Self::RequestsUnderWay => "a member may still have requests from before",
             Self::HintsOutstanding => "a member has hints for a replica",
-            Self::HintsUnknown => "a member did not say which hints it has",
+            Self::HintsUnknown => "a member did not report its hints",
             Self::NotNoted => "a replica could not note its mark",
             Self::OtherWatermark => "another round went through first",
             Self::OtherEpoch => "the ring or the members have changed",

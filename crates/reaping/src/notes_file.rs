@@ -58,7 +58,8 @@ pub enum NotesFileError {
     NotNotes,
     /// A later version wrote them.
     #[error(
-        "notes of rounds of version {got}, known is {VERSION}: start the version that wrote them"
+        "notes of rounds of version {got}, supported is {VERSION}: start the version that wrote \
+         them"
     )]
     Version {
         /// The version in the file.

@@ -15,7 +15,7 @@ use crate::ring::{Epoch, Ring};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoveError {
     /// The partition is there already.
-    #[error("partition {} is where it is to go", partition.number())]
+    #[error("partition {} is already at its destination", partition.number())]
     NotDue {
         /// The partition.
         partition: Partition,

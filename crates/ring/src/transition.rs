@@ -1,10 +1,10 @@
 //! A ring on its way to another: the partitions that may move now.
 //!
-//! Pure: every member that has the same ring and the same target comes to the same answer.
+//! Pure: every member with the same ring and the same target gets the same answer.
 //! Notifications, transfers and the passing of gates are decided elsewhere.
 //!
-//! Two partitions do not move together if their places could stand in one preference list: so each list
-//! differs from its predecessor in one replica at most.
+//! Two partitions do not move together if both could be in one preference list. So each list differs from
+//! its predecessor in at most one replica.
 
 use crate::moving::MoveError;
 use crate::node_id::NodeId;
@@ -75,9 +75,9 @@ impl Transition {
         self.due(ring).next().is_none()
     }
 
-    /// Partitions that may begin to move now, together with each other and with those that already
-    /// do; at most `count`. Those come first that leave the fewest replicas on one node, so that on
-    /// the way no list is more crowded than it must be.
+    /// At most `count` partitions that may begin to move now, beside each other and beside those in
+    /// motion. The first ones leave the fewest replicas on one node, so that no list on the way is
+    /// more crowded than necessary.
     pub fn startable(&self, ring: &Ring, count: usize) -> Vec<Partition> {
         self.startable_of(ring, count, |_| true)
     }
@@ -121,8 +121,8 @@ impl Transition {
         apart < self.apart || ring.share_a_detour(one, other, self.apart)
     }
 
-    /// Number of neighbours within one preference list that are on the target's node once all moves in
-    /// progress and this one have settled, less those on the present owner's.
+    /// The change in crowding by this move, after all moves in progress: the neighbours within one
+    /// preference list on the target's node, minus those on the present owner's node.
     fn crowding_after(&self, ring: &Ring, partition: Partition) -> i32 {
         let size = ring.size();
         let neighbours = (1..self.apart)

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_moves_as_it_is_told() {
+    fn a_manual_clock_moves_as_it_is_set() {
         let clock = ManualClock::new(WallTime::from_seconds(100));
         clock.advance(Duration::from_secs(3));
         assert_eq!(clock.now().elapsed(), Duration::from_secs(3));

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_beyond_the_quota_are_counted_and_told_with_the_next() {
+    fn lines_beyond_the_quota_are_counted_and_reported_with_the_next() {
         let quota = LogQuota::new();
         let at = Duration::from_secs;
         for _ in 0..LINES_MAX {

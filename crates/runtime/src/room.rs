@@ -1,9 +1,9 @@
-//! Room for memory that tasks hold together: a bound in bytes on data that comes from outside, in sizes
-//! that others choose.
+//! Room for memory that tasks hold together: a bound in bytes on data from outside, whose sizes the
+//! senders choose.
 //!
-//! A task that begins to receive something large takes room for all of it first, so that two halves
-//! never wait for one another, and gives it back by dropping the [`Taken`]. Small data takes no room:
-//! numbers of connections bound it, and a request pays for no shared word.
+//! A task that receives something large first takes room for all of it, so that two half-received
+//! requests never wait for one another. It gives the room back by dropping the [`Taken`]. Small data
+//! takes no room: the number of connections bounds it, and small requests touch no shared counter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,8 +56,8 @@ impl Room {
         self.0.bytes_max
     }
 
-    /// Takes room, if there is any. A size of any amount is taken when nothing else is, since nothing
-    /// would ever make room for it. `None` means that it is to be refused.
+    /// Takes room, if there is any; `None` means that the data is to be refused. Any size is accepted
+    /// while no other room is taken, since waiting would not help it.
     pub fn take(&self, bytes: usize) -> Option<Taken> {
         let mut taken = self.take_anyway(0);
         taken.grow(bytes).then_some(taken)
@@ -73,7 +73,7 @@ impl Room {
 }
 
 impl Taken {
-    /// Takes more, as [`Room::take`] does; false, and as before, if there is none.
+    /// Takes more, as [`Room::take`] does. Returns false and takes nothing if there is none.
     pub fn grow(&mut self, bytes: usize) -> bool {
         let (shared, bytes) = (&*self.room.0, bytes as u64);
         let before = shared.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -85,8 +85,8 @@ impl Taken {
                     event = "requests_refused",
                     bytes_in_progress = before,
                     bytes_max = shared.bytes_max,
-                    "large requests in progress take the memory that there is for them; further ones \
-                     get overload until some have ended",
+                    "large requests in progress use up their part of the memory; further ones get \
+                     overload until some have ended",
                 );
             }
             return false;

@@ -25,7 +25,7 @@ pub struct Watcher<T> {
 
 /// Nothing will change any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("who told of changes is gone")]
+#[error("the source of changes is gone")]
 pub struct Gone;
 
 #[derive(Debug)]

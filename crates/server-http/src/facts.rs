@@ -28,7 +28,7 @@ pub trait NodeFacts: Send + Sync {
 /// A node's ability to serve, and the reasons if it cannot. It contains no path of the server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
-    /// False when requests had better go to another node.
+    /// False when requests should go to another node.
     pub is_ready: bool,
     /// `ready`, `degraded`, or in one word why the node is not ready.
     pub status: &'static str,

@@ -220,8 +220,8 @@ mod tests {
             (
                 RequestError::OutcomeUnknown,
                 503,
-                "request timed out: the connection to a replica broke over the write, which may be \
-                 there or not; read before writing again\n",
+                "request timed out: the connection to a replica broke during the write, which may \
+                 be stored or not; read before writing again\n",
             ),
             (RequestError::Overload, 503, "overload\n"),
             (RequestError::VnodeNotReady, 503, "vnode_not_ready\n"),

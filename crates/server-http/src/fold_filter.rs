@@ -1,6 +1,6 @@
 //! The `filter` of a fold over keys: base64 of a JSON object.
 //!
-//! Texts of refusals are Riak's, which shows what it could not read as an Erlang term.
+//! Texts of refusals are Riak's, which shows the unreadable part as an Erlang term.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -38,7 +38,7 @@ pub(crate) enum ChangeMethod {
 type Unreadable = String;
 
 impl FoldFilter {
-    /// Reads the parameter. Where no leaves can be chosen, those in it are not looked at, as in Riak.
+    /// Reads the parameter. Without `has_leaves`, leaves in it are ignored, as in Riak.
     pub(crate) fn parse(parameter: Option<&[u8]>, has_leaves: bool) -> Result<Self, Refusal> {
         match parameter {
             None => Ok(Self::default()),

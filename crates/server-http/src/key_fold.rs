@@ -273,8 +273,8 @@ fn tree(size: TreeSize, leaves: &BTreeMap<u32, u32>) -> String {
     format!("{{\"tree\":{}}}", tree_json(&tree))
 }
 
-/// Answers `/aaebucketlist`: the buckets of all types. In Riak `nval` says by which replicas they are
-/// looked for; here all are found whatever it is.
+/// Answers `/aaebucketlist`: the buckets of all types. In Riak `nval` chooses the replicas that are
+/// searched; here it has no effect.
 pub(crate) async fn buckets(exchange: &Exchange<'_>) -> Outcome {
     if let Some(given) = exchange.query.get("nval") {
         check_n_val(given)?;

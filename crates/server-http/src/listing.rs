@@ -1,8 +1,8 @@
 //! Listings of keys and buckets: in one JSON object, or as a stream of them.
 //!
 //! A listing in one object is held back until it is complete, so that a failure has its
-//! status; one that outgrows [`HELD_BACK_BYTES`] is sent as it comes instead of being piled up in
-//! memory, and a failure then cuts the answer off.
+//! status; one that exceeds [`HELD_BACK_BYTES`] is sent piece by piece, and a failure then cuts
+//! the answer off.
 
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ async fn whole(
 ) -> Outcome {
     opening.insert(listing.field().to_owned(), Value::Array(Vec::new()));
     let mut object = Value::Object(opening).to_string().into_bytes();
-    // The list of names comes last, so this takes off its end and the object's.
+    // The list of names is the last member: without these bytes, list and object are open at their end.
     object.truncate(object.len() - END.len());
     let mut list = NameList::new(listing.field());
     while let Some(names) = listing.next().await {

@@ -42,7 +42,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Server {
     service: Arc<Service>,
     connections: Arc<Semaphore>,
-    /// Everything that serves holds a receiver, so that the last one gone is the end.
+    /// Every connection and listener holds a receiver: when no receiver is left, all have ended.
     phase: watch::Sender<Phase>,
 }
 
@@ -136,7 +136,7 @@ impl Server {
         }
     }
 
-    /// Serves a connection that was accepted before there was a server, and of which `read` has come.
+    /// Serves a connection that was accepted before the server existed; `read` has its bytes so far.
     pub(crate) async fn go_on(&self, stream: Stream, read: Bytes) {
         let mut phase = self.phase.subscribe();
         let permit = self.connections.clone().acquire_owned();
@@ -196,7 +196,7 @@ async fn converse(
         ended = unless(&mut phase, Phase::Ended, connection).await;
     }
     if let Some(Err(error)) = ended {
-        // The client left, or does not speak HTTP: its own affair.
+        // The client left, or does not speak HTTP: no fault of the server.
         tracing::debug!(event = "http_connection_failed", error = %error);
     }
 }

@@ -1,7 +1,7 @@
 //! Folds over the keys of a bucket, Riak's AAE folds: one reply each.
 //!
-//! Riak queues what it reaps, erases and repairs, and answers with the number of keys; here the reply comes
-//! when all is done. So `local` and `job` mean the same, and the number of a job is read and not used.
+//! Riak queues the keys that it reaps, erases and repairs, and answers with their number; here the reply
+//! comes when all is done. So `local` and `job` mean the same, and the number of a job is ignored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -175,13 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn every_line_that_cannot_be_read_is_told() {
+    fn every_line_that_cannot_be_read_is_reported() {
         let (settings, problems) =
             parse("ring_size 16\ninclude conf.d/*.conf\n= 3\na =\na = #b\nok = 1");
         assert_eq!(settings.len(), 1);
-        let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        let messages: Vec<_> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            messages,
             [
                 "cannot read `ring_size 16` on line 1: expected `key = value`",
                 "cannot read `include conf.d/*.conf` on line 2: expected no `include`: a \

@@ -2,7 +2,7 @@
 
 use crate::kind::Kind;
 
-/// One key that Kvorum honours: its declaration, and through [`Kind`] where its value goes.
+/// One key that Kvorum honours: its declaration, and through [`Kind`] the field of its value.
 #[derive(Debug, Clone)]
 pub struct Key {
     /// The name, or a pattern with one free word: `listener.http.$name`.

@@ -20,7 +20,7 @@ pub fn reference_page() -> String {
     text.push_str(RIAK);
     for family in riak_families() {
         let _ = writeln!(text, "\n### {}\n", family.title);
-        let _ = writeln!(text, "| Key of Riak | What becomes of it |\n|---|---|");
+        let _ = writeln!(text, "| Key of Riak | Treatment here |\n|---|---|");
         for key in family.keys() {
             let _ = match key.fate {
                 Fate::Mapped(to) => writeln!(text, "| `{}` | mapped to `{to}` |", key.name),
@@ -49,22 +49,22 @@ A value in single quotes may contain `#`.
 `$(key)` in a value stands for the value of that key, as in `$(platform_data_dir)/bitcask`.
 There is no `include`.
 
-- `kvorum chkconfig` tells everything that is wrong with the file at once.
-- `kvorum describe` lists all keys with their values, `kvorum describe KEY` tells all about one.
+- `kvorum chkconfig` reports all mistakes in the file at once.
+- `kvorum describe` lists all keys with their values, `kvorum describe KEY` describes one.
 - [kvorum.conf.sample](kvorum.conf.sample) has every key with its default.
 
-An unmodified riak.conf of Riak 2.2 or 3.2 starts the server, which prints of each key whether it is honoured, mapped to a key of ours, or ignored and why.
-A key that neither Riak nor Kvorum knows is refused with its line and the nearest right name.
+An unmodified riak.conf of Riak 2.2 or 3.2 starts the server, which prints for each key whether it is honoured, mapped to another key, or ignored for a reason.
+A key that neither Riak nor Kvorum has is refused with its line and the nearest right name.
 
 ### advanced.config and app.config
 
 An `advanced.config` in the same directory is read as well, and beside a `riak.conf` also an `app.config`.
 They hold Erlang terms, `[{Application, [{Key, Value}]}].`, and win over the file: first `app.config`, then `advanced.config`, then `--set`.
 As in Riak, a key there replaces all of the file's settings for it: `default_bucket_props` all of `buckets.default.*`, and a list of listeners all listeners of that protocol.
-Riak 2 and later uses an `app.config` alone where there is one; here what it leaves out is taken from `riak.conf`.
+Riak 2 and later uses only an `app.config`, if there is one; here the settings that it lacks come from `riak.conf`.
 
-Each key is honoured under the name that riak.conf has for it, ignored with a reason, or refused, and named as `application.key` in the report.
-One that would change the backend or the default properties is never ignored.
+Each key is honoured under its name in riak.conf, ignored with a reason, or refused; the report names it as `application.key`.
+A key that would change the backend or the default properties is never ignored.
 A file that cannot be read is refused with line and column.
 `vm.args` is not read, and a warning says so.
 
@@ -79,12 +79,13 @@ This one line gives Riak's default behaviour instead: `bitcask.sync.strategy = n
 const RIAK: &str = "
 ## Other keys of Riak
 
-Each key of a backend may also stand behind `multi_backend.NAME.`; it is taken for the backend of that name then.
-What is not set there is as it is for the node.
+Each key of a backend may also stand behind `multi_backend.NAME.`; then it applies to the backend of that name.
+A key that is not set there has the value of the node.
 `multi_backend.NAME.storage_backend` declares a backend: one of bitcask, leveldb, leveled, hanoidb, innostore and memory.
-`multi_backend.NAME.bucket_prefix` takes beginnings of names of buckets, separated by commas, for `storage_backend = prefix_multi`; where several fit a name, the longest one counts.
-Settings of a backend that has another engine, or of several backends on a node of one, are named as ignored.
-Backends of leveldb, leveled and hanoidb share one memory, so do those of innostore, and those of bitcask share the cache of what they read: its size is that of the first of them by name.
+`multi_backend.NAME.bucket_prefix` takes beginnings of names of buckets, separated by commas, for `storage_backend = prefix_multi`; if several match a name, the longest one counts.
+Settings of another engine than the backend's, and settings of several backends on a node with one, are named as ignored.
+Backends of leveldb, leveled and hanoidb share one memory, and so do those of innostore.
+Those of bitcask share the read cache, whose size is that of the first of them by name.
 ";
 
 fn write_key(text: &mut String, key: &Key) {

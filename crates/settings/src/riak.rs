@@ -67,8 +67,8 @@ pub(crate) const DIRECTORIES: [(&str, &str); 3] = [
 pub(crate) const MULTI_PREFIX: &str = "multi_backend";
 
 /// The reason why directories of one of several backends are ignored.
-pub(crate) const ONE_DIRECTORY: &str = "what several backends have of a partition is in one directory of it, below \
-     $(platform_data_dir)/multi";
+pub(crate) const ONE_DIRECTORY: &str =
+    "all backends of a partition are in one directory below $(platform_data_dir)/multi";
 
 /// All families, in the order of the reference page.
 pub(crate) const FAMILIES: [Family; 17] = [
@@ -77,11 +77,11 @@ pub(crate) const FAMILIES: [Family; 17] = [
         fates: &[
             ignored(
                 "distributed_cookie",
-                "nodes do not know each other by a shared cookie",
+                "nodes do not identify each other by a shared cookie",
             ),
             ignored(
                 "platform_bin_dir platform_etc_dir platform_lib_dir",
-                "Kvorum looks for nothing there; the value serves where another path names it",
+                "Kvorum has no files there; other paths may refer to the value",
             ),
             ignored(
                 "object.format",
@@ -129,7 +129,7 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ),
             ignored(
                 "erlang.shutdown_time",
-                "a stop ends when the requests under way are answered",
+                "a stop waits until the requests under way are answered",
             ),
         ],
     },
@@ -157,12 +157,12 @@ pub(crate) const FAMILIES: [Family; 17] = [
         fates: &[
             ignored(
                 "retry_put_coordinator_failure mbox_check_enabled",
-                "any node that has a replica coordinates, and a second is asked only if the \
-                 first has done nothing",
+                "any node that has a replica coordinates, and a second one is asked only if the \
+                 first has certainly done nothing",
             ),
             ignored(
                 "read_repair_primaryonly read_repair_log",
-                "every replica that a read finds behind is repaired",
+                "a read repairs every outdated replica that it finds",
             ),
             ignored(
                 "conditional_put_mode token_request_mode",
@@ -175,14 +175,13 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ),
             ignored(
                 "tombstone_pause",
-                "no read comes between a delete and the removal of its tombstone: the delete \
-                 itself shows who has it",
+                "the delete itself finds the replicas that have its tombstone; no read is needed",
             ),
             ignored(
                 "eraser_dataroot eraser_overflow_limit reaper_dataroot reaper_overflow_limit \
                  reader_dataroot",
-                "there is no queue of this kind: a fold reaps, erases and repairs the keys that it \
-                 finds itself, a few at a time",
+                "there is no queue of this kind: a fold itself reaps, erases and repairs the keys \
+                 that it finds, a few at a time",
             ),
             ignored(
                 "worker_pool_strategy worker_pool_size node_worker_pool_size \
@@ -196,7 +195,7 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ),
             ignored(
                 "datatypes.compression_level",
-                "data types are compressed where the store compresses values, and no further",
+                "data types are compressed only as the store compresses values",
             ),
         ],
     },
@@ -276,21 +275,22 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ),
             ignored(
                 "anti_entropy.trigger_interval",
-                "tictacaae_exchangetick says how often replicas are compared",
+                "tictacaae_exchangetick sets how often replicas are compared",
             ),
             ignored(
                 "anti_entropy.tree.expiry anti_entropy.tree.build_limit.number \
                  anti_entropy.tree.build_limit.per_timespan tictacaae_rebuildtick \
                  tictacaae_rebuild_blocktime",
-                "a node builds the trees of one vnode at a time, in steps at the pace of its arbiter; \
-                 tictacaae_rebuildwait says how often",
+                "a node builds the trees of one vnode at a time, at the pace of its arbiter; \
+                 tictacaae_rebuildwait sets how often",
             ),
             ignored(
                 "anti_entropy.data_dir anti_entropy.write_buffer_size \
                  anti_entropy.max_open_files anti_entropy.bloomfilter tictacaae_dataroot \
                  tictacaae_parallelstore tictacaae_storeheads tictacaae_backendloglevel \
                  tictacaae_backendcompression",
-                "trees are in memory and in hash_trees of the data directory, and heads are read from the stores themselves: there is no store beside them",
+                "trees are in memory and in hash_trees of the data directory, and heads are read \
+                 from the stores themselves: there is no separate store for them",
             ),
             ignored(
                 "anti_entropy.throttle anti_entropy.throttle.$tier.mailbox_size \
@@ -301,20 +301,23 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ),
             ignored(
                 "tictacaae_rangeboost",
-                "an exchange within a range looks into as many leaves as any other",
+                "an exchange within a range compares as many leaves as any other",
             ),
             ignored(
                 "tictacaae_primaryonly",
-                "stand-ins keep hints and no replicas, so that there is nothing else to compare",
+                "stand-ins keep hints and no replicas, so there is nothing else to compare",
             ),
-            ignored("tictacaae_loglevel", "logger.level says what is logged"),
+            ignored(
+                "tictacaae_loglevel",
+                "logger.level chooses the events that are logged",
+            ),
             ignored(
                 "legacyformat_tictacaae_tree",
-                "trees of other versions of the hash are told apart and not compared",
+                "trees of different versions of the hash are distinguished and not compared",
             ),
             ignored(
                 "aae_fetchclocks_repair",
-                "leaves of a tree that are wrong are always put right by what is stored",
+                "wrong leaves of a tree are always corrected from the stored entries",
             ),
         ],
     },
@@ -344,7 +347,7 @@ pub(crate) const FAMILIES: [Family; 17] = [
                  mdc.rtq_max_bytes mdc.proxy_get mdc.realtime.heartbeat_interval \
                  mdc.realtime.heartbeat_timeout mdc.fullsync.use_bg_manager \
                  mdc.fullsync.stat_refresh_interval",
-                "this generation of replication is not taken over; Riak itself gave it up",
+                "this generation of replication is not supported; Riak itself gave it up",
             ),
         ],
     },
@@ -353,13 +356,12 @@ pub(crate) const FAMILIES: [Family; 17] = [
         fates: &[
             ignored(
                 "bitcask.open_timeout",
-                "nobody else may read a directory that a server has open, so that there is no \
-                 loading by another process to be waited for: a second server is refused at once",
+                "no other process may read a directory that a server has open: a second server is \
+                 refused at once",
             ),
             ignored(
                 "bitcask.io_mode",
-                "files are read and written by system calls of the server itself; there is no \
-                 second way",
+                "the server reads and writes files by system calls, and has no other way",
             ),
             ignored(
                 "bitcask.hintfile_checksums",
@@ -367,18 +369,18 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ),
             ignored(
                 "bitcask.fold.max_age bitcask.fold.max_puts",
-                "every fold reads a snapshot of its own moment, which costs writers nothing; \
-                 none waits for another, and none shares an older one",
+                "every fold reads a new snapshot, which costs writers nothing; no fold waits for \
+                 another or shares an older snapshot",
             ),
             ignored(
                 "bitcask.merge_check_interval bitcask.merge_check_jitter",
-                "what may be merged is looked for about every second, at times of its own for \
-                 each partition, and one arbiter for all of them says which goes next",
+                "each partition looks for files to merge about once a second, at a time of its \
+                 own, and one arbiter for all of them chooses the next merge",
             ),
             ignored(
                 "bitcask.max_merge_size",
-                "files are merged one after the other, so that a merge is as large as one file, \
-                 which `bitcask.max_file_size` bounds",
+                "files are merged one after the other, and `bitcask.max_file_size` bounds one \
+                 file",
             ),
         ],
     },
@@ -395,17 +397,16 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ),
             ignored(
                 "leveldb.threads",
-                "requests are served by the threads that received them, and what has to wait for \
-                 a device by the node's blocking pool",
+                "requests are served by the threads that received them, or by the node's blocking \
+                 pool if they have to wait for a device",
             ),
             ignored(
                 "leveldb.fadvise_willneed",
-                "the system's page cache keeps what is read often without being told",
+                "the system's page cache keeps often-read data by itself",
             ),
             ignored(
                 "leveldb.cache_object_warming",
-                "tables are opened with the store, and their blocks are read when they are asked \
-                 for",
+                "tables are opened with the store, and their blocks are read on demand",
             ),
         ],
     },
@@ -414,7 +415,7 @@ pub(crate) const FAMILIES: [Family; 17] = [
         fates: &[
             ignored(
                 "leveled.cache_size leveled.cache_multiple leveled.penciller_cache_size",
-                "what the ledger keeps in memory is bounded in bytes: `leveled.ledger_buffer`, and \
+                "the memory of the ledger is bounded in bytes: by `leveled.ledger_buffer`, and by \
                  `leveled.maximum_memory` for all partitions",
             ),
             ignored(
@@ -423,8 +424,9 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ),
             ignored(
                 "leveled.journal_size leveled.journal_objectcount",
-                "the journal begins in the value log, whose files have `commit_log.segment_bytes`, and \
-                 goes on in files that are cut where they may be rewritten on their own",
+                "the journal begins in the value log, whose files have \
+                 `commit_log.segment_bytes`; its own files are cut so that each can be rewritten \
+                 alone",
             ),
             ignored(
                 "leveled.ledger_pagecachelevel",
@@ -432,12 +434,12 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ),
             ignored(
                 "leveled.compaction_runs_perday leveled.compaction_scores_perday",
-                "files are scored by exact counts whenever there is time for background work, and \
-                 rewritten when it pays",
+                "files are rated by exact counts in the background, and rewritten when that is \
+                 worth the work",
             ),
             ignored(
                 "leveled.waste_retention_period",
-                "files that are not needed go at once; backups have their own names for what they hold",
+                "files that are not needed are removed at once; backups have links of their own",
             ),
             ignored(
                 "leveled.snapshot_timeout_short leveled.snapshot_timeout_long",
@@ -445,11 +447,11 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ),
             ignored(
                 "leveled.stats_percentage leveled.stats_logfrequency",
-                "everything is counted, at no cost worth leaving some out: see the statistics",
+                "everything is counted, since counting costs next to nothing: see the statistics",
             ),
             ignored(
                 "leveled_reload_recalc",
-                "index entries of a ledger that is made again come from the objects themselves",
+                "a rebuilt ledger takes its index entries from the objects",
             ),
         ],
     },
@@ -459,13 +461,12 @@ pub(crate) const FAMILIES: [Family; 17] = [
             mapped("hanoidb.page_size", "hanoidb.block_size"),
             ignored(
                 "hanoidb.merge_strategy",
-                "merges of all levels go on side by side, and each put pays the same bounded share \
-                 whatever there is to merge: that is what `predictable` was meant for",
+                "merges of all levels go on side by side, and each put does the same bounded \
+                 share of the work: that was the purpose of `predictable`",
             ),
             ignored(
                 "hanoidb.write_buffer_size hanoidb.read_buffer_size",
-                "merges read ahead and write in pieces of a size that a device likes, and go on in \
-                 steps that are cut by time",
+                "merges read ahead and write in large pieces, in steps of bounded time",
             ),
             ignored(
                 "hanoidb.spawn_opt",
@@ -483,8 +484,8 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ),
             ignored(
                 "innostore.format innostore.file_format",
-                "there is one format of pages; a value from a quarter of a page on has one of its own, and \
-                 nothing is compressed",
+                "there is one format of pages, without compression; a value of at least a quarter \
+                 of a page has a page of its own",
             ),
             ignored(
                 "innostore.data_file_path innostore.file_per_table",
@@ -492,7 +493,7 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ),
             ignored(
                 "innostore.doublewrite",
-                "no page is written twice to one place, so that a torn one never counts",
+                "no page is overwritten in place, so a torn page never counts",
             ),
             ignored(
                 "innostore.checksums",
@@ -501,21 +502,21 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ignored(
                 "innostore.additional_mem_pool_size innostore.lru_old_blocks_pct \
                  innostore.adaptive_hash_index",
-                "one cache has the pages of all partitions, and what is read once pushes out nothing that \
-                 is read often",
+                "one cache has the pages of all partitions, and a page that is read once \
+                 displaces none that is read often",
             ),
             ignored(
                 "innostore.adaptive_flushing innostore.io_capacity",
-                "one arbiter says when pages are written, in steps that are cut by time",
+                "one arbiter decides when pages are written, in steps of bounded time",
             ),
             ignored(
                 "innostore.open_files innostore.read_io_threads innostore.write_io_threads \
                  innostore.flush_method",
-                "files are read and written by system calls of the threads that need them, and stay open",
+                "each thread reads and writes its files by system calls, and files stay open",
             ),
             ignored(
                 "innostore.lock_wait_timeout innostore.sync_spin_loops",
-                "no request waits for the locks of another one's transaction",
+                "there are no transactions, so no request waits for their locks",
             ),
             ignored(
                 "innostore.error_log",

@@ -10,8 +10,8 @@ pub fn sample_file() -> String {
     let mut text = String::from(
         "## Configuration of a Kvorum node, in the form of riak.conf.\n\
          ##\n\
-         ## Every key stands here at its default; take away the `# ` to change one.\n\
-         ## `kvorum chkconfig` checks the file, `kvorum describe KEY` tells more.\n\
+         ## Every key is here at its default; remove the `# ` to change one.\n\
+         ## `kvorum chkconfig` checks the file, `kvorum describe KEY` describes one.\n\
          ## This file is generated: cargo run -p kvorum-settings --example write_reference\n",
     );
     for section in &SECTIONS {

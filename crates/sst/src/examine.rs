@@ -76,7 +76,7 @@ pub fn examine(
         window: Window::default(),
         each,
         last_key: None,
-        told: Examination {
+        found: Examination {
             file_len,
             ..Examination::default()
         },
@@ -90,10 +90,10 @@ pub fn examine(
     examiner.frames(to, progress)?;
     if to == file_len {
         examiner.no_footer();
-    } else if examiner.told.properties.is_none() && examiner.told.bad.is_empty() {
+    } else if examiner.found.properties.is_none() && examiner.found.bad.is_empty() {
         examiner.bad(to, FOOTER_BYTES, "a table without properties");
     }
-    Ok(examiner.told)
+    Ok(examiner.found)
 }
 
 /// The store that a table names as its own. A damaged header counts if the first block proves it.
@@ -122,13 +122,13 @@ struct Examiner<'a, 'e> {
     window: Window,
     each: Option<&'a mut EachEntry<'e>>,
     last_key: Option<Vec<u8>>,
-    told: Examination,
+    found: Examination,
 }
 
 impl Examiner<'_, '_> {
     fn bad(&mut self, offset: u64, len: u64, found: impl Into<String>) {
-        if self.told.bad.len() < BAD_RANGES_MAX {
-            self.told.bad.push(BadRange {
+        if self.found.bad.len() < BAD_RANGES_MAX {
+            self.found.bad.push(BadRange {
                 offset,
                 len,
                 found: found.into(),
@@ -157,7 +157,7 @@ impl Examiner<'_, '_> {
     }
 
     fn frames(&mut self, to: u64, progress: &dyn Fn(u64)) -> Result<()> {
-        let (mut at, mut told) = (FILE_HEADER_BYTES, 0);
+        let (mut at, mut reported) = (FILE_HEADER_BYTES, 0);
         loop {
             let (reader, window) = (&self.reader, &mut self.window);
             let next = next_frame(reader, window, at..to, READ_BYTES, Reading::MayBlock)?;
@@ -170,12 +170,12 @@ impl Examiner<'_, '_> {
             };
             self.frame(part, handle)?;
             at = handle.end();
-            if at - told >= READ_BYTES as u64 {
-                progress(at - told);
-                told = at;
+            if at - reported >= READ_BYTES as u64 {
+                progress(at - reported);
+                reported = at;
             }
         }
-        progress(self.reader.file_len.saturating_sub(told));
+        progress(self.reader.file_len.saturating_sub(reported));
         Ok(())
     }
 
@@ -203,20 +203,20 @@ impl Examiner<'_, '_> {
         };
         match part {
             Part::Data => {
-                self.told.data_bytes += u64::from(handle.len);
+                self.found.data_bytes += u64::from(handle.len);
                 self.entries(payload, handle);
             }
             Part::Properties => match Properties::decode(&mut ByteReader::new(&payload)) {
                 Ok(properties) => {
-                    self.told.is_finished = true;
-                    self.told.properties = Some(properties);
+                    self.found.is_finished = true;
+                    self.found.properties = Some(properties);
                 }
                 Err(_) => {
                     let found = "properties with a good checksum that do not decode";
                     self.bad(handle.offset, u64::from(handle.len), found);
                 }
             },
-            Part::TopIndex => self.told.is_finished = true,
+            Part::TopIndex => self.found.is_finished = true,
             _ => {}
         }
         Ok(())
@@ -231,10 +231,10 @@ impl Examiner<'_, '_> {
             let mut is_ordered = true;
             while cursor.advance()? {
                 let last = self.last_key.get_or_insert_default();
-                is_ordered &= self.told.entries == 0 || &last[..] < cursor.key();
+                is_ordered &= self.found.entries == 0 || &last[..] < cursor.key();
                 last.clear();
                 last.extend_from_slice(cursor.key());
-                self.told.entries += 1;
+                self.found.entries += 1;
                 each(cursor.key(), cursor.value());
             }
             Ok(is_ordered)
@@ -253,7 +253,7 @@ impl Examiner<'_, '_> {
         for _attempt in 0..2 {
             let bytes = self.reader.read_readable(at, len, Reading::MayBlock)?;
             if Footer::decode(&bytes, &self.id).is_some() {
-                self.told.is_finished = true;
+                self.found.is_finished = true;
                 return Ok(true);
             }
         }
@@ -265,7 +265,7 @@ impl Examiner<'_, '_> {
         let at = self.reader.file_len - len;
         // Its start is known only if all before it was whole.
         if self
-            .told
+            .found
             .bad
             .last()
             .is_none_or(|it| it.offset + it.len < self.reader.file_len)

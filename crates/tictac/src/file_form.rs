@@ -45,7 +45,7 @@ pub enum TreeFileError {
     #[error("no file of an anti-entropy tree: build the tree again")]
     NotATree,
     /// A later version wrote them.
-    #[error("anti-entropy tree of version {got}, known is {VERSION}: build the tree again")]
+    #[error("anti-entropy tree of version {got}, supported is {VERSION}: build the tree again")]
     Version {
         /// The version in the file.
         got: u8,

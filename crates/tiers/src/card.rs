@@ -72,7 +72,7 @@ impl Card {
         }
         if head[8] != VERSION {
             let (path, got) = (path.display(), head[8]);
-            let detail = format!("{path} has format version {got}, and {VERSION} is known");
+            let detail = format!("{path} has format version {got}, and {VERSION} is supported");
             return Err(BackendError::new(ErrorKind::NewerFormat, detail));
         }
         let mut number = [0; 8];

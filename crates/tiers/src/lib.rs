@@ -226,9 +226,9 @@ fn begin(disk: &dyn Disk, directory: &Path, slow: &Path, draw: &dyn Fn() -> u64)
         } else if !is_drained(disk, slow)? {
             let (fast, slow) = (directory.display(), slow.display());
             return Err(refused(format!(
-                "{slow} holds old tables of a store, and {fast} does not know of them: if they are of an \
-                 earlier copy of this store, or of another one, move {slow} away; if {fast} was put on \
-                 another device, put what it had there back"
+                "{slow} holds old tables of a store, and {fast} does not list them: if they are \
+                 of an earlier copy of this store, or of another one, move {slow} away; if {fast} \
+                 was put on another device, put what it had there back"
             )));
         }
     }
@@ -261,8 +261,8 @@ fn follow(disk: &dyn Disk, directory: &Path, card: &Card, slow: &Path) -> Result
              that directory there while the node is stopped, or set leveldb.tiered.path.slow as it was"
         ),
         false => format!(
-            "the old tables of {fast} were in {before}, and are to be in {slow}; they are in neither: \
-             mount what has them"
+            "the old tables of {fast} were in {before}, and are to be in {slow}; they are in \
+             neither: mount the device that has them"
         ),
     }))
 }
@@ -291,11 +291,12 @@ fn find_pair(disk: &dyn Disk, directory: &Path, card: &Card) -> Result<Option<Ca
         Found::Card(back) if back.number == card.number => Ok(Some(back)),
         Found::Damaged => Ok(None),
         Found::Card(_) => Err(refused(format!(
-            "{slow} is not the directory with the old tables of {fast}, but another store's: mount the right one, or set leveldb.tiered.path.slow to where it is"
+            "{slow} is not the directory with the old tables of {fast}, but another store's: \
+             mount the right one, or set leveldb.tiered.path.slow to its place"
         ))),
         Found::Nothing => Err(refused(format!(
-            "{slow}, the directory with the old tables of {fast}, is not there or not mounted (it has no \
-             file {CARD_OF_FAST}): mount it, or set leveldb.tiered.path.slow to where it is"
+            "{slow}, the directory with the old tables of {fast}, is not there or not mounted (it \
+             has no file {CARD_OF_FAST}): mount it, or set leveldb.tiered.path.slow to its place"
         ))),
     }
 }
@@ -314,8 +315,8 @@ fn write_pair(disk: &dyn Disk, directory: &Path, slow: &Path, number: u64) -> Re
 fn damaged(directory: &Path) -> BackendError {
     let card = directory.join(CARD_OF_SLOW);
     refused(format!(
-        "{} is damaged or another store's, which says where the store's old tables are: start the node with \
-         leveldb.tiered.path.slow as it was, which writes it again",
+        "{} is damaged or another store's; it names the directory of the store's old tables: \
+         start the node with leveldb.tiered.path.slow as it was, which writes it again",
         card.display()
     ))
 }

@@ -65,7 +65,7 @@ pub enum MaterialError {
     },
     /// It is another node's. Issue one for this node.
     #[error(
-        "the certificate speaks for {certified}, and this is {node} of cluster {cluster}; issue one \
+        "the certificate is for {certified}, and this is {node} of cluster {cluster}; issue one \
          with `kvorum admin tls issue {node}`"
     )]
     OtherNode {
@@ -129,7 +129,7 @@ pub enum HandshakeError {
         reason: String,
     },
     /// The certificate is accepted, and another node's.
-    #[error("its certificate speaks for {certified} where {expected} was expected")]
+    #[error("its certificate is for {certified} where {expected} was expected")]
     OtherName {
         /// The names in the certificate.
         certified: String,
@@ -190,7 +190,7 @@ fn refusal(error: &CertificateError) -> String {
         }
         // An authority of the same name with another key looks like a bad signature.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "it is of an authority that is not believed here".to_owned()
+            "its authority is not among those of cluster.tls.cacertfile here".to_owned()
         }
         other => other.to_string(),
     }
@@ -202,7 +202,7 @@ fn alert_text(alert: AlertDescription) -> String {
             "it is valid no longer, or not yet there".to_owned()
         }
         AlertDescription::UnknownCA | AlertDescription::DecryptError => {
-            "it is of an authority that is not believed there".to_owned()
+            "its authority is not among those of cluster.tls.cacertfile there".to_owned()
         }
         AlertDescription::CertificateRequired => "it was not shown".to_owned(),
         other => format!("{other:?}"),

@@ -93,7 +93,7 @@ impl ValueLogFile {
             }
             Self::Dropped => {
                 fields.number("highest number that had a file", 4);
-                fields.number("ranges that were let go", 4);
+                fields.number("dropped ranges", 4);
                 fields.number("ranges that are missing, behind them", 4);
                 (&["first segment", "last segment"], 4)
             }
@@ -112,7 +112,7 @@ impl ValueLogFile {
         Ok(fields.finish(match self {
             Self::Identity => "identity of the value log",
             Self::Contents => "contents of a segment",
-            Self::Dropped => "segments that the value log let go of",
+            Self::Dropped => "segments that the value log has dropped",
             Self::LostBatches => "batches that the value log has lost",
         }))
     }
@@ -122,9 +122,9 @@ impl ValueLogFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissingSegments {
     /// Missing segments that the next opening will report.
-    pub untold: Vec<(u32, u32)>,
+    pub unreported: Vec<(u32, u32)>,
     /// Missing segments that an opening has reported.
-    pub told: Vec<(u32, u32)>,
+    pub reported: Vec<(u32, u32)>,
 }
 
 /// Segments of a value log that is not open.
@@ -192,10 +192,10 @@ impl KnownSegments {
             return MissingSegments::default();
         };
         let missing = noted.missing_beside(&self.there);
-        let untold = missing.without(&noted.missing);
+        let unreported = missing.without(&noted.missing);
         MissingSegments {
-            told: missing.without(&untold).ranges().collect(),
-            untold: untold.ranges().collect(),
+            reported: missing.without(&unreported).ranges().collect(),
+            unreported: unreported.ranges().collect(),
         }
     }
 

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told() {
+    fn a_newer_version_is_reported() {
         let mut bytes = noted().encode();
         bytes[8] = 2;
         let covered = bytes.len() - 4;

@@ -2,7 +2,7 @@
 //!
 //! A place once handed out is kept: key directories point to it. So places are handed out in files
 //! whose space is reserved, and where there is none for the next file, a batch is refused before
-//! anything of it can be seen. Should a write fail all the same, its group fails for
+//! anything of it can be seen. If a write fails nevertheless, its group fails for
 //! its waiters, and stays, in memory and readable, until it is written; the next append tries that first,
 //! and is refused if it does not succeed.
 //!

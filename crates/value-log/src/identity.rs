@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told() {
+    fn a_newer_version_is_reported() {
         let mut bytes = identity().encode();
         bytes[8] = 2;
         let covered = bytes.len() - 4;

@@ -27,9 +27,9 @@ pub(crate) struct Keeper {
     pub(crate) stores: Mutex<Stores>,
     pub(crate) appended_bytes: AtomicU64,
     pub(crate) searches: AtomicU64,
-    /// Fall of the stores' usage since they were last asked for it, appends not counted. Bytes.
+    /// Decrease of the stores' usage since they last reported it, without appends. Bytes.
     pub(crate) fallen_bytes: AtomicU64,
-    /// Usage has to be asked for again.
+    /// The stores have to report their usage again.
     pub(crate) is_usage_new: AtomicBool,
     /// Damage that was not reported yet, in words.
     damage: Mutex<Vec<String>>,
@@ -40,7 +40,7 @@ pub(crate) struct KnownIdentity {
     /// Erased stores whose erasure an earlier run announced and may not have finished. Their data
     /// is kept until all stores were admitted.
     pub(crate) undecided: BTreeSet<StoreId>,
-    /// The file has the same contents.
+    /// The file on disk has these contents.
     pub(crate) is_written: bool,
 }
 
@@ -69,7 +69,7 @@ impl Keeper {
     }
 
     /// Converts a failure to an error; a final one ends the log.
-    pub(crate) fn told(&self, failure: GroupFailure) -> BackendError {
+    pub(crate) fn failed(&self, failure: GroupFailure) -> BackendError {
         match failure {
             GroupFailure::ThisGroup(error) => error,
             GroupFailure::ForGood(error) => {
@@ -94,8 +94,10 @@ impl Keeper {
             return Ok(());
         }
         flushed?;
-        // A batch that a full disk refused and took later belongs to no group.
-        files.sync_written().map_err(|failure| self.told(failure))?;
+        // A batch that was refused by a full disk and written later belongs to no group.
+        files
+            .sync_written()
+            .map_err(|failure| self.failed(failure))?;
         if files.is_synced_to(appended) {
             return Ok(());
         }
@@ -112,12 +114,14 @@ impl Keeper {
         loop {
             // With this, nothing is queued for an older segment.
             self.sync()?;
-            files.begin(next).map_err(|failure| self.told(failure))?;
+            files.begin(next).map_err(|failure| self.failed(failure))?;
             if !files.is_behind(next) {
                 break;
             }
             // Batches that were queued meanwhile begin the new segment.
-            files.sync_written().map_err(|failure| self.told(failure))?;
+            files
+                .sync_written()
+                .map_err(|failure| self.failed(failure))?;
         }
         while files.seal_one()? {}
         Ok(next)

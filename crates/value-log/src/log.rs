@@ -311,14 +311,14 @@ impl ValueLog {
             self.keeper
                 .files()
                 .retry()
-                .map_err(|failure| self.keeper.told(failure))?;
+                .map_err(|failure| self.keeper.failed(failure))?;
         }
         let mut batch = batch;
         let appended = loop {
             self.keeper
                 .files()
                 .make_room(len, purpose)
-                .map_err(|failure| self.keeper.told(failure))?;
+                .map_err(|failure| self.keeper.failed(failure))?;
             match self.push(batch, purpose, promise)? {
                 Pushing::Done(appended) => break appended,
                 // Another batch took the room.

@@ -98,9 +98,9 @@ pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Ope
     let segments = opening.read_segments(files)?;
     let there = segments.keys().copied().collect();
     let dropped = Dropped::settle(noted, log_id, &there, &foreign.into_iter().collect());
-    let told = dropped.news.ranges().map(in_words);
-    let told = told.map(|what| format!("{}: {what}", directory.display()));
-    opening.report.damage.extend(told);
+    let reports = dropped.news.ranges().map(in_words);
+    let reports = reports.map(|what| format!("{}: {what}", directory.display()));
+    opening.report.damage.extend(reports);
     Ok(Opened {
         identity: identity.unwrap_or(Identity {
             log_id,
@@ -311,8 +311,8 @@ impl Opening<'_> {
         if !read.damage.is_empty() {
             segment.set_damaged();
             let path = file.path.display();
-            let told = read.damage.iter().map(|what| format!("{path}: {what}"));
-            self.report.damage.extend(told);
+            let reports = read.damage.iter().map(|what| format!("{path}: {what}"));
+            self.report.damage.extend(reports);
         }
         segment.set_holders(read.holders);
         Ok(segment)

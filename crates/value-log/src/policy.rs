@@ -76,8 +76,8 @@ impl SegmentFacts {
 /// Bytes of all segments, and of the garbage in them.
 pub(crate) fn totals(segments: &[SegmentFacts]) -> (u64, u64) {
     let bytes = segments.iter().map(|it| it.bytes).sum();
-    let dead = segments.iter().map(SegmentFacts::dead_bytes).sum();
-    (bytes, dead)
+    let garbage = segments.iter().map(SegmentFacts::dead_bytes).sum();
+    (bytes, garbage)
 }
 
 /// The segment to collect now, if garbage takes more than `dead_percent_max` of all. Its copies
@@ -87,8 +87,8 @@ pub(crate) fn choose(
     dead_percent_max: u8,
     room_bytes: u64,
 ) -> Option<u32> {
-    let (bytes, dead) = totals(segments);
-    let is_due = u128::from(dead) * 100 > u128::from(bytes) * u128::from(dead_percent_max);
+    let (bytes, garbage) = totals(segments);
+    let is_due = u128::from(garbage) * 100 > u128::from(bytes) * u128::from(dead_percent_max);
     if !is_due {
         return None;
     }
@@ -102,19 +102,19 @@ pub(crate) fn choose(
 
 /// Bytes that collecting reads and copies until garbage takes at most `dead_percent_max`, as far as
 /// is known: the first victims.
-pub(crate) fn owed_bytes(segments: &[SegmentFacts], dead_percent_max: u8) -> u64 {
+pub(crate) fn backlog_bytes(segments: &[SegmentFacts], dead_percent_max: u8) -> u64 {
     let mut left = segments.to_vec();
     // They go first, for nothing, and allow no estimate for the others.
     left.retain(|it| it.has_to_be_read() || !it.is_closed);
-    let mut owed = 0;
+    let mut backlog = 0;
     for _ in 0..VICTIMS_COUNTED {
         let Some(number) = choose(&left, dead_percent_max, u64::MAX) else {
             break;
         };
         let collected = left.extract_if(.., |it| it.number == number);
-        owed += collected.map(|it| it.cost_bytes()).sum::<u64>();
+        backlog += collected.map(|it| it.cost_bytes()).sum::<u64>();
     }
-    owed
+    backlog
 }
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(choose(&[passing(1), passing(2)], 30), None);
         assert_eq!(choose(&[passing(1), facts(2, 60), facts(3, 100)], 30), None);
         assert_eq!(choose(&[passing(1), facts(2, 0)], 30), Some(2));
-        assert_eq!(owed_bytes(&[passing(1), passing(2)], 30), 0);
+        assert_eq!(backlog_bytes(&[passing(1), passing(2)], 30), 0);
     }
 
     #[test]
@@ -187,9 +187,9 @@ mod tests {
     fn what_is_owed_ends_where_the_bound_is_met() {
         let segments = [facts(1, 20), facts(2, 50), facts(3, 100)];
         // Of 300 bytes 130 are garbage; without the first one, 50 of 200.
-        assert_eq!(owed_bytes(&segments, 30), 120);
-        assert_eq!(owed_bytes(&segments, 20), 270);
-        assert_eq!(owed_bytes(&segments, 50), 0);
+        assert_eq!(backlog_bytes(&segments, 30), 120);
+        assert_eq!(backlog_bytes(&segments, 20), 270);
+        assert_eq!(backlog_bytes(&segments, 50), 0);
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn what_holds_nothing_that_lives_costs_nothing_and_goes_first() {
         assert_eq!(facts(1, 0).cost_bytes(), 0);
-        assert_eq!(owed_bytes(&[facts(1, 0), facts(2, 100)], 30), 0);
+        assert_eq!(backlog_bytes(&[facts(1, 0), facts(2, 100)], 30), 0);
         assert_eq!(choose(&[facts(2, 1), facts(9, 0)], 30), Some(9));
     }
 

@@ -94,7 +94,7 @@ pub(crate) fn read<T>(
     };
     decoded.transpose().map_err(|version| {
         let path = path.display();
-        let detail = format!("{path} has version {version}, known is {VERSION}");
+        let detail = format!("{path} has version {version}, supported is {VERSION}");
         BackendError::new(ErrorKind::NewerFormat, detail)
     })
 }

@@ -21,7 +21,7 @@ use crate::error::from_segment;
 use crate::keeper::{Keeper, Stores};
 use crate::log_segment::LogSegment;
 use crate::opening::LOST_NAME;
-use crate::policy::{SegmentFacts, choose, owed_bytes, totals};
+use crate::policy::{SegmentFacts, backlog_bytes, choose, totals};
 use crate::record::LoggedRecord;
 use crate::tenant::Tenant;
 
@@ -110,7 +110,7 @@ pub struct CollectionDue {
     /// The remaining cost, in bytes read plus bytes written.
     pub cost_bytes: u64,
     /// The same with other segments that will be due after it.
-    pub owed_bytes: u64,
+    pub backlog_bytes: u64,
     /// Garbage is above its limit.
     pub is_pressing: bool,
 }
@@ -157,7 +157,7 @@ impl Upkeep {
 
     pub(crate) fn next_collection(&self) -> Option<CollectionDue> {
         let headroom = self.keeper.measure_headroom();
-        let is_pressing = headroom.is_scarce() || self.is_too_much_dead();
+        let is_pressing = headroom.is_scarce() || self.has_too_much_garbage();
         let percent_max = self.dead_percent_max();
         let upkeep = self.state.lock();
         let (facts, read_to) = match &upkeep.collection {
@@ -174,7 +174,7 @@ impl Upkeep {
         Some(CollectionDue {
             segment,
             cost_bytes,
-            owed_bytes: cost_bytes + owed_bytes(&others, percent_max),
+            backlog_bytes: cost_bytes + backlog_bytes(&others, percent_max),
             is_pressing,
         })
     }
@@ -199,14 +199,14 @@ impl Upkeep {
         is_much(fallen) || (fallen > 0 && is_exhausted())
     }
 
-    pub(crate) fn is_too_much_dead(&self) -> bool {
+    pub(crate) fn has_too_much_garbage(&self) -> bool {
         let upkeep = self.state.lock();
         if upkeep.is_held {
             return false;
         }
-        let (bytes, dead) = totals(&upkeep.facts);
+        let (bytes, garbage) = totals(&upkeep.facts);
         let percent_max = self.dead_percent_max().saturating_add(PRESSING_PERCENT);
-        u128::from(dead) * 100 > u128::from(bytes) * u128::from(percent_max)
+        u128::from(garbage) * 100 > u128::from(bytes) * u128::from(percent_max)
     }
 
     /// The garbage allowed in the log at present. A log that is never collected keeps its setting.
@@ -234,7 +234,7 @@ impl Upkeep {
         let has_spare = files
             .room
             .make_spare()
-            .map_err(|failure| self.keeper.told(failure))?;
+            .map_err(|failure| self.keeper.failed(failure))?;
         if has_spare || self.settle_identity()? || files.write_note()? || files.seal_one()? {
             return Ok(true);
         }
@@ -264,7 +264,7 @@ impl Upkeep {
         }
         files
             .sync_written()
-            .map_err(|failure| self.keeper.told(failure))?;
+            .map_err(|failure| self.keeper.failed(failure))?;
         Ok(true)
     }
 

@@ -96,7 +96,7 @@ impl Refusal {
             }
             Self::OtherPlacements => "properties of buckets have changed since",
             Self::Lossy => "the store has lost something since",
-            Self::BatchesUnknown => "the log has not given back all that was written since",
+            Self::BatchesUnknown => "the value log has not replayed all batches since",
         }
     }
 }

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_or_foreign_value_is_told() {
+    fn a_damaged_or_foreign_value_is_reported() {
         let lengths = Lengths::Varied;
         let mut damaged = value(3, 17, 5, lengths);
         let last = damaged.len() - 1;

@@ -126,7 +126,7 @@ pub(super) fn text(all: &AllMoves) -> String {
     let looking = all.stores().filter(|(_, it)| it.is_looking).count();
     if looking > 0 {
         let partitions = counted(looking, "partition");
-        let _ = writeln!(text, "what has to move is being looked for in {partitions}");
+        let _ = writeln!(text, "the data to move is being looked for in {partitions}");
     }
     if all.stores().all(|(_, it)| it.moves.is_empty()) && looking == 0 {
         text.push_str("nothing moves, and nothing waits\n");
@@ -158,8 +158,9 @@ fn why_failed(status: &MoveStatus) -> String {
             status.source, status.target
         ),
         false => format!(
-            "{what} was given up since the copies in {} went on to differ; both are there and are read: look \
-             for damage with `kvorum verify`; it begins anew at the next start of the node",
+            "{what} was given up since the copies in {} still differed; both exist and are read: \
+             look for damage with `kvorum verify`; the move begins again at the next start of the \
+             node",
             status.target
         ),
     }

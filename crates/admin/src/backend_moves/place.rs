@@ -178,8 +178,8 @@ fn active(bucket_type: &BucketType, state: &ClusterState) -> Result<BucketType, 
     match state.bucket_types().get(bucket_type) {
         Some(entry) if entry.status == TypeStatus::Active => Ok(bucket_type.clone()),
         Some(_) if state.is_leaving(bucket_type) => Err(format!(
-            "the bucket type {bucket_type} is being removed: `kvorum admin bucket-type activate {bucket_type}` \
-             takes that back"
+            "the bucket type {bucket_type} is being removed: `kvorum admin bucket-type activate \
+             {bucket_type}` cancels that"
         )),
         Some(_) => Err(format!(
             "the bucket type {bucket_type} is not active and has no data: set its backend with \

@@ -49,10 +49,10 @@ impl ClusterAdmin {
 pub(super) fn warning(behind: &MayBeBehind) -> String {
     let since = match behind.heard_ago {
         Some(ago) => format!(
-            "what this node knew {} ago",
+            "the state of this node {} ago",
             duration(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX))
         ),
-        None => "what this node knew when it was started".to_owned(),
+        None => "the state of this node at its start".to_owned(),
     };
     format!(
         "WARNING: no leader answers for a majority of the voters ({behind}).\n\
@@ -86,12 +86,12 @@ mod tests {
         };
         let text = warning(&behind);
         assert!(
-            text.contains("what this node knew 35.00 s ago, version 17"),
+            text.contains("the state of this node 35.00 s ago, version 17"),
             "{text}"
         );
         assert_eq!(json(Some(&behind))["seconds"], 35);
         behind.heard_ago = None;
-        assert!(warning(&behind).contains("when it was started"));
+        assert!(warning(&behind).contains("the state of this node at its start"));
         assert_eq!(json(None), Value::Null);
     }
 }

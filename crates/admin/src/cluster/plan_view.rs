@@ -256,8 +256,8 @@ fn reassigned_text(state: &ClusterState, plan: &Plan) -> String {
         let _infallible = writeln!(text, "  {count} reassigned from '{from}' to '{to}'");
     }
     text.push_str(
-        "They come without a transfer and are repaired from their other replicas; what only the \
-         removed node had is lost\n",
+        "They come without a transfer and are repaired from their other replicas; data that only \
+         the removed node had is lost\n",
     );
     text
 }

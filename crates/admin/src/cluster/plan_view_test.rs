@@ -130,7 +130,7 @@ Valid:3 / Leaving:0 / Exiting:0 / Joining:0 / Down:0
 
 Partitions reassigned from cluster changes: 2
   2 reassigned from 'c@10.0.0.3' to 'd@10.0.0.4'
-They come without a transfer and are repaired from their other replicas; what only the removed node had is lost
+They come without a transfer and are repaired from their other replicas; data that only the removed node had is lost
 
 Transfers resulting from cluster changes: 0
 "

@@ -69,14 +69,14 @@ fn consequences(own: &str, outlook: &Outlook, is_forced: bool) -> String {
         format!("'{own}' goes on alone from its next start on. It stops now: start it again.\n")
     } else {
         format!(
-            "No majority of the voters answers. With --force, '{own}' goes on alone with what it knows \
-             (version {}).\n",
+            "No majority of the voters answers. With --force, '{own}' goes on alone with its last \
+             state (version {}).\n",
             outlook.version
         )
     };
     text.push_str(
-        "\nThe cluster gets another identity. Decisions about members, rings and bucket types that the\n\
-         lost voters agreed on and that never got here are undone; objects are not touched.\n",
+        "\nThe cluster gets another identity. Decisions about members, rings and bucket types \
+         that\ndid not get here from the lost voters are undone; objects are not touched.\n",
     );
     if !outlook.lost.is_empty() {
         text.push_str("\nLost, and refused should they ever come back:\n");
@@ -97,7 +97,10 @@ fn consequences(own: &str, outlook: &Outlook, is_forced: bool) -> String {
         for name in &outlook.reachable {
             let _infallible = writeln!(text, "  {name}");
         }
-        text.push_str("Until then they are not part of it, and their objects wait there.\n");
+        text.push_str(
+            "Until then they are not part of the cluster, and their objects wait \
+         there.\n",
+        );
     }
     text
 }
@@ -115,7 +118,7 @@ mod tests {
         };
         let text = consequences("a@1", &outlook, false);
         for wanted in [
-            "With --force, 'a@1' goes on alone with what it knows (version 17)",
+            "With --force, 'a@1' goes on alone with its last state (version 17)",
             "Never start them again",
             "\n  c@3\n",
             "cluster recover --follow a@1' on each of\n  b@2\n",

@@ -55,13 +55,13 @@ async fn round_trip(coordinator: &Arc<Coordinator>) -> Result<(), String> {
     let options = GetOptions::default();
     let get = coordinator.get(&address, &options, runtime.now());
     let found = get.await.map_err(|error| said("read", &error))?;
-    let found = found.ok_or("read: what was written is not there")?;
+    let found = found.ok_or("read: the written value is not there")?;
     let is_same = found
         .siblings()
         .iter()
         .any(|it| it.value == word.as_bytes());
     if !is_same {
-        return Err("read: another value than was written".into());
+        return Err("read: another value than the written one".into());
     }
     let context = Some(found.clock().clone());
     let options = DeleteOptions::default();

@@ -334,7 +334,7 @@ fn repairing(name: &str, answer: Option<Result<Outcome, String>>) -> AdminReply 
             let are = if partitions.len() == 1 { "is" } else { "are" };
             let text = format!(
                 "{} of '{name}' {are} repaired from the other replicas; 'handoff summary' and \
-                 'transfers' show how far that is",
+                 'transfers' show the progress",
                 counted(partitions.len(), "partition")
             );
             AdminReply::ok(text, json!({"node": name, "partitions": partitions}))

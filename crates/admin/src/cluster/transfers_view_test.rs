@@ -39,7 +39,7 @@ fn all() -> AllTransfers {
         rows,
     };
     let mut waiting = row("repair", false);
-    waiting.transfer.hindrance = Some("as much is sent as may be".to_owned());
+    waiting.transfer.hindrance = Some("no more may be sent at present".to_owned());
     AllTransfers {
         nodes: vec![
             node("a@10.0.0.1", Vec::new(), 17),
@@ -59,7 +59,7 @@ fn transfers_have_riaks_lines() {
 Nodes ['c@10.0.0.3'] are currently down.
 'b@10.0.0.2' waiting to receive 1 partition
 'a@10.0.0.1' waiting to handoff 17 hinted objects
-    partition 3: as much is sent as may be
+    partition 3: no more may be sent at present
 
 Active Transfers:
 

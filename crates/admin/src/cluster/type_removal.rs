@@ -48,8 +48,8 @@ impl ClusterAdmin {
             Some(TypeStatus::Leaving { since }) => since,
             Some(TypeStatus::Active | TypeStatus::Created) => {
                 return Err(AdminReply::refused(format!(
-                    "Error removing bucket type {name}: the removal was taken back by a change of the \
-                     cluster; remove it again"
+                    "Error removing bucket type {name}: a change of the cluster cancelled the \
+                     removal; remove it again"
                 )));
             }
         };
@@ -111,8 +111,8 @@ impl ClusterAdmin {
         let now = match back {
             Ok(_) => "it stays as it was".to_owned(),
             Err(error) => format!(
-                "requests do not find it until `kvorum admin bucket-type activate {name}` takes the removal \
-                 back, which did not succeed ({})",
+                "requests do not find it until `kvorum admin bucket-type activate {name}` cancels \
+                 the removal, which did not succeed ({})",
                 error.in_full()
             ),
         };
@@ -152,8 +152,8 @@ fn kept(name: &str, now: &str, hindrances: &[(String, String)]) -> AdminReply {
         .map(|(node, reason)| format!("  {node}: {reason}"))
         .collect();
     let error = format!(
-        "Error removing bucket type {name}: not all nodes are known to have nothing of it; {now}\n{}\n\
-         `kvorum admin bucket drop {name}/BUCKET` deletes the keys of a bucket",
+        "Error removing bucket type {name}: some nodes may have keys of it; {now}\n{}\n`kvorum \
+         admin bucket drop {name}/BUCKET` deletes the keys of a bucket",
         lines.join("\n")
     );
     let nodes = hindrances.iter();
@@ -198,8 +198,9 @@ mod tests {
         assert!(!reply.is_ok);
         assert_eq!(
             reply.text,
-            "Error removing bucket type maps: not all nodes are known to have nothing of it; it stays as it \
-             was\n  a@h: it has keys\n`kvorum admin bucket drop maps/BUCKET` deletes the keys of a bucket"
+            "Error removing bucket type maps: some nodes may have keys of it; it stays as it \
+             was\n  a@h: it has keys\n`kvorum admin bucket drop maps/BUCKET` deletes the keys of \
+             a bucket"
         );
         assert_eq!(reply.data["nodes"][0]["node"], "a@h");
         assert_eq!(reply.data["error"], reply.text);

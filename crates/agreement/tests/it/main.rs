@@ -358,7 +358,7 @@ fn who_comes_back_under_another_address_finds_who_leads_meanwhile() {
 }
 
 #[test]
-fn who_catches_up_knows_what_was_agreed_elsewhere_and_who_cannot_is_told_how_old_it_is() {
+fn a_node_that_catches_up_has_the_agreed_state_and_another_learns_its_age() {
     simulated(30, |world| async move {
         let runtime = world.runtime();
         let nodes = cluster(&world, 3).await;

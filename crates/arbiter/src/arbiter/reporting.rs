@@ -9,7 +9,7 @@ use kvorum_runtime::Moment;
 use super::Arbiter;
 use crate::average::whole;
 use crate::backoff::TaskId;
-use crate::report::{OwedTask, Report};
+use crate::report::{DueTask, Report};
 
 impl Arbiter {
     /// Everything about this moment.
@@ -19,14 +19,14 @@ impl Arbiter {
         let running = self.running.values();
         let stores = || self.accounts.iter();
         let rates = stores().map(|(owner, it)| (*owner, whole(it.ingest.per_second(now))));
-        let owing = stores().map(|(owner, it)| (*owner, it.debt_bytes()));
+        let backlogs = stores().map(|(owner, it)| (*owner, it.debt_bytes()));
         Report {
             running: running
                 .map(|(order, since)| (order.clone(), now.since(*since)))
                 .collect(),
-            owed: self.owed(now),
-            owed_by_owner: owing.filter(|(_, bytes)| *bytes > 0).collect(),
-            owed_by_kind: self.owed_by_kind(),
+            due: self.due(now),
+            backlog_by_owner: backlogs.filter(|(_, bytes)| *bytes > 0).collect(),
+            backlog_by_kind: self.backlog_by_kind(),
             debt_bytes: debts.sum(),
             pressing_bytes: debts.pressing,
             paid_in: self.paid_in(debts.sum(), now),
@@ -58,14 +58,14 @@ impl Arbiter {
         }
     }
 
-    fn owed(&self, now: Moment) -> Vec<OwedTask> {
+    fn due(&self, now: Moment) -> Vec<DueTask> {
         let mut all = Vec::new();
         for (owner, account) in &self.accounts {
-            for owed in account.sync.iter().chain(&account.tasks) {
-                let held = account.backoff.held_until(TaskId::of(&owed.task), now);
-                all.push(OwedTask {
+            for ranked in account.sync.iter().chain(&account.tasks) {
+                let held = account.backoff.held_until(TaskId::of(&ranked.task), now);
+                all.push(DueTask {
                     owner: *owner,
-                    task: owed.task.clone(),
+                    task: ranked.task.clone(),
                     held_for: held.map(|until| until.since(now)),
                 });
             }
@@ -73,11 +73,11 @@ impl Arbiter {
         all
     }
 
-    fn owed_by_kind(&self) -> BTreeMap<TaskKind, u64> {
+    fn backlog_by_kind(&self) -> BTreeMap<TaskKind, u64> {
         let mut by_kind = BTreeMap::new();
         for account in self.accounts.values() {
-            for owed in &account.tasks {
-                *by_kind.entry(owed.task.kind).or_default() += owed.task.cost_bytes;
+            for ranked in &account.tasks {
+                *by_kind.entry(ranked.task.kind).or_default() += ranked.task.cost_bytes;
             }
             let first = account
                 .tasks

@@ -77,8 +77,8 @@ impl Arbiter {
             .filter(|(owner, account)| **owner != Owner::ValueLog && !account.is_busy);
         let chosen: Vec<(Owner, Task)> = wanting
             .filter_map(|(owner, account)| {
-                if let Some(owed) = account.next_sync(now) {
-                    return Some((*owner, owed.task.clone()));
+                if let Some(ranked) = account.next_sync(now) {
+                    return Some((*owner, ranked.task.clone()));
                 }
                 let is_wanted = is_log_waiting && account.may_free_log() && account.may_sync(now);
                 is_wanted.then(|| (*owner, sync_task()))

@@ -24,7 +24,7 @@ fn a_failing_task_is_tried_less_and_less_often_while_others_go_on() {
     assert_eq!(world.stores[1].debt(), 0);
     let report = world.arbiter.report(world.now);
     assert_eq!(report.all_steps().failures, world.stores[0].steps);
-    assert!(report.owed[0].held_for.is_some_and(|held| held > SECOND));
+    assert!(report.due[0].held_for.is_some_and(|held| held > SECOND));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kvorum_arbiter::{Arbiter, Budgets, Decision, Ended, Event, Looked, Owner, StepResult, Told};
+use kvorum_arbiter::{Answer, Arbiter, Budgets, Decision, Ended, Event, Looked, Owner, StepResult};
 use kvorum_backend::{StepOutcome, Task, TaskKind, Urgency};
 use kvorum_runtime::Moment;
 use proptest::prelude::*;
@@ -151,17 +151,17 @@ fn steps_last_as_long_as_they_should() {
     }
 }
 
-fn merge_of(cost_bytes: u64) -> Told {
+fn merge_of(cost_bytes: u64) -> Answer {
     let merge = Task {
         kind: TaskKind::Merge,
         subject: 1,
         urgency: Urgency::Normal,
         cost_bytes,
     };
-    Told {
+    Answer {
         tasks: (cost_bytes > 0).then_some(merge).into_iter().collect(),
         debt_bytes: cost_bytes,
-        ..Told::default()
+        ..Answer::default()
     }
 }
 
@@ -182,7 +182,7 @@ fn the_log_does_not_wait_for_the_turns_of_all_stores() {
     };
     arbiter.step(Event::Looked(looked), now);
     let mut served: BTreeMap<Owner, u64> = owners.iter().map(|owner| (*owner, 0)).collect();
-    let owed = |owner: Owner, served: u64| match owner {
+    let backlog = |owner: Owner, served: u64| match owner {
         Owner::ValueLog => merge_of(LOG_BYTES.saturating_sub(served)),
         Owner::Store(_) => merge_of(1 << 30),
     };
@@ -191,8 +191,8 @@ fn the_log_does_not_wait_for_the_turns_of_all_stores() {
         let order = match arbiter.decide(now) {
             Decision::Step(order) => order,
             Decision::Ask(owner) => {
-                let told = owed(owner, served[&owner]);
-                arbiter.step(Event::Told { owner, told }, now);
+                let answer = backlog(owner, served[&owner]);
+                arbiter.step(Event::Answered { owner, answer }, now);
                 continue;
             }
             other => unreachable!("nothing is held back: {other:?}"),
@@ -250,15 +250,15 @@ fn first_step(used_percent: u64) -> TaskKind {
         urgency,
         cost_bytes: 1 << 20,
     };
-    let told = Told {
+    let answer = Answer {
         tasks: vec![
             task(TaskKind::Hint, Urgency::Normal),
             task(TaskKind::Merge, Urgency::Idle),
         ],
-        ..Told::default()
+        ..Answer::default()
     };
     let owner = Owner::Store(0);
-    arbiter.step(Event::Told { owner, told }, now);
+    arbiter.step(Event::Answered { owner, answer }, now);
     assert_eq!(arbiter.is_scarce(), (false, used_percent >= 90));
     match arbiter.decide(now) {
         Decision::Step(order) => order.task.kind,

@@ -72,7 +72,7 @@ fn what_presses_does_not_wait_for_the_turn_of_what_is_held_back() {
     world.run(SECOND * 5);
     let left = |world: &World| -> u64 {
         let stores = world.stores[..4].iter();
-        stores.map(|store| store.owed[&TaskKind::Compact]).sum()
+        stores.map(|store| store.backlog[&TaskKind::Compact]).sum()
     };
     let before = left(&world);
     world.run(SECOND * 10);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, DiskRoom, Ended, Event, Looked, Order, Owner, SharedMemory,
-    StepResult, Told,
+    Answer, Arbiter, Budgets, Decision, DiskRoom, Ended, Event, Looked, Order, Owner, SharedMemory,
+    StepResult,
 };
 use kvorum_backend::{StepOutcome, Task, TaskKind, Urgency};
 use kvorum_runtime::Moment;
@@ -44,12 +44,13 @@ impl Node {
                 ..Looked::default()
             };
             self.arbiter.step(Event::Looked(looked), self.now);
-            let told = Told {
+            let answer = Answer {
                 memory_bytes: stores_mebibytes * MEBIBYTE,
-                ..Told::default()
+                ..Answer::default()
             };
             let owner = Owner::Store(0);
-            self.arbiter.step(Event::Told { owner, told }, self.now);
+            self.arbiter
+                .step(Event::Answered { owner, answer }, self.now);
         }
     }
 }
@@ -125,16 +126,17 @@ impl Merging {
                     self.arbiter.step(Event::Looked(looked), self.now);
                 }
                 Decision::Ask(owner) => {
-                    let told = Told {
+                    let answer = Answer {
                         tasks: vec![Task {
                             kind: TaskKind::Merge,
                             subject: 7,
                             urgency: Urgency::Normal,
                             cost_bytes: 1000 * MEBIBYTE,
                         }],
-                        ..Told::default()
+                        ..Answer::default()
                     };
-                    self.arbiter.step(Event::Told { owner, told }, self.now);
+                    self.arbiter
+                        .step(Event::Answered { owner, answer }, self.now);
                 }
                 Decision::Step(order) => return order,
                 Decision::Syncs(_) => unreachable!("nothing is to be synced"),
@@ -213,10 +215,10 @@ fn a_merge_that_has_no_space_does_not_keep_others_from_theirs_and_goes_on_when_t
     merging.end(order, StepResult::NoSpace);
     assert_ne!(merging.next().owner, first[0]);
     let report = merging.arbiter.report(merging.now);
-    assert!(report.owed.iter().any(|it| it.held_for.is_some()));
+    assert!(report.due.iter().any(|it| it.held_for.is_some()));
     merging.available = 1002 * MEBIBYTE;
     merging.now = merging.now.plus(Duration::from_millis(300));
     merging.next();
     let report = merging.arbiter.report(merging.now);
-    assert!(report.owed.iter().all(|it| it.held_for.is_none()));
+    assert!(report.due.iter().all(|it| it.held_for.is_none()));
 }

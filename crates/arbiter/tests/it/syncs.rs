@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, Ended, Event, Looked, Order, Owner, StepResult, Told,
+    Answer, Arbiter, Budgets, Decision, Ended, Event, Looked, Order, Owner, StepResult,
 };
 use kvorum_backend::{StepOutcome, Task, TaskKind, Urgency};
 use kvorum_runtime::Moment;
@@ -70,11 +70,12 @@ impl LogWorld {
                         cost_bytes: 0,
                     };
                     let is_log = owner == Owner::ValueLog;
-                    let told = Told {
+                    let answer = Answer {
                         tasks: is_log.then_some(task).into_iter().collect(),
-                        ..Told::default()
+                        ..Answer::default()
                     };
-                    self.arbiter.step(Event::Told { owner, told }, self.now);
+                    self.arbiter
+                        .step(Event::Answered { owner, answer }, self.now);
                 }
                 Decision::Rest(rest) => self.now = self.now.plus(rest),
                 syncs => return syncs,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, Ended, Event, Latency, Looked, Order, Owner, StepResult, Told,
+    Answer, Arbiter, Budgets, Decision, Ended, Event, Latency, Looked, Order, Owner, StepResult,
 };
 use kvorum_backend::{StepOutcome, Task, TaskKind, Urgency};
 use kvorum_runtime::{Moment, Randomness, SeededRandomness};
@@ -53,7 +53,7 @@ impl Default for Settings {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     /// Bytes of upkeep by kind.
-    pub(crate) owed: BTreeMap<TaskKind, u64>,
+    pub(crate) backlog: BTreeMap<TaskKind, u64>,
     pub(crate) urgency: BTreeMap<TaskKind, Urgency>,
     pub(crate) put_bytes: f64,
     lump: f64,
@@ -142,7 +142,7 @@ impl World {
     }
 
     pub(crate) fn owe(&mut self, store: usize, kind: TaskKind, urgency: Urgency, bytes: u64) {
-        *self.stores[store].owed.entry(kind).or_default() += bytes;
+        *self.stores[store].backlog.entry(kind).or_default() += bytes;
         self.stores[store].urgency.insert(kind, urgency);
     }
 
@@ -199,7 +199,7 @@ impl World {
             while store.lump >= lump_bytes {
                 store.lump -= lump_bytes;
                 let work = (lump_bytes * amplification) as u64;
-                *store.owed.entry(TaskKind::Merge).or_default() += work;
+                *store.backlog.entry(TaskKind::Merge).or_default() += work;
             }
         }
     }
@@ -255,13 +255,14 @@ impl World {
         let pressing_bytes = self.settings.pressing_bytes;
         let store = self.store(owner);
         store.asked += 1;
-        let told = Told {
+        let answer = Answer {
             tasks: store.tasks(pressing_bytes),
             put_bytes: store.put_bytes as u64,
             debt_bytes: store.debt(),
             memory_bytes: 0,
         };
-        self.arbiter.step(Event::Told { owner, told }, self.now);
+        self.arbiter
+            .step(Event::Answered { owner, answer }, self.now);
     }
 
     fn work(&mut self, order: Order) {
@@ -276,10 +277,10 @@ impl World {
             self.end(order, result, Duration::from_millis(1));
             return;
         }
-        let owed = store.owed.entry(order.task.kind).or_default();
-        let cost_bytes = ((order.budget.bytes as f64 * over) as u64).min(*owed);
-        *owed -= cost_bytes;
-        let is_done = *owed == 0;
+        let backlog = store.backlog.entry(order.task.kind).or_default();
+        let cost_bytes = ((order.budget.bytes as f64 * over) as u64).min(*backlog);
+        *backlog -= cost_bytes;
+        let is_done = *backlog == 0;
         store.served += cost_bytes;
         self.background += cost_bytes as f64;
         self.background_total += cost_bytes as f64;
@@ -325,12 +326,12 @@ impl World {
 
 impl Store {
     pub(crate) fn debt(&self) -> u64 {
-        self.owed.values().sum()
+        self.backlog.values().sum()
     }
 
     fn tasks(&self, pressing_bytes: u64) -> Vec<Task> {
         let is_pressed = self.debt() > pressing_bytes;
-        let owing = self.owed.iter().filter(|(_, bytes)| **bytes > 0);
+        let backlogs = self.backlog.iter().filter(|(_, bytes)| **bytes > 0);
         let task = |(kind, bytes): (&TaskKind, &u64)| Task {
             kind: *kind,
             subject: 1,
@@ -347,6 +348,6 @@ impl Store {
             urgency: Urgency::Normal,
             cost_bytes: 1,
         });
-        owing.map(task).chain(sync).collect()
+        backlogs.map(task).chain(sync).collect()
     }
 }

@@ -53,7 +53,7 @@ impl StoreCheck<'_> {
             self.compare(checkpoint, &keydir, &rebuilt, shards, &mut wrong);
         }
         if !wrong.is_empty() {
-            let what = format!("{} keys differ from what the segments say", wrong.len());
+            let what = format!("{} keys differ from the segments", wrong.len());
             wrong.truncate(KEYS_SHOWN_MAX);
             self.found.findings.push(Finding {
                 file: CHECKPOINT_NAME.to_owned(),

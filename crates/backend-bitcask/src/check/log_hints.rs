@@ -81,7 +81,7 @@ impl StoreCheck<'_> {
 
     /// Notes that entries in the log cannot be compared without it.
     fn tell_of_log(&mut self, meta: &Meta, found: &FoundLog<'_>, first: &str) {
-        let spoken = format!("log hints speak of the value log {:#018x}", meta.value_log);
+        let spoken = format!("log hints name the value log {:#018x}", meta.value_log);
         match found {
             FoundLog::Here(_) => {}
             FoundLog::Another => {
@@ -89,7 +89,7 @@ impl StoreCheck<'_> {
                 self.found.find(first, 0, 0, what);
             }
             FoundLog::NotChecked => {
-                let note = format!("{spoken}, which is not in what was checked");
+                let note = format!("{spoken}, which was not among the checked files");
                 self.found.notes.push(note);
             }
         }
@@ -160,7 +160,7 @@ impl StoreCheck<'_> {
     fn compare_counts(&mut self, name: &str, hint: &LogHint, by_segment: BTreeMap<u32, u64>) {
         let entries: u64 = by_segment.values().sum();
         if entries != hint.entries {
-            let what = format!("{entries} entries, where it says {}", hint.entries);
+            let what = format!("{entries} entries, where its header has {}", hint.entries);
             self.found.find(name, 0, hint.table.len(), what);
         }
         for (number, entries) in by_segment {
@@ -168,7 +168,7 @@ impl StoreCheck<'_> {
             let said: u64 = parts.map(|part| part.entries).sum();
             if entries != said {
                 let segment = segment_shown(number);
-                let what = format!("{entries} entries of {segment}, where it says {said}");
+                let what = format!("{entries} entries of {segment}, where its header has {said}");
                 self.found.find(name, 0, hint.table.len(), what);
             }
         }
@@ -236,7 +236,7 @@ impl StoreCheck<'_> {
             keys,
         };
         if wrong.count > 0 {
-            let what = format!("{} entries are not as their records", wrong.count);
+            let what = format!("{} entries differ from their records", wrong.count);
             self.found.findings.push(finding(what, wrong.keys));
         }
         for (number, (count, keys)) in wrong.missing {

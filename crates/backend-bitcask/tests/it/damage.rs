@@ -201,7 +201,7 @@ fn damage_to_what_only_saves_time_costs_nothing_but_time() {
 }
 
 #[test]
-fn a_missing_segment_is_told() {
+fn a_missing_segment_is_reported() {
     let disk = MemoryDisk::new();
     let store = filled(&disk);
     store.close().unwrap();
@@ -361,8 +361,8 @@ fn no_flip_of_a_hint_or_a_checkpoint_escapes_a_scrub() {
             scrub(&store, NOW);
             scrub(&store, Timestamp(NOW.0 + PERIOD.as_secs() * 1_000_000));
             let lost = store.status().lost;
-            let is_told = lost.iter().any(|it| it.file == name);
-            assert!(is_told, "byte {offset} of {len} of {name}: {lost:?}");
+            let is_reported = lost.iter().any(|it| it.file == name);
+            assert!(is_reported, "byte {offset} of {len} of {name}: {lost:?}");
         }
     }
 }

@@ -57,7 +57,7 @@ fn a_read_that_fails_for_a_while_stops_a_write_to_its_key_and_no_other() {
 }
 
 #[test]
-fn a_record_that_is_not_given_for_minutes_is_told_once_and_written_over() {
+fn a_record_that_is_not_given_for_minutes_is_reported_once_and_written_over() {
     let memory = MemoryDisk::new();
     let (store, _disk) = unreadable(&memory);
     for minutes in 0..8 {
@@ -69,7 +69,7 @@ fn a_record_that_is_not_given_for_minutes_is_told_once_and_written_over() {
     let lost = store.status().lost;
     assert_eq!(lost.len(), 1, "{lost:?}");
     assert_eq!(lost[0].file, "0000000001.segment");
-    assert!(lost[0].held.contains("did not give"), "{lost:?}");
+    assert!(lost[0].held.contains("has failed to read"), "{lost:?}");
     assert_eq!(store.status().corrupt_reads, 10);
     // The other key was not read until now.
     assert_eq!(read_error(&store, "two", 18), Some(ErrorKind::Failed));

@@ -150,14 +150,18 @@ fn fold_sees_one_batch(store: &dyn Backend) -> Checked {
         )
         .must("fold")?;
     let is_one = sequences.len() == 1 && bodies.len() == 1 && count == KEYS;
-    let told = || {
+    let violation = || {
         format!(
             "a snapshot at {:?} showed {count} keys of batches {sequences:?}",
             snapshot.sequence()
         )
     };
-    ensure(is_one, 4, told)?;
-    ensure(sequences.first() == Some(&snapshot.sequence()), 14, told)
+    ensure(is_one, 4, violation)?;
+    ensure(
+        sequences.first() == Some(&snapshot.sequence()),
+        14,
+        violation,
+    )
 }
 
 /// Gets of different keys, in any order, never go back to an earlier batch.

@@ -51,8 +51,8 @@ fn check_fold(
     put: &[StorageKey],
 ) -> Checked {
     let time = Arc::new(AtomicU64::new(now.0));
-    let told = time.clone();
-    let clock = FoldClock::new(move || Timestamp(told.load(Ordering::Relaxed)));
+    let read = time.clone();
+    let clock = FoldClock::new(move || Timestamp(read.load(Ordering::Relaxed)));
     let over = Timestamp(now.0 + 10);
     let snapshot = store.snapshot(Lease::Until(over)).must("snapshot")?;
     let filter = FoldFilter::unexpired_by(&clock);

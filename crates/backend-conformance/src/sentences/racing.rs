@@ -163,8 +163,8 @@ fn folds_see_it(store: &dyn Backend, witnesses: &Witnesses) -> Checked {
 fn round_of(body: &Bytes) -> Checked<u32> {
     let round = body.first_chunk().copied().map(u32::from_le_bytes);
     let is_whole = |round: &u32| round.to_le_bytes().repeat(40) == body[..];
-    let told = || Violation::of(8, format!("a body of {} bytes has no put", body.len()));
-    round.filter(is_whole).ok_or_else(told)
+    let violation = || Violation::of(8, format!("a body of {} bytes has no put", body.len()));
+    round.filter(is_whole).ok_or_else(violation)
 }
 
 fn check(sentence: u8, number: usize, seen: Option<u32>, rounds: (u32, u32)) -> Checked {

@@ -56,8 +56,9 @@ impl Trial<'_> {
             copy.maintain_all()?;
             copy.reopen(true)
         };
-        let told = |violation: Violation| violation.after(backup.directory.display().to_string());
-        check(&mut copy).map_err(told)
+        let in_context =
+            |violation: Violation| violation.after(backup.directory.display().to_string());
+        check(&mut copy).map_err(in_context)
     }
 }
 

@@ -41,7 +41,7 @@ impl ProbeTargets {
             .map(|address| Some(parse(&http_text::get(address, "/metrics").ok()?)))
             .collect();
         let metrics = metrics.filter(|metrics| !metrics.is_empty());
-        let told = |names: &[&str]| sum_of(metrics.as_deref()?, names);
+        let metric = |names: &[&str]| sum_of(metrics.as_deref()?, names);
         let process = |part: fn(&ProcessUsage) -> Option<u64>| {
             let usages = usages.as_ref()?;
             usages.iter().map(part).sum::<Option<u64>>()
@@ -51,27 +51,27 @@ impl ProbeTargets {
         ServerSample {
             cpu: process(|usage| u64::try_from(usage.cpu.as_micros()).ok())
                 .map(Duration::from_micros)
-                .or_else(|| cpu_told(metrics.as_deref()?)),
+                .or_else(|| cpu_metric(metrics.as_deref()?)),
             resident_bytes: process(|usage| usage.resident_bytes).or_else(|| {
-                told(&["kvorum_process_resident_bytes"])
-                    .or_else(|| told(&["process_resident_memory_bytes"]))
+                metric(&["kvorum_process_resident_bytes"])
+                    .or_else(|| metric(&["process_resident_memory_bytes"]))
             }),
             disk_bytes: found.or_else(|| {
                 Some(
-                    told(&["kvorum_store_disk_bytes"])?
-                        + told(&["kvorum_value_log_bytes"])
-                            .or_else(|| told(&["kvorum_commit_log_bytes"]))
+                    metric(&["kvorum_store_disk_bytes"])?
+                        + metric(&["kvorum_value_log_bytes"])
+                            .or_else(|| metric(&["kvorum_commit_log_bytes"]))
                             .unwrap_or(0),
                 )
             }),
             read_bytes: process(|usage| usage.read_bytes)
-                .or_else(|| told(&["kvorum_process_read_bytes_total"])),
+                .or_else(|| metric(&["kvorum_process_read_bytes_total"])),
             written_bytes: process(|usage| usage.written_bytes)
-                .or_else(|| told(&["kvorum_process_written_bytes_total"]))
-                .or_else(|| told(&["kvorum_store_written_bytes_total"])),
+                .or_else(|| metric(&["kvorum_process_written_bytes_total"]))
+                .or_else(|| metric(&["kvorum_store_written_bytes_total"])),
             put_bytes: self
                 .put_into_stores()
-                .or_else(|| told(&["kvorum_store_put_bytes_total"])),
+                .or_else(|| metric(&["kvorum_store_put_bytes_total"])),
         }
     }
 }
@@ -166,7 +166,7 @@ fn sum_of(metrics: &[BTreeMap<String, f64>], names: &[&str]) -> Option<u64> {
     Some(sum as u64)
 }
 
-fn cpu_told(metrics: &[BTreeMap<String, f64>]) -> Option<Duration> {
+fn cpu_metric(metrics: &[BTreeMap<String, f64>]) -> Option<Duration> {
     let of = |server: &BTreeMap<String, f64>| {
         let names = [
             "process_cpu_seconds_total",
@@ -218,7 +218,7 @@ mod tests {
         let name = ["kvorum_store_disk_bytes"];
         assert_eq!(sum_of(&servers[..2], &name), Some(200));
         assert_eq!(sum_of(&servers, &name), None);
-        assert_eq!(cpu_told(&servers[..2]), Some(Duration::from_millis(2500)));
+        assert_eq!(cpu_metric(&servers[..2]), Some(Duration::from_millis(2500)));
     }
 
     #[test]

@@ -61,8 +61,8 @@ impl ProbeTargets {
             let name = name.strip_prefix("riak_kv_").unwrap_or(name);
             name.strip_suffix("_backend").unwrap_or(name).to_owned()
         });
-        let told = ["ring_creation_size", "nodename", "storage_backend"];
-        let settings = told
+        let wanted = ["ring_creation_size", "nodename", "storage_backend"];
+        let settings = wanted
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), stats.get(*name)?.clone())))
             .collect();

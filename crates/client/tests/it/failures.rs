@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use crate::fake_server::{bytes, connected, connected_with};
 
 #[tokio::test]
-async fn a_refusal_is_told_in_the_servers_words_and_the_connection_goes_on() {
+async fn a_refusal_is_reported_in_the_servers_words_and_the_connection_goes_on() {
     let (mut client, mut server) = connected();
     let script = async {
         server.receive().await;

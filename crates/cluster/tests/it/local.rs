@@ -320,7 +320,7 @@ fn an_empty_directory_is_no_damage() {
 }
 
 #[test]
-fn r22_a_renamed_node_is_told_what_its_data_is_called() {
+fn r22_a_renamed_node_is_refused_with_the_name_of_its_data() {
     let (disk, ..) = two_generations();
     let renamed = LocalState::open(shared(&disk), directory(), "riak@10.0.0.9");
     let Err(error @ OpenError::NodeRenamed { .. }) = renamed else {

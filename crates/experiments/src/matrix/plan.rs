@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         for (from, to, expected) in [
             (
                 "name = \"two\"",

@@ -43,7 +43,7 @@ impl Record {
             .with_context(|| format!("cannot understand {}", path.display()))?;
         ensure!(
             record.format == FORMAT,
-            "{} has format {}; this version knows format {FORMAT}",
+            "{} has format {}; this version reads format {FORMAT}",
             path.display(),
             record.format
         );

@@ -104,7 +104,7 @@ impl AgreedCluster for Agreed {
     fn changed(&self, version: u64) -> Changing {
         let mut versions = self.0.version.watch();
         Box::pin(async move {
-            let _told_or_over = versions.until(|it| *it > version).await;
+            let _reached_or_over = versions.until(|it| *it > version).await;
         })
     }
 }

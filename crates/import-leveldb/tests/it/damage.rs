@@ -41,7 +41,7 @@ fn arrived(world: &World, from: usize) -> Vec<usize> {
 }
 
 #[test]
-fn a_flipped_byte_of_a_table_costs_its_block_at_most_and_is_told() {
+fn a_flipped_byte_of_a_table_costs_its_block_at_most_and_is_reported() {
     for packing in [Packing::Plain, Packing::Lz4] {
         let (whole, table, _) = store(packing);
         let len = whole.files[0].1.len();

@@ -167,7 +167,7 @@ fn import_with(rule: Rule) -> (u64, usize, Summary) {
 }
 
 #[test]
-fn a_device_that_cannot_read_costs_a_block_or_a_file_and_is_told() {
+fn a_device_that_cannot_read_costs_a_block_or_a_file_and_is_reported() {
     let device = |file: &str| {
         let path = format!("riak/0/{file}");
         Rule::new(Fault::Error(ErrorKind::Device)).path_contains(&path)

@@ -126,7 +126,7 @@ fn a_store_whose_compaction_forgets_deletions_is_named() {
     assert!(summary.is_whole());
     let finding = &summary.first_findings[0];
     assert_eq!(finding.file, Path::new("riak/leveled/0/recalc.lock"));
-    assert!(finding.reason.contains("forgets deletions"));
+    assert!(finding.reason.contains("drops deletions"));
     // Once, however often the import is started.
     let lines = kvorum_disk::read_file(&*world.disk, Path::new("state/findings.jsonl"), 1 << 20);
     let again = world.import().unwrap();

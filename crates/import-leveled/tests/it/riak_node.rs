@@ -187,7 +187,7 @@ fn a_journal_is_whole_without_the_hash_tables_that_riak_reads_it_by() {
 }
 
 #[test]
-fn damage_to_any_of_the_files_costs_one_version_and_is_told_with_its_place() {
+fn damage_to_any_of_the_files_costs_one_version_and_is_reported_with_its_place() {
     for name in ["lz4", "native"] {
         for (path, bytes) in journals(name) {
             let at = 2048 + (bytes.len() - 2048) / 3;

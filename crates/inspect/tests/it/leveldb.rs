@@ -317,7 +317,7 @@ fn a_table_in_the_place_of_another_is_found() {
 }
 
 #[test]
-fn what_was_lost_before_is_told_and_its_list_is_checked() {
+fn what_was_lost_before_is_reported_and_its_list_is_checked() {
     let disk = filled(false);
     let path = &files_named(&disk, ".sst")[0];
     let whole = pieces(&disk, path);
@@ -331,8 +331,8 @@ fn what_was_lost_before_is_told_and_its_list_is_checked() {
     let index = Path::new(STORE).join("lost/BLOCKS.bad");
     let checked = verify(&disk, Path::new(STORE));
     assert_eq!(checked.findings.len(), 1, "{checked:?}");
-    let is_told = checked.notes.iter().any(|it| it.contains("BLOCKS.bad"));
-    assert!(is_told, "{checked:?}");
+    let is_reported = checked.notes.iter().any(|it| it.contains("BLOCKS.bad"));
+    assert!(is_reported, "{checked:?}");
     let len = disk.info(&index).unwrap().unwrap().len;
     with_each_flip(&disk, &index, |at| {
         let now = pieces(&disk, &index);

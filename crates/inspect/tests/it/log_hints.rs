@@ -165,8 +165,8 @@ fn whole_log_hints_have_no_findings() {
     // The store alone.
     let checked = verify(&disk, Path::new(STORE));
     assert_eq!(checked.findings, []);
-    let is_told = |note: &String| note.contains("not in what was checked");
-    assert_eq!(checked.notes.iter().filter(|it| is_told(it)).count(), 1);
+    let is_reported = |note: &String| note.contains("not among the checked files");
+    assert_eq!(checked.notes.iter().filter(|it| is_reported(it)).count(), 1);
 }
 
 #[test]
@@ -212,7 +212,10 @@ fn a_whole_log_hint_that_says_something_else_is_found() {
                 unreachable!("{said:?}");
             };
             assert!(path.ends_with(&finding.file), "{finding:?}");
-            assert!(finding.what.contains("not as their records"), "{finding:?}");
+            assert!(
+                finding.what.contains("differ from their records"),
+                "{finding:?}"
+            );
             assert!(finding.keys.len() >= 3, "{finding:?}");
         }
         kvorum_disk::replace_file(&mine, &path, &own).unwrap();
@@ -250,7 +253,7 @@ fn a_damaged_record_of_the_log_is_no_fault_of_the_hint() {
 }
 
 #[test]
-fn a_segment_of_the_log_that_a_hint_names_and_that_is_missing_is_told_with_its_keys() {
+fn a_segment_of_the_log_that_a_hint_names_and_that_is_missing_is_reported_with_its_keys() {
     let disk = whole();
     let shown = entries(&disk, &hint_of_log(&disk));
     let of_601 = shown.iter().find(|it| it.contains("key 601")).unwrap();
@@ -269,7 +272,7 @@ fn a_segment_of_the_log_that_a_hint_names_and_that_is_missing_is_told_with_its_k
 }
 
 #[test]
-fn a_log_that_is_another_is_told() {
+fn a_log_that_is_another_is_reported() {
     let (disk, other) = (whole(), filled(LOG_ID + 1, false));
     let log = Path::new(LOG);
     for entry in other.list(log).unwrap() {

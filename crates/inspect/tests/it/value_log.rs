@@ -124,7 +124,7 @@ fn is_segment(path: &Path) -> bool {
 }
 
 #[test]
-fn a_whole_log_has_no_findings_and_what_was_told_is_a_note() {
+fn a_whole_log_has_no_findings_and_what_was_reported_is_a_note() {
     let disk = filled();
     let checked = verify(&disk, Path::new(LOG));
     assert_eq!(checked.findings, []);
@@ -358,6 +358,9 @@ fn a_store_whose_manifest_was_made_anew_has_its_bodies_in_the_log_that_is_there(
     let first = files(&disk).into_iter().find(|it| is_segment(it)).unwrap();
     disk.remove_file(&first).unwrap();
     let findings = verify(&disk, Path::new(DATA)).findings;
-    let is_told = |it: &str| it.contains("is not there, of which entries use");
-    assert!(findings.iter().any(|it| is_told(&it.what)), "{findings:?}");
+    let is_reported = |it: &str| it.contains("is not there, of which entries use");
+    assert!(
+        findings.iter().any(|it| is_reported(&it.what)),
+        "{findings:?}"
+    );
 }

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_added_is_told_and_most_else_is_not() {
+    fn what_was_added_is_reported_and_most_else_is_not() {
         let hashes = |range: std::ops::Range<u32>| range.map(|it| hash_key(&it.to_le_bytes()));
         let filter = KeyFilter::new(10_000);
         hashes(0..10_000).for_each(|hash| filter.add(hash));

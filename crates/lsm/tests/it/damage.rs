@@ -99,7 +99,7 @@ fn flip_everywhere(settings: &LsmSettings, step: usize) -> BTreeMap<String, BTre
 }
 
 #[test]
-fn r24_a_flipped_byte_is_told_and_costs_a_block_at_most() {
+fn r24_a_flipped_byte_is_reported_and_costs_a_block_at_most() {
     let costs = flip_everywhere(&settings(), stride(11));
     let most = costs.values().flatten().max();
     assert!(most.is_some_and(|it| (1..=8).contains(it)), "{costs:?}");
@@ -248,8 +248,11 @@ impl Logged {
             lost += usize::from(ever.last() != Some(&got) && self.synced.contains(number));
         }
         assert!(lost <= self.together, "{lost} keys, {story}");
-        let is_told = !store.status(&everything()).lost.is_empty();
-        assert!(lost == 0 || is_told, "{lost} keys are gone untold, {story}");
+        let is_reported = !store.status(&everything()).lost.is_empty();
+        assert!(
+            lost == 0 || is_reported,
+            "{lost} keys are gone unreported, {story}"
+        );
         // A scan shows the same as gets.
         for (key, value) in scanned(&store) {
             let number: usize = std::str::from_utf8(&key[4..]).unwrap().parse().unwrap();
@@ -259,7 +262,7 @@ impl Logged {
 }
 
 #[test]
-fn r25_any_flip_of_a_log_that_was_not_closed_costs_a_batch_at_most_and_is_told() {
+fn r25_any_flip_of_a_log_that_was_not_closed_costs_a_batch_at_most_and_is_reported() {
     for filling in [
         Filling::Single,
         Filling::Batches,
@@ -460,8 +463,8 @@ fn r27_what_is_known_of_a_bad_block_stays_when_its_table_is_merged_away() {
     let store = open(&disk, deep(1, 1));
     assert!(right_and_damaged(&store).1 > 0);
     let told = store.status(&everything()).lost;
-    let is_told = told.len() == 1 && told[0].held.contains("with the keys from");
-    assert!(is_told, "{told:?}");
+    let is_reported = told.len() == 1 && told[0].held.contains("with the keys from");
+    assert!(is_reported, "{told:?}");
     drop(store);
     assert!(merge_down(&disk, 1).absent > 0);
     let store = open(&disk, deep(1, 1));

@@ -89,7 +89,7 @@ fn the_ring_of_one_who_joins_is_replaced() {
 }
 
 #[test]
-fn who_does_not_fit_is_told_why_and_stays_what_it_was() {
+fn a_node_that_is_refused_gets_the_reason_and_stays_as_it_was() {
     simulated(4, |world| async move {
         let machines = joined(&world, 2).await;
         let mut three = Machine::new(3);

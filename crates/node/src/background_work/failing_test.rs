@@ -43,7 +43,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_failed_sync_of_the_nodes_log_is_told_with_its_time_and_reason_until_the_restart() {
+fn a_failed_sync_of_the_value_log_is_reported_with_its_time_and_reason_until_the_restart() {
     let log = "value_log";
     for engine in ["bitcask", "leveldb", "leveled", "hanoidb", "innostore"] {
         let directory = tempfile::tempdir().unwrap();

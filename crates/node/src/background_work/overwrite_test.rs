@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, Ended, Event, Latency, Looked, Order, Owner, StepResult, Told,
+    Answer, Arbiter, Budgets, Decision, Ended, Event, Latency, Looked, Order, Owner, StepResult,
 };
 use kvorum_backend::{
     Backend, Batch, Durability, Fields, StepOutcome, Tag, TaskKind, Timestamp, Write,
@@ -25,7 +25,7 @@ use kvorum_maintenance::{MaintainedLog as _, step_name};
 use kvorum_runtime::{Moment, Randomness, SeededRandomness};
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 
-use crate::node_log::NodeLog;
+use crate::maintained_value_log::MaintainedValueLog;
 
 const STORES: u16 = 4;
 const KEYS: u64 = 1500;
@@ -47,7 +47,7 @@ enum Choice {
 struct World {
     arbiter: Arbiter,
     stores: Vec<Arc<dyn Backend>>,
-    log: Option<NodeLog>,
+    log: Option<MaintainedValueLog>,
     has_worked: bool,
     disk: FaultyDisk,
     randomness: Arc<SeededRandomness>,
@@ -102,7 +102,7 @@ impl World {
         Self {
             arbiter: Arbiter::new(Budgets::default()),
             stores: stores.into_iter().map(|it| it as _).collect(),
-            log: log.map(|values| NodeLog {
+            log: log.map(|values| MaintainedValueLog {
                 values,
                 merges: MergePolicy::Always,
             }),
@@ -182,8 +182,9 @@ impl World {
             match self.arbiter.decide(self.now) {
                 Decision::Look => self.look(),
                 Decision::Ask(owner) => {
-                    let told = self.owed(owner);
-                    self.arbiter.step(Event::Told { owner, told }, self.now);
+                    let answer = self.due(owner);
+                    self.arbiter
+                        .step(Event::Answered { owner, answer }, self.now);
                 }
                 Decision::Step(order) => self.work(order),
                 Decision::Syncs(orders) => orders.into_iter().for_each(|order| self.work(order)),
@@ -215,14 +216,14 @@ impl World {
         self.arbiter.step(Event::Looked(looked), self.now);
     }
 
-    fn owed(&self, owner: Owner) -> Told {
+    fn due(&self, owner: Owner) -> Answer {
         let Owner::Store(at) = owner else {
             let log = self.log.as_ref();
-            return log.map_or_else(Told::default, |log| log.owed(self.wall_time()));
+            return log.map_or_else(Answer::default, |log| log.due(self.wall_time()));
         };
         let store = &self.stores[usize::from(at)];
         let status = store.status();
-        Told {
+        Answer {
             tasks: store.maintenance_due(self.wall_time()),
             put_bytes: status.put_bytes,
             debt_bytes: status.debt_bytes,

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, Ended, Event, Looked, Order, Owner, StepResult, Told,
+    Answer, Arbiter, Budgets, Decision, Ended, Event, Looked, Order, Owner, StepResult,
 };
 use kvorum_backend::{
     Backend, Batch, Durability, ErrorKind, Fields, Lookup, ReadAt, Reading, StepOutcome, Tag,
@@ -33,7 +33,7 @@ use kvorum_maintenance::{MaintainedLog as _, disk_room, step_name};
 use kvorum_runtime::{Moment, Randomness, SeededRandomness};
 use kvorum_value_log::{Tenant, ValueLog, ValueLogSettings};
 
-use crate::node_log::NodeLog;
+use crate::maintained_value_log::MaintainedValueLog;
 
 const STORES: u16 = 4;
 const CAPACITY_BYTES: u64 = 32 << 20;
@@ -71,7 +71,7 @@ struct World {
     seed: u64,
     arbiter: Arbiter,
     stores: Vec<Arc<dyn Backend>>,
-    log: NodeLog,
+    log: MaintainedValueLog,
     disk: MemoryDisk,
     randomness: Arc<SeededRandomness>,
     now: Moment,
@@ -208,7 +208,7 @@ impl World {
             assert!(
                 is_taken,
                 "{}: a delete was refused; {}",
-                self.told(),
+                self.answer(),
                 self.listed()
             );
         }
@@ -222,7 +222,7 @@ impl World {
         match put.and_then(kvorum_backend::Receipt::wait) {
             Ok(_) => true,
             Err(error) if error.kind() == ErrorKind::Full => false,
-            Err(error) => panic!("{}: {error}", self.told()),
+            Err(error) => panic!("{}: {error}", self.answer()),
         }
     }
 
@@ -233,8 +233,9 @@ impl World {
             match self.arbiter.decide(self.now) {
                 Decision::Look => self.look(),
                 Decision::Ask(owner) => {
-                    let told = self.owed(owner);
-                    self.arbiter.step(Event::Told { owner, told }, self.now);
+                    let answer = self.due(owner);
+                    self.arbiter
+                        .step(Event::Answered { owner, answer }, self.now);
                 }
                 Decision::Step(order) => self.work(order),
                 Decision::Syncs(orders) => orders.into_iter().for_each(|order| self.work(order)),
@@ -254,13 +255,13 @@ impl World {
         self.arbiter.step(Event::Looked(looked), self.now);
     }
 
-    fn owed(&self, owner: Owner) -> Told {
+    fn due(&self, owner: Owner) -> Answer {
         let Owner::Store(at) = owner else {
-            return self.log.owed(self.wall_time());
+            return self.log.due(self.wall_time());
         };
         let store = &self.stores[usize::from(at)];
         let status = store.status();
-        Told {
+        Answer {
             tasks: store.maintenance_due(self.wall_time()),
             put_bytes: status.put_bytes,
             debt_bytes: status.debt_bytes,
@@ -283,7 +284,7 @@ impl World {
         let result = match step {
             Ok(outcome) => StepResult::Done(outcome),
             Err(error) if error.kind() == ErrorKind::Full => StepResult::NoSpace,
-            Err(error) => panic!("{}: {}: {error}", self.told(), step_name(&order)),
+            Err(error) => panic!("{}: {}: {error}", self.answer(), step_name(&order)),
         };
         self.no_space += u64::from(result == StepResult::NoSpace);
         let bytes = match result {
@@ -329,7 +330,7 @@ impl World {
         assert!(
             used <= bound,
             "{}: {used} bytes are used and {bound} expected at most, with {live} that live; {}",
-            self.told(),
+            self.answer(),
             self.listed(),
         );
     }
@@ -342,12 +343,12 @@ impl World {
         for ((store, key), body) in &self.live {
             match self.stores[*store].get(&name(*key), at) {
                 Ok(Lookup::Found(entry)) if entry.body == *body => {}
-                other => panic!("{}: key {key} of store {store}: {other:?}", self.told()),
+                other => panic!("{}: key {key} of store {store}: {other:?}", self.answer()),
             }
         }
     }
 
-    fn told(&self) -> String {
+    fn answer(&self) -> String {
         format!(
             "{:?}, KVORUM_TEST_SEED={}, {} writes, {} refused, {} steps without space",
             self.engine, self.seed, self.puts, self.refused, self.no_space
@@ -371,10 +372,10 @@ impl World {
                 }
             }
         }
-        let owed = self.arbiter.report(self.now).owed;
+        let due = self.arbiter.report(self.now).due;
         let log = self.log.values.status();
         let headroom = self.log.values.reserve().seen();
-        format!("{sums:?}; {log:?}; {headroom:?}; owed: {owed:?}")
+        format!("{sums:?}; {log:?}; {headroom:?}; due: {due:?}")
     }
 }
 
@@ -386,7 +387,7 @@ fn open(
     engine: Engine,
     disk: &MemoryDisk,
     randomness: &Arc<SeededRandomness>,
-) -> (Vec<Arc<dyn Backend>>, NodeLog) {
+) -> (Vec<Arc<dyn Backend>>, MaintainedValueLog) {
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
     let settings = ValueLogSettings {
         segment_bytes: LOG_SEGMENT_BYTES,
@@ -438,7 +439,7 @@ fn open(
     };
     let (stores, tenants): (Vec<_>, Vec<_>) = (0..STORES).map(open).unzip();
     values.admit(&tenants).unwrap();
-    let log = NodeLog {
+    let log = MaintainedValueLog {
         values,
         merges: MergePolicy::Always,
     };
@@ -483,7 +484,7 @@ fn overwrites_fill_it_and_it_heals(engine: Engine, value_bytes_max: u64) {
         world.run(REST);
         world.check_bound();
         let is_put = world.put(0, &[0], value_bytes_max);
-        assert!(is_put, "{}: puts are refused after a rest", world.told());
+        assert!(is_put, "{}: puts are refused after a rest", world.answer());
     }
     world.check_values();
 }
@@ -514,7 +515,7 @@ fn deletes_make_room_on_a_disk_full_of_what_lives(engine: Engine, value_bytes_ma
     assert!(
         !is_put || live > world.live_bytes_expected(),
         "{}: puts were refused with {live} bytes that live; {}",
-        world.told(),
+        world.answer(),
         world.listed()
     );
     let all: Vec<(usize, u64)> = world.live.keys().copied().collect();
@@ -535,7 +536,7 @@ fn deletes_make_room_on_a_disk_full_of_what_lives(engine: Engine, value_bytes_ma
         assert!(
             is_put,
             "{}: puts are refused; {}",
-            world.told(),
+            world.answer(),
             world.listed()
         );
     }

@@ -39,7 +39,7 @@ pub(super) fn settings_of(settings: &Settings, drawn: u64) -> BitcaskSettings {
     }
 }
 
-/// The times at which space may be won back.
+/// The times at which space may be freed.
 pub(super) fn merge_policy(settings: &Settings) -> MergePolicy {
     let bitcask = &settings.bitcask;
     match bitcask.merge_policy {

@@ -22,7 +22,7 @@ use kvorum_value_log::{Tenant, ValueLog};
 
 use super::*;
 use crate::engines::Engines;
-use crate::node_log::{self, NodeLog};
+use crate::maintained_value_log::{self, MaintainedValueLog};
 
 const HOUR: u64 = 3_600_000_000;
 /// Noon of a day, in microseconds: of entries and of questions.
@@ -47,10 +47,10 @@ type Effect = (&'static str, fn());
 /// All that are honoured.
 const EFFECTS: [Effect; 18] = [
     ("bitcask.data_root", stores_are_where_data_root_says),
-    ("bitcask.sync.strategy", a_put_is_synced_as_told),
+    ("bitcask.sync.strategy", a_put_is_synced_as_configured),
     ("bitcask.sync.interval", syncs_come_in_their_interval),
     ("bitcask.max_file_size", files_end_at_their_size),
-    ("bitcask.compression", values_are_packed_as_told),
+    ("bitcask.compression", values_are_packed_as_configured),
     ("bitcask.read_cache", what_was_read_is_kept_or_not),
     ("bitcask.merge.policy", merges_run_always_or_never),
     ("bitcask.merge.window.start", no_merge_before_the_window),
@@ -118,7 +118,7 @@ fn loaded(lines: &[&str]) -> Settings {
 struct Opened {
     disk: FaultyDisk,
     store: Arc<dyn Backend>,
-    log: Option<NodeLog>,
+    log: Option<MaintainedValueLog>,
 }
 
 /// With files of its own alone, of the smallest size.
@@ -148,7 +148,8 @@ fn open_logged(lines: &[&str]) -> Opened {
     let settings = loaded(&[&[small_segments, NOT_PACKED], lines].concat());
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
-    let log: ValueLog = node_log::open_value_log(&seam, Path::new("log"), &settings, 5).unwrap();
+    let log: ValueLog =
+        maintained_value_log::open_value_log(&seam, Path::new("log"), &settings, 5).unwrap();
     let own = settings_of(&settings, 0);
     let (draw, shared) = (Arc::new(|| 7), log.clone());
     let store = Bitcask::open(seam, Path::new("store"), own, draw, Some(shared)).unwrap();
@@ -158,7 +159,7 @@ fn open_logged(lines: &[&str]) -> Opened {
     Opened {
         disk,
         store,
-        log: Some(NodeLog {
+        log: Some(MaintainedValueLog {
             values: log,
             merges: merge_policy(&settings),
         }),
@@ -211,8 +212,8 @@ impl Opened {
         let mut done = Vec::new();
         let budget = StepBudget { bytes: 1 << 20 };
         for _ in 0..1000 {
-            let owed = self.log.as_ref().map(|log| (log, log.owed(now).tasks));
-            if let Some((log, [task, ..])) = owed.as_ref().map(|(log, tasks)| (log, &tasks[..])) {
+            let due = self.log.as_ref().map(|log| (log, log.due(now).tasks));
+            if let Some((log, [task, ..])) = due.as_ref().map(|(log, tasks)| (log, &tasks[..])) {
                 log.step(task, budget).unwrap();
             } else if let Some(task) = self.store.maintenance_due(now).into_iter().next() {
                 self.store.maintenance_step(&task, budget, now).unwrap();
@@ -456,7 +457,7 @@ fn syncs_of_a_put(lines: &[&str]) -> (bool, usize) {
     (is_logged, opened.count(Operation::Sync) - before)
 }
 
-fn a_put_is_synced_as_told() {
+fn a_put_is_synced_as_configured() {
     assert_eq!(
         syncs_of_a_put(&["bitcask.sync.strategy = o_sync"]),
         (true, 1)
@@ -500,7 +501,7 @@ fn files_end_at_their_size() {
     assert_eq!(files("bitcask.max_file_size = 1MB"), "1");
 }
 
-fn values_are_packed_as_told() {
+fn values_are_packed_as_configured() {
     let bytes = |name: &str| {
         let opened = open(&[&format!("bitcask.compression = {name}")]);
         opened.fill(0..100);

@@ -32,7 +32,7 @@ type Effect = (&'static str, fn());
 /// All that are honoured.
 const EFFECTS: [Effect; 9] = [
     ("hanoidb.data_root", stores_are_where_data_root_says),
-    ("hanoidb.sync_strategy", a_write_is_synced_as_told),
+    ("hanoidb.sync_strategy", a_write_is_synced_as_configured),
     ("hanoidb.sync_interval", the_interval_is_that_of_syncs),
     (
         "hanoidb.maximum_memory.percent",
@@ -43,9 +43,12 @@ const EFFECTS: [Effect; 9] = [
         the_amount_bounds_cache_and_buffers,
     ),
     ("hanoidb.top_level", the_unit_is_doubled_with_each_level),
-    ("hanoidb.compress", values_and_tables_are_packed_as_told),
+    (
+        "hanoidb.compress",
+        values_and_tables_are_packed_as_configured,
+    ),
     ("hanoidb.expiry_secs", objects_expire_after_their_time),
-    ("hanoidb.block_size", blocks_are_as_large_as_told),
+    ("hanoidb.block_size", blocks_are_as_large_as_configured),
 ];
 
 #[test]
@@ -241,7 +244,7 @@ fn outlives(line: &str, crash: CrashOptions) -> bool {
     running.holds(3)
 }
 
-fn a_write_is_synced_as_told() {
+fn a_write_is_synced_as_configured() {
     let (sync, none) = (
         "hanoidb.sync_strategy = sync",
         "hanoidb.sync_strategy = none",
@@ -269,7 +272,7 @@ fn the_interval_is_that_of_syncs() {
     assert!(!is_due(0) && !is_due(6) && is_due(8));
 }
 
-fn values_and_tables_are_packed_as_told() {
+fn values_and_tables_are_packed_as_configured() {
     let taken = |compress: &str| {
         let line = format!("hanoidb.compress = {compress}");
         let opened = open(&[&line, "hanoidb.top_level = 2"]);
@@ -302,7 +305,7 @@ fn objects_expire_after_their_time() {
     assert!(opened.holds(0, later));
 }
 
-fn blocks_are_as_large_as_told() {
+fn blocks_are_as_large_as_configured() {
     let bytes = |line| {
         let opened = open(&[line]);
         opened.fill(0..2_000, 30);

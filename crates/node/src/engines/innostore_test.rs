@@ -31,7 +31,7 @@ const EFFECTS: [Effect; 7] = [
     ("innostore.data_home_dir", stores_are_where_it_says),
     (
         "innostore.flush_log_at_trx_commit",
-        a_write_is_synced_as_told,
+        a_write_is_synced_as_configured,
     ),
     (
         "innostore.buffer_pool_size.percent",
@@ -42,7 +42,7 @@ const EFFECTS: [Effect; 7] = [
         "innostore.max_dirty_pages_pct",
         what_is_in_no_page_has_its_part,
     ),
-    ("innostore.page_size", pages_are_as_large_as_told),
+    ("innostore.page_size", pages_are_as_large_as_configured),
     ("innostore.expiry_secs", objects_expire_after_their_time),
 ];
 
@@ -92,7 +92,7 @@ fn outlives(line: &str, crash: CrashOptions) -> bool {
     running.holds(3)
 }
 
-fn a_write_is_synced_as_told() {
+fn a_write_is_synced_as_configured() {
     let key = "innostore.flush_log_at_trx_commit";
     let [zero, one, two] = [0, 1, 2].map(|value| format!("{key} = {value}"));
     assert!(outlives(&one, CrashOptions::nothing_unsynced()));
@@ -139,7 +139,7 @@ fn what_is_in_no_page_has_its_part() {
     assert!(drawn <= most.dirty_each && drawn >= most.dirty_each * 3 / 4);
 }
 
-fn pages_are_as_large_as_told() {
+fn pages_are_as_large_as_configured() {
     let (small, usual) = (store(&["innostore.page_size = 4KB"]), store(&[]));
     assert_eq!((small.page_bytes, small.body_apart_bytes), (4_096, 1_024));
     assert_eq!((usual.page_bytes, usual.body_apart_bytes), (16_384, 4_096));

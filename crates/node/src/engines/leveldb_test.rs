@@ -55,15 +55,18 @@ const EFFECTS: [Effect; 19] = [
         "leveldb.write_buffer_size_max",
         a_buffer_is_written_at_its_most_size,
     ),
-    ("leveldb.sync_on_write", a_write_is_synced_as_told),
+    ("leveldb.sync_on_write", a_write_is_synced_as_configured),
     ("leveldb.bloomfilter", tables_have_filters_or_not),
-    ("leveldb.block.size", blocks_are_as_large_as_told),
+    ("leveldb.block.size", blocks_are_as_large_as_configured),
     (
         "leveldb.block.restart_interval",
         more_keys_share_their_beginnings,
     ),
     ("leveldb.compression", values_are_packed_or_not),
-    ("leveldb.compression.algorithm", values_are_packed_as_told),
+    (
+        "leveldb.compression.algorithm",
+        values_are_packed_as_configured,
+    ),
     (
         "leveldb.compaction.trigger.tombstone_count",
         removals_trigger_a_merge,
@@ -488,7 +491,7 @@ fn outlives(line: &str, crash: CrashOptions) -> bool {
     running.holds(3)
 }
 
-fn a_write_is_synced_as_told() {
+fn a_write_is_synced_as_configured() {
     let (on, off) = ("leveldb.sync_on_write = on", "leveldb.sync_on_write = off");
     assert!(outlives(on, CrashOptions::nothing_unsynced()));
     assert!(!outlives(off, CrashOptions::nothing_unsynced()));
@@ -525,7 +528,7 @@ fn tables_have_filters_or_not() {
     );
 }
 
-fn blocks_are_as_large_as_told() {
+fn blocks_are_as_large_as_configured() {
     // Each block costs a frame and a place in the index.
     let small = table_bytes(&["leveldb.block.size = 1KB"]);
     let large = table_bytes(&["leveldb.block.size = 64KB"]);
@@ -555,7 +558,7 @@ fn values_are_packed_or_not() {
     }
 }
 
-fn values_are_packed_as_told() {
+fn values_are_packed_as_configured() {
     for bytes in [value_bytes, log_bytes] {
         let algorithm = |name: &str| bytes(&[&format!("leveldb.compression.algorithm = {name}")]);
         let (lz4, zstd) = (algorithm("lz4"), algorithm("zstd"));
@@ -599,7 +602,7 @@ fn young_and_old_bytes(lines: &[&str]) -> (u64, u64) {
 
 /// Tables that are merged again soon are not compressed, the others as configured.
 #[test]
-fn old_tables_are_packed_as_told_and_young_ones_are_not() {
+fn old_tables_are_packed_as_configured_and_young_ones_are_not() {
     let with =
         |name: &str| young_and_old_bytes(&[&format!("leveldb.compression.algorithm = {name}")]);
     let (young, plain) = young_and_old_bytes(&["leveldb.compression = off"]);

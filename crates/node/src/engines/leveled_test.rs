@@ -39,7 +39,7 @@ type Effect = (&'static str, fn());
 /// All that are honoured.
 const EFFECTS: [Effect; 14] = [
     ("leveled.data_root", stores_are_where_data_root_says),
-    ("leveled.sync_strategy", a_write_is_synced_as_told),
+    ("leveled.sync_strategy", a_write_is_synced_as_configured),
     (
         "leveled.maximum_memory.percent",
         the_percentage_bounds_cache_and_buffers,
@@ -49,12 +49,18 @@ const EFFECTS: [Effect; 14] = [
         the_amount_bounds_cache_and_buffers,
     ),
     ("leveled.ledger_buffer", a_full_buffer_becomes_a_table),
-    ("leveled.compression_method", bodies_are_packed_as_told),
+    (
+        "leveled.compression_method",
+        bodies_are_packed_as_configured,
+    ),
     (
         "leveled.compression_point",
         bodies_are_packed_when_they_are_put_or_moved,
     ),
-    ("leveled.ledger_compression", tables_are_packed_as_told),
+    (
+        "leveled.ledger_compression",
+        tables_are_packed_as_configured,
+    ),
     (
         "leveled.compression_level",
         tables_are_packed_from_the_level_on,
@@ -186,7 +192,7 @@ fn outlives(strategy: &str, crash: CrashOptions) -> bool {
     run_node(&left, &[&line]).holds(1)
 }
 
-fn a_write_is_synced_as_told() {
+fn a_write_is_synced_as_configured() {
     for strategy in ["sync", "riak_sync"] {
         assert!(outlives(strategy, CrashOptions::nothing_unsynced()));
         assert!(outlives(strategy, CrashOptions::everything()));
@@ -246,7 +252,7 @@ fn journal_bytes(method: &str) -> u64 {
     log.status().bytes - before
 }
 
-fn bodies_are_packed_as_told() {
+fn bodies_are_packed_as_configured() {
     let [none, lz4, zstd, native] = ["none", "lz4", "zstd", "native"].map(journal_bytes);
     assert!(none > 300 * BODY_BYTES as u64, "{none}");
     assert!(lz4 < none / 2 && zstd < lz4, "{lz4}, {zstd}");
@@ -289,7 +295,7 @@ fn table_bytes(lines: &[&str]) -> u64 {
     bytes(&disk, ".sst").iter().sum()
 }
 
-fn tables_are_packed_as_told() {
+fn tables_are_packed_as_configured() {
     let packed = |line: &str| table_bytes(&["leveled.compression_level = 0", line]);
     let with = |name: &str| packed(&format!("leveled.ledger_compression = {name}"));
     let [none, lz4, zstd, native] = ["none", "lz4", "zstd", "native"].map(with);

@@ -15,7 +15,7 @@ use kvorum_settings::{Configuration, Settings};
 use kvorum_value_log::ValueLog;
 
 use super::Engines;
-use crate::node_log::open_value_log;
+use crate::maintained_value_log::open_value_log;
 
 /// The time of entries and of questions, in microseconds.
 pub(super) const NOW: Timestamp = Timestamp(1_000_000_000);

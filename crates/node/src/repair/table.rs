@@ -112,7 +112,7 @@ fn notes(
         report.is_ok_and(|report| report.verdict == RepairVerdict::Repaired)
     };
     if reports.iter().any(|(_, outcome)| is_repaired(outcome)) {
-        notes.insert("repaired: what was replaced is in lost/ beside the store");
+        notes.insert("repaired: replaced files are in lost/ beside the store");
     }
     if !set_aside.is_empty() {
         notes.insert(

@@ -89,7 +89,7 @@ fn without_a_verb_and_without_a_terminal_a_default_is_recommended() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("storage_backend = bitcask"), "{text}");
-    assert!(text.contains("nothing is known"), "{text}");
+    assert!(text.contains("there are no facts about the data"), "{text}");
 }
 
 #[test]

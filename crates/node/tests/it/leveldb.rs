@@ -298,12 +298,12 @@ fn largest_table(site: &Site, engine: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_missing_table_costs_its_keys_alone_and_is_told() {
+async fn a_missing_table_costs_its_keys_alone_and_is_reported() {
     costs_its_keys_alone(|table| std::fs::remove_file(table).unwrap()).await;
 }
 
 #[tokio::test]
-async fn a_cut_table_costs_the_keys_behind_the_cut_alone_and_is_told() {
+async fn a_cut_table_costs_the_keys_behind_the_cut_alone_and_is_reported() {
     costs_its_keys_alone(|table| {
         let file = std::fs::File::options().write(true).open(table).unwrap();
         file.set_len(file.metadata().unwrap().len() / 3).unwrap();

@@ -36,7 +36,7 @@ fn lost_of(site: &Site) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_byte_that_rots_under_a_running_server_is_told_after_the_period() {
+async fn a_byte_that_rots_under_a_running_server_is_reported_after_the_period() {
     let mut site = Site::new();
     site.settings = [
         "storage_backend=bitcask",

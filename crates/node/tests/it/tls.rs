@@ -179,7 +179,7 @@ fn renamed_and_ended(first: &mut Site) {
     first.settings.push("nodename=renamed@127.0.0.1".to_owned());
     let other_name = refused(first, &["chkconfig"]);
     assert!(
-        other_name.contains("speaks for node1@127.0.0.1"),
+        other_name.contains("is for node1@127.0.0.1"),
         "{other_name}"
     );
     let both = [

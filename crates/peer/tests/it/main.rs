@@ -747,7 +747,7 @@ fn hostile_bytes_end_their_connection_and_nothing_else() {
 }
 
 #[test]
-fn an_unknown_node_and_an_oversized_message_are_told_at_once() {
+fn an_unknown_node_and_an_oversized_message_are_reported_at_once() {
     simulated(|runtime| async move {
         let small = PeerSettings {
             message_bytes_max: 100,

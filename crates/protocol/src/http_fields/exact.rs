@@ -47,7 +47,7 @@ impl ExactError {
     /// The text of the 400 answer.
     pub fn response_text(&self) -> String {
         format!(
-            "X-Riak-Meta-Kvorum-Exact: {self}; send the header back as it came, or leave it out\n"
+            "X-Riak-Meta-Kvorum-Exact: {self}; send the header back unchanged, or leave it out\n"
         )
     }
 }

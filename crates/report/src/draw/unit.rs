@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_never_told_as_nothing() {
+    fn ratios_are_never_reported_as_nothing() {
         assert_eq!(times(0.0), "\u{d7}0");
         assert_eq!(times(0.0004), "\u{d7}<0.001");
         assert_eq!(times(1.666), "\u{d7}1.67");

@@ -50,7 +50,7 @@ fn a_single_node_without_colocated_replicas_asks_every_vnode() {
 }
 
 #[test]
-fn an_overlapping_vnode_is_told_what_is_its_own() {
+fn an_overlapping_vnode_gets_its_own_part() {
     let ring = ring(8, 4, 3);
     let plan = ring.coverage_plan(3, false, 0, |_| true).unwrap();
     let shares: Vec<usize> = plan.vnodes.iter().map(|vnode| vnode.owners.len()).collect();
@@ -65,7 +65,7 @@ fn an_overlapping_vnode_is_told_what_is_its_own() {
 }
 
 #[test]
-fn a_vnode_that_may_have_more_than_its_share_is_told_it_in_full() {
+fn a_vnode_that_may_have_more_than_its_share_gets_it_in_full() {
     let mut ring = ring(8, 4, 3);
     ring.begin_growth(ring.replicas_max() - 1).unwrap();
     let plan = ring.coverage_plan(3, false, 0, |_| true).unwrap();

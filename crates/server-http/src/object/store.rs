@@ -1,8 +1,8 @@
 //! `PUT` and `POST` of an object.
 //!
-//! Conditions cost a read before the write, and the write then demands of its replica the version that
-//! the read found: the two are one step for a bucket whose replica coordinates alone. A request without
-//! conditions reads nothing, so that a blind write makes a sibling.
+//! A request with conditions reads before it writes, and the write names the version of that read: the
+//! coordinating replica refuses it over another version. A request without conditions reads nothing, so
+//! a blind write makes a sibling.
 
 use http::header::LOCATION;
 use http::{HeaderValue, Method, StatusCode};

@@ -247,7 +247,7 @@ fn each_mistake_has_its_status_and_text() {
 }
 
 #[test]
-fn what_a_resource_allows_is_told_with_the_refusal() {
+fn what_a_resource_allows_is_reported_with_the_refusal() {
     run(|world| async move {
         let mut client = world.client().await;
         for (method, path, allow) in [
@@ -274,7 +274,7 @@ fn what_a_resource_allows_is_told_with_the_refusal() {
 }
 
 #[test]
-fn the_first_of_several_mistakes_is_told() {
+fn the_first_of_several_mistakes_is_reported() {
     run(|world| async move {
         let mut client = world.client().await;
         client.put(OBJECT, "v").await;

@@ -39,7 +39,7 @@ fn tags(response: &Response) -> Vec<String> {
 }
 
 #[test]
-fn siblings_are_told_as_a_list_of_tags_and_read_one_by_one() {
+fn siblings_are_reported_as_a_list_of_tags_and_read_one_by_one() {
     run(|world| async move {
         let mut client = world.client().await;
         make_siblings(&mut client).await;

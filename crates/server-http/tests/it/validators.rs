@@ -105,7 +105,7 @@ fn hooks_that_would_not_run_are_refused_when_they_are_set() {
             (
                 PROPS,
                 r#"[{"mod":"kvorum","fun":"json_schema:{\"pattern\":\"a\"}"}]"#,
-                "the keyword pattern is not known",
+                "the keyword pattern is not supported",
             ),
             (
                 "/types/sets/props",

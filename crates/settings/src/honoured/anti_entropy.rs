@@ -16,10 +16,10 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         "passive",
-        "Whether replicas find and mend their differences without reads (`active`). \
-         With `passive` this node keeps no trees and compares nothing; other nodes leave its replicas out, \
-         so that nothing is known to be complete. \
-         Trees take about a byte of memory for each key of a vnode.",
+        "Finds and mends differences between replicas without reads (`active`). With `passive` \
+         this node keeps no trees and compares nothing; other nodes leave out its replicas, so \
+         that no comparison is complete. Trees take about a byte of memory for each key of a \
+         vnode.",
     ),
     key(
         "tictacaae_exchangetick",
@@ -29,8 +29,8 @@ pub(super) const KEYS: &[Key] = &[
             |settings, value| settings.anti_entropy.interval = value,
         ),
         "480000",
-        "How often the replicas of each preference list are compared. \
-         Where nothing differs that is one question to each.",
+        "The time between comparisons of the replicas of each preference list. If nothing \
+         differs, a comparison is one question to each replica.",
     ),
     key(
         "anti_entropy.concurrency_limit",
@@ -38,7 +38,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.anti_entropy.exchanges_max = value;
         }),
         "2",
-        "How many exchanges this node has under way at once.",
+        "The number of exchanges that this node has under way at once.",
     ),
     key(
         "tictacaae_maxresults",
@@ -46,8 +46,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.anti_entropy.leaves_max = value;
         }),
         "64",
-        "How many differing leaves of a tree one exchange looks into. \
-         What is left is looked into by the next one.",
+        "The number of differing leaves of a tree that one exchange compares by keys. The next \
+         exchange takes the others.",
     ),
     key(
         "tictacaae_repairloops",
@@ -55,8 +55,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.anti_entropy.loops_max = value;
         }),
         "4",
-        "How many exchanges follow at once on one that found differences, \
-         each for the bucket and the time in which the one before found them.",
+        "The number of exchanges that follow at once on one that found differences. Each compares \
+         the bucket and the times in which the one before found them.",
     ),
     key(
         "tictacaae_rebuildwait",
@@ -64,8 +64,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.anti_entropy.rebuild_wait = Duration::from_secs(value * 3_600);
         }),
         "336",
-        "After how many hours the trees of a vnode are built again from what is stored, \
-         which finds what a store has lost without noticing.",
+        "The hours after which the trees of a vnode are built again from its entries, which finds \
+         entries that a store has lost without a report.",
     ),
     key(
         "tictacaae_rebuilddelay",
@@ -73,8 +73,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.anti_entropy.rebuild_delay = value;
         }),
         "345600",
-        "The most that is added to `tictacaae_rebuildwait`, by chance, \
-         so that vnodes are not all rebuilt at the same time.",
+        "The greatest random addition to `tictacaae_rebuildwait`, so that vnodes are not all \
+         rebuilt at the same time.",
     ),
     own_key(
         "tictacaae_repairs_per_second_max",
@@ -82,7 +82,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.anti_entropy.repairs_per_second_max = value;
         }),
         "200",
-        "How many keys a second the exchanges of this node have mended, all together. \
-         Mending a key reads it from all of its replicas.",
+        "The number of keys a second that all exchanges of this node together mend. To mend a key \
+         is to read it from all of its replicas.",
     ),
 ];

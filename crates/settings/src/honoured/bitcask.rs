@@ -28,10 +28,10 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         None,
-        "Riak's name for `durability`, for this backend alone; where it is set, it decides. \
-         `none` is Riak's default behaviour; `interval` syncs every `bitcask.sync.interval`; \
-         `o_sync` acknowledges what is on stable storage, as `durability = grouped` does. \
-         Not set, `durability` decides.",
+        "Riak's name for `durability`, for this backend alone; if it is set, it decides. `none` \
+         is Riak's default behaviour; `interval` syncs every `bitcask.sync.interval`; `o_sync` \
+         acknowledges a write that is on stable storage, as `durability = grouped` does. Not set, \
+         `durability` decides.",
     ),
     key(
         "bitcask.sync.interval",
@@ -49,11 +49,10 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.file_bytes_max = value;
         }),
         "2GB",
-        "The most that a data file grows to. \
-         Smaller files are merged in smaller steps; more of them are open. \
-         A partition with less than four times as much begins new ones sooner, at a quarter of what \
-         it has, because the file being written cannot be merged. \
-         The value log's files have `commit_log.segment_bytes`.",
+        "The greatest length of a data file. Smaller files are merged in smaller steps, but more \
+         of them are open. A partition with less than four times as much begins new files sooner, \
+         at a quarter of its size, because the file being written cannot be merged. The value \
+         log's files have `commit_log.segment_bytes`.",
     ),
     own_key(
         "bitcask.compression",
@@ -69,10 +68,10 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         "lz4",
-        "How new values are packed; existing ones keep their packing. \
-         `lz4` costs a put a microsecond or two and a get nothing, and saves a quarter and more of \
-         the bytes of most values; `zstd` packs text and JSON better, for some microseconds more in \
-         puts and gets. What does not shrink is stored as it is.",
+        "The compression of new values; existing ones keep theirs. `lz4` costs a put a \
+         microsecond or two and a get nothing, and saves at least a quarter of the bytes of most \
+         values; `zstd` packs text and JSON better, for some microseconds more in puts and gets. \
+         A value that does not shrink is stored as it is.",
     ),
     own_key(
         "bitcask.read_cache",
@@ -80,11 +79,10 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.read_cache_bytes = value;
         }),
         "auto",
-        "How much memory all partitions together may keep objects in that were read twice lately, so \
-         that the next read needs no system call. Objects of more than 64 KB are left to the system's \
-         cache. \
-         `auto` is a thirty-second of what the machine or the container has; 0 keeps none. \
-         It shrinks where the stores leave less of `maintenance.memory_bytes_max`.",
+        "The memory for objects of all partitions that were read twice lately, so that the next \
+         read needs no system call. Objects of more than 64 KB are left to the system's cache. \
+         `auto` is a thirty-second of the memory of the machine or the container; 0 keeps none. \
+         It shrinks if the stores leave less of `maintenance.memory_bytes_max`.",
     ),
     key(
         "bitcask.merge.policy",
@@ -100,11 +98,11 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         "always",
-        "When files may be merged to win back the space of what was overwritten or deleted; \
-         the value log's files as well as those of partitions. \
-         Merges run in small steps beside requests, so `always` is right for most; \
-         `window` keeps them to the hours of `bitcask.merge.window`. \
-         Files in which everything has expired, or of the value log nothing is needed, go at any time.",
+        "The hours in which files of partitions may be merged, and files of the value log \
+         collected, to free the space of overwritten and deleted entries. Merges run in small \
+         steps beside requests, so `always` is right for most; `window` keeps them to the hours \
+         of `bitcask.merge.window`. Files in which everything has expired, and files of the value \
+         log that no store needs, are removed at any time.",
     ),
     key(
         "bitcask.merge.window.start",
@@ -125,13 +123,13 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.merge_dead_share_max_percent = value;
         }),
         "30",
-        "The share of dead bytes from which space is won back whatever the triggers say, one file \
-         after the other: in the files of a partition, and in the value log, whose files have no \
-         other trigger. At 30 the disk holds at most 1.5 times what lives, and \
-         four files of the log. While less is free than the reserve in docs/maintenance.md, no more \
-         than 5 may be dead. \
-         Higher: less is copied, and more space taken; 100 leaves it to the triggers, and the value \
-         log gives back only what is dead entirely.",
+        "The share of garbage above which space is freed whatever the triggers are, one file \
+         after the other: by merges of the files of a partition, and by collections of the value \
+         log, whose files have no other trigger. At 30 the disk holds at most 1.5 times the live \
+         data, and four files of the log. While less is free than the reserve in \
+         docs/maintenance.md, no more than 5 may be garbage. Higher: less is copied, and more \
+         space taken; 100 leaves partitions to their triggers, and the value log then removes \
+         only files without live data.",
     ),
     key(
         "bitcask.merge.triggers.fragmentation",
@@ -139,8 +137,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.merge_trigger_fragmentation_percent = value;
         }),
         "60",
-        "The share of dead keys in some file of a partition from which a merge begins. \
-         Not for the value log, which goes by `bitcask.merge.dead_share_max` alone.",
+        "The share of garbage keys in some file of a partition that starts a merge. It does not \
+         apply to the value log, for which `bitcask.merge.dead_share_max` alone counts.",
     ),
     key(
         "bitcask.merge.triggers.dead_bytes",
@@ -148,8 +146,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.merge_trigger_dead_bytes = value;
         }),
         "512MB",
-        "The bytes of dead values in some file of a partition from which a merge begins. \
-         Not for the value log, which goes by `bitcask.merge.dead_share_max` alone.",
+        "The bytes of garbage values in some file of a partition that start a merge. It does not \
+         apply to the value log, for which `bitcask.merge.dead_share_max` alone counts.",
     ),
     key(
         "bitcask.merge.thresholds.fragmentation",
@@ -157,8 +155,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.merge_threshold_fragmentation_percent = value;
         }),
         "40",
-        "The share of dead keys from which a file of a partition takes part in a merge. \
-         Not for the value log, which goes by `bitcask.merge.dead_share_max` alone.",
+        "The share of garbage keys from which a file of a partition takes part in a merge. It \
+         does not apply to the value log, for which `bitcask.merge.dead_share_max` alone counts.",
     ),
     key(
         "bitcask.merge.thresholds.dead_bytes",
@@ -166,8 +164,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.merge_threshold_dead_bytes = value;
         }),
         "128MB",
-        "The bytes of dead values from which a file of a partition takes part in a merge. \
-         Not for the value log, which goes by `bitcask.merge.dead_share_max` alone.",
+        "The bytes of garbage values from which a file of a partition takes part in a merge. It \
+         does not apply to the value log, for which `bitcask.merge.dead_share_max` alone counts.",
     ),
     key(
         "bitcask.merge.thresholds.small_file",
@@ -175,9 +173,9 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.merge_threshold_small_file_bytes = value;
         }),
         "10MB",
-        "A smaller file of a partition takes part in a merge whatever it holds, if it has less than \
-         half of the length that the partition's files are to have at present. \
-         Not for the value log, whose files are small.",
+        "A smaller file of a partition takes part in a merge whatever its contents, if it has \
+         less than half of the present target length of the partition's files. It does not apply \
+         to the value log, whose files are small.",
     ),
     key(
         "bitcask.expiry",
@@ -185,8 +183,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.expiry = value;
         }),
         "off",
-        "How long after it was written an object is gone, for all objects of the backend. \
-         It is no longer read from then on; merges win its space back.",
+        "The time from a write to the end of its object, for all objects of the backend. Reads no \
+         longer find an expired object; merges free its space.",
     ),
     key(
         "bitcask.expiry.grace_time",
@@ -194,6 +192,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.expiry_grace = value;
         }),
         "0",
-        "How much longer expired objects may stay on disk before that alone is a reason to merge.",
+        "The further time for which expired objects may stay on disk before they alone start a \
+         merge.",
     ),
 ];

@@ -11,44 +11,45 @@ pub(super) const KEYS: &[Key] = &[
             settings.buckets.n_val = u32::try_from(value).unwrap_or(u32::MAX);
         }),
         "3",
-        "How many replicas an object has. \
-         A cluster with fewer nodes keeps one on each until it grows (see `colocated_replicas`).",
+        "The number of replicas of an object. A cluster with fewer nodes keeps one on each until \
+         it grows (see `colocated_replicas`).",
     ),
     key(
         "buckets.default.r",
         Kind::Quorum(1.., |settings, value| settings.buckets.r = value),
         "quorum",
-        "How many replicas have to answer a read.",
+        "The number of replicas that have to answer a read.",
     ),
     key(
         "buckets.default.w",
         Kind::Quorum(1.., |settings, value| settings.buckets.w = value),
         "quorum",
-        "How many replicas have to have received a write.",
+        "The number of replicas that have to receive a write.",
     ),
     key(
         "buckets.default.dw",
         Kind::Quorum(0.., |settings, value| settings.buckets.dw = value),
         "quorum",
-        "How many replicas have to have stored a write, in the sense of `durability`.",
+        "The number of replicas that have to store a write, in the sense of `durability`.",
     ),
     key(
         "buckets.default.rw",
         Kind::Quorum(1.., |settings, value| settings.buckets.rw = value),
         "quorum",
-        "How many replicas have to take part in a delete that names no quorums of its own.",
+        "The number of replicas that have to take part in a delete that names no quorums of its \
+         own.",
     ),
     key(
         "buckets.default.pr",
         Kind::Quorum(0.., |settings, value| settings.buckets.pr = value),
         "0",
-        "How many of the replicas that answer a read have to be on nodes that own the partition.",
+        "The number of replicas that have to answer a read from nodes that own the partition.",
     ),
     key(
         "buckets.default.pw",
         Kind::Quorum(0.., |settings, value| settings.buckets.pw = value),
         "0",
-        "How many of the replicas that take a write have to be on nodes that own the partition.",
+        "The number of replicas that have to take a write on nodes that own the partition.",
     ),
     own_key(
         "buckets.default.node_confirms",
@@ -56,35 +57,34 @@ pub(super) const KEYS: &[Key] = &[
             settings.buckets.node_confirms = u32::try_from(value).unwrap_or(u32::MAX);
         }),
         "0",
-        "How many different nodes have to answer a read or take a write. \
-         It is never lowered to the nodes there are: \
-         2 on a cluster of one node refuses every request.",
+        "The number of different nodes that have to answer a read or take a write. It is never \
+         lowered to the number of nodes: 2 on a cluster of one node refuses every request.",
     ),
     key(
         "buckets.default.notfound_ok",
         Kind::Flag(|settings, value| settings.buckets.notfound_ok = value),
         "true",
-        "Whether a replica that has no such object counts as an answer to a read.",
+        "Counts a replica without the object as an answer to a read.",
     ),
     key(
         "buckets.default.basic_quorum",
         Kind::Flag(|settings, value| settings.buckets.basic_quorum = value),
         "false",
-        "Whether a read gives up once more than half of the replicas found nothing; \
-         of use with `notfound_ok = false`.",
+        "Ends a read when more than half of the replicas have found nothing; of use with \
+         `notfound_ok = false`.",
     ),
     key(
         "buckets.default.allow_mult",
         Kind::Flag(|settings, value| settings.buckets.allow_mult = value),
         "false",
-        "Whether writes that did not know of each other are kept side by side, as siblings, \
-         for the client to resolve. Off keeps the latest by the clock.",
+        "Keeps concurrent writes side by side, as siblings, for the client to resolve. Off keeps \
+         the latest by the clock.",
     ),
     key(
         "buckets.default.last_write_wins",
         Kind::Flag(|settings, value| settings.buckets.last_write_wins = value),
         "false",
-        "Whether a write replaces what is there without looking at it.",
+        "Replaces the stored object with each write, without reading it.",
     ),
     key(
         "buckets.default.merge_strategy",
@@ -93,8 +93,8 @@ pub(super) const KEYS: &[Key] = &[
             Choice("2", |settings| settings.buckets.dvv_enabled = true),
         ]),
         "1",
-        "The bucket property `dvv_enabled`: 2 is true, 1 is false. \
-         It is shown to clients as set; siblings carry dots either way.",
+        "The bucket property `dvv_enabled`: 2 is true, 1 is false. Clients read back the value \
+         that was set; siblings carry dots either way.",
     ),
     own_key(
         "buckets.default.sync_on_write",
@@ -110,8 +110,8 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         "backend",
-        "Which replicas have a write on stable storage before they acknowledge it: \
-         `backend` goes by `durability`, `one` is the replica that coordinates, `all` is every one.",
+        "The replicas that have a write on stable storage before they acknowledge it: `backend` \
+         goes by `durability`, `one` is the replica that coordinates, `all` is every one.",
     ),
     own_key(
         "buckets.default.chash_keyfun",
@@ -124,7 +124,7 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         "chash_std_keyfun",
-        "What decides the place of an object on the ring: bucket and key, or the bucket alone. \
-         Objects that are stored already do not move when it is changed.",
+        "The function that places an object on the ring: by bucket and key, or by the bucket \
+         alone. A change does not move stored objects.",
     ),
 ];

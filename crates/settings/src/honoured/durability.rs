@@ -22,11 +22,11 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         "grouped",
-        "When a write is acknowledged. \
-         `grouped`: once it is on stable storage; writes that arrive together share a sync. \
-         `interval`: at once, and a sync follows every `durability.interval`. \
-         `none`: at once, and the operating system writes when it likes, as Riak does by default; \
-         a power cut loses the last seconds, a crash of the server nothing.",
+        "The moment at which a write is acknowledged. `grouped`: when it is on stable storage; \
+         writes that arrive together share a sync. `interval`: at once, and a sync follows every \
+         `durability.interval`. `none`: at once, and the operating system writes at a time of its \
+         own, as with Riak's defaults; a power cut loses the last seconds, a crash of the server \
+         nothing.",
     ),
     own_key(
         "durability.interval",
@@ -36,7 +36,8 @@ pub(super) const KEYS: &[Key] = &[
             |settings, value| settings.durability.interval = value,
         ),
         "1s",
-        "The time between syncs with `durability = interval`: what a power cut may cost.",
+        "The time between syncs with `durability = interval`: a power cut may lose the writes of \
+         this time.",
     ),
     own_key(
         "commit_log.segment_bytes",
@@ -44,9 +45,9 @@ pub(super) const KEYS: &[Key] = &[
             settings.commit_log.segment_bytes = value;
         }),
         "64MB",
-        "The size of one file of the value log, in which entries stay. Files are \
-         made in advance. On a small disk they are shorter: a thirty-second of what is free and what \
-         the node's own files take, but 1MB at least.",
+        "The size of one file of the value log, in which entries stay. Files are made in advance. \
+         On a small disk they are shorter: a thirty-second of the free space and the node's own \
+         files together, but 1MB at least.",
     ),
     own_key(
         "commit_log.bytes_max",
@@ -54,9 +55,9 @@ pub(super) const KEYS: &[Key] = &[
             settings.commit_log.bytes_max = value;
         }),
         "1GB",
-        "How much of the value log may wait for the partitions to catch up. It bounds the time \
-         that a start after a crash takes. Each partition catches up when between half of it and \
-         all of it waits, so that not all do so at once. If the disk has no room for that, \
-         they do so when a quarter of the free space waits.",
+        "The length of the value log that may wait for the partitions to catch up. It bounds the \
+         time of a start after a crash. Each partition catches up when between half of it and all \
+         of it waits, so that not all do so at once. If the disk has no room for that, they catch \
+         up when a quarter of the free space waits.",
     ),
 ];

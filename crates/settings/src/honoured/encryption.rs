@@ -15,11 +15,11 @@ pub(super) const KEYS: &[Key] = &[
             Choice("on", |settings| settings.cluster_tls.mode = TlsMode::On),
         ]),
         "off",
-        "Whether the connections between nodes are encrypted, with certificates that both ends check. \
-         `off` refuses who calls with TLS; `on` refuses who calls or answers without. \
-         `optional` is for switching a running cluster over node by node: \
-         such a node calls with TLS, and without it where that fails, and answers both. \
-         `kvorum admin tls init` makes what is needed.",
+        "Encrypts the connections between nodes, with certificates that both ends check. `off` \
+         refuses nodes that call with TLS; `on` refuses nodes that call or answer without. \
+         `optional` is for switching a running cluster over node by node: such a node accepts \
+         both, and calls with TLS or, if that fails, without. `kvorum admin tls init` makes the \
+         files.",
     ),
     own_key(
         "cluster.tls.certfile",
@@ -40,7 +40,7 @@ pub(super) const KEYS: &[Key] = &[
         "cluster.tls.cacertfile",
         Kind::Path(|settings, value| settings.cluster_tls.authority = value),
         "./tls/ca.crt",
-        "The certificates of the authorities whose nodes are believed, in PEM form: \
+        "The certificates of the authorities that issue the nodes' certificates, in PEM form: \
          one, or two while one replaces the other.",
     ),
 ];

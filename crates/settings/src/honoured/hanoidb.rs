@@ -29,11 +29,10 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         None,
-        "The original's name for `durability`, for this backend alone; where it is set, it decides. \
-         `none` is its default behaviour; \
-         `sync` acknowledges what is on stable storage, as `durability = grouped` does; \
-         `interval` is its `{seconds, N}`, with a timer where it has none. \
-         Not set, `durability` decides.",
+        "The original's name for `durability`, for this backend alone; if it is set, it decides. \
+         `none` is its default behaviour; `sync` acknowledges a write that is on stable storage, \
+         as `durability = grouped` does; `interval` is its `{seconds, N}`, with a timer, which \
+         the original lacks. Not set, `durability` decides.",
     ),
     own_key(
         "hanoidb.sync_interval",
@@ -49,9 +48,9 @@ pub(super) const KEYS: &[Key] = &[
         "hanoidb.maximum_memory.percent",
         Kind::Percent(|settings, value| settings.hanoidb.memory_percent_max = value),
         "70",
-        "How much of the memory of the machine, or of the container if that is less, the block cache \
-         and the write buffers of all partitions may take together. \
-         Large values are read through the system's own cache, which has to have room beside.",
+        "The share of the memory of the machine, or of the container if that is less, for the \
+         block cache and the write buffers of all partitions. Large values are read through the \
+         system's own cache, which needs room beside it.",
     ),
     Key::new(
         "hanoidb.maximum_memory",
@@ -59,7 +58,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.hanoidb.memory_bytes_max = value;
         }),
         None,
-        "The same in bytes. Where both are given, the smaller amount counts.",
+        "The same in bytes. If both are given, the smaller amount counts.",
     )
     .own(),
     key(
@@ -67,9 +66,9 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Integer(2..=16, |settings, value| settings.hanoidb.top_level = value),
         "10",
         "The unit of the levels, as the power of two of entries of 16 KB: 16 MB with the default. \
-         A partition's write buffer has a unit, and a run of level k has up to 2^k of them. \
-         The original counts entries of any size. \
-         More takes more memory, and has fewer levels: a write then pays for less merging.",
+         A partition's write buffer has one unit, and a run of level k has up to 2^k of them. The \
+         original counts entries of any size. A greater unit takes more memory and makes fewer \
+         levels, so that a write pays for less merging.",
     ),
     key(
         "hanoidb.compress",
@@ -91,9 +90,9 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         "none",
-        "How tables from level 1 on, and values, are packed. \
-         `gzip` is taken as `zstd` and `snappy` as `lz4`, which pack as well and cost less. \
-         Existing ones keep their packing until they are merged.",
+        "The compression of values, and of tables from level 1 on. `gzip` is taken as `zstd` and \
+         `snappy` as `lz4`, which compress as well and cost less. Existing ones keep their \
+         compression until they are merged.",
     ),
     key(
         "hanoidb.expiry_secs",
@@ -101,8 +100,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.hanoidb.expiry_seconds = value;
         }),
         "0",
-        "How many seconds after it was written an object is gone, for all objects of the backend; 0 is never. \
-         An object's own expiry counts too, whichever comes first.",
+        "The seconds from a write to the end of its object, for all objects of the backend; 0 is \
+         never. An object's own expiry counts too, whichever comes first.",
     ),
     key(
         "hanoidb.block_size",
@@ -110,8 +109,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.hanoidb.block_bytes = value;
         }),
         "8KB",
-        "The size of a block of a table: what is read for one key, packed and checked as one. \
-         The original's documentation calls it `page_size`, which is taken as well; \
-         of the two, the original reads this one.",
+        "The size of a block of a table, the unit of reading, compression and checksums. The \
+         original's documentation calls it `page_size`, which is accepted as well; of the two, \
+         the original reads this one.",
     ),
 ];

@@ -26,19 +26,19 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         None,
-        "The original's name for `durability`, for this backend alone; where it is set, it decides. \
-         `1` acknowledges what is on stable storage, as `durability = grouped` does. \
-         `0`, the original's default, and `2` sync once in a `durability.interval`: what was acknowledged \
-         is with the system, and the death of the server alone loses nothing of it. \
-         Not set, `durability` decides.",
+        "The original's name for `durability`, for this backend alone; if it is set, it decides. \
+         `1` acknowledges a write that is on stable storage, as `durability = grouped` does. `0`, \
+         the original's default, and `2` sync once in a `durability.interval`: an acknowledged \
+         write is with the operating system, and a crash of the server alone loses none. Not set, \
+         `durability` decides.",
     ),
     own_key(
         "innostore.buffer_pool_size.percent",
         Kind::Percent(|settings, value| settings.innostore.pool_percent_max = value),
         "50",
-        "How much of the memory of the machine, or of the container if that is less, pages and what is \
-         still to be moved to pages may take together, of all partitions. \
-         Large values are read through the system's own cache, which has to have room beside.",
+        "The share of the memory of the machine, or of the container if that is less, for the \
+         pages of all partitions and for entries that are not in pages yet. Large values are read \
+         through the system's own cache, which needs room beside it.",
     ),
     Key::new(
         "innostore.buffer_pool_size",
@@ -46,16 +46,15 @@ pub(super) const KEYS: &[Key] = &[
             settings.innostore.pool_bytes_max = value;
         }),
         None,
-        "The same in bytes. Where both are given, the smaller amount counts.",
+        "The same in bytes. If both are given, the smaller amount counts.",
     ),
     key(
         "innostore.max_dirty_pages_pct",
         Kind::Percent(|settings, value| settings.innostore.dirty_percent_max = value),
         "25",
-        "How much of that may be taken by what was put and is in no page yet. \
-         It is also what is read from the value log after a crash, \
-         for which reason a partition has no more than 32 MB of it. \
-         More lets puts that are near each other share a page.",
+        "The share of that memory for entries that are not in pages yet. A start after a crash \
+         reads as much from the value log, so a partition has no more than 32 MB of them. More \
+         lets puts of neighbouring keys share a page.",
     ),
     own_key(
         "innostore.page_size",
@@ -63,9 +62,9 @@ pub(super) const KEYS: &[Key] = &[
             settings.innostore.page_bytes = value;
         }),
         "16KB",
-        "The size of a page: what is read for one key, and written for one put that has no neighbours. \
-         More than 1 MB is taken as that. Existing pages keep theirs until they are written anew. \
-         A value from a quarter of it on has a page of its own.",
+        "The size of a page, the unit of reading, and of writing for a put without neighbours. \
+         More than 1 MB is taken as 1 MB. Existing pages keep theirs until they are rewritten. A \
+         value of at least a quarter of a page has a page of its own.",
     ),
     own_key(
         "innostore.expiry_secs",
@@ -73,7 +72,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.innostore.expiry_seconds = value;
         }),
         "0",
-        "How many seconds after it was written an object is gone, for all objects of the backend; 0 is never. \
-         An object's own expiry counts too, whichever comes first.",
+        "The seconds from a write to the end of its object, for all objects of the backend; 0 is \
+         never. An object's own expiry counts too, whichever comes first.",
     ),
 ];

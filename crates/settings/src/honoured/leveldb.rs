@@ -16,9 +16,9 @@ pub(super) const KEYS: &[Key] = &[
         "leveldb.maximum_memory.percent",
         Kind::Percent(|settings, value| settings.leveldb.memory_percent_max = value),
         "70",
-        "How much of the memory of the machine, or of the container if that is less, the block cache \
-         and the write buffers of all partitions may take together. \
-         Large values are read through the system's own cache, which has to have room beside.",
+        "The share of the memory of the machine, or of the container if that is less, for the \
+         block cache and the write buffers of all partitions. Large values are read through the \
+         system's own cache, which needs room beside it.",
     ),
     Key::new(
         "leveldb.maximum_memory",
@@ -26,14 +26,14 @@ pub(super) const KEYS: &[Key] = &[
             settings.leveldb.memory_bytes_max = value;
         }),
         None,
-        "The same in bytes. Where both are given, the smaller amount counts.",
+        "The same in bytes. If both are given, the smaller amount counts.",
     ),
     key(
         "leveldb.limited_developer_mem",
         Kind::Flag(|settings, value| settings.leveldb.limited_developer_memory = value),
         "off",
         "For many nodes on a developer's machine: at most 256 MB of memory, with write buffers of \
-         2 MB, whatever the other keys say. Not for measuring.",
+         2 MB, whatever the other keys are. Not for measuring.",
     ),
     key(
         "leveldb.write_buffer_size_min",
@@ -41,9 +41,9 @@ pub(super) const KEYS: &[Key] = &[
             settings.leveldb.write_buffer_bytes_min = value;
         }),
         "30MB",
-        "A partition writes a table when its write buffer has a size that was drawn between this and \
-         `leveldb.write_buffer_size_max`, so that not all write at once. \
-         Where memory is short, the fullest buffers are written earlier.",
+        "A partition writes a table when its write buffer has a size that was drawn between this \
+         and `leveldb.write_buffer_size_max`, so that not all write at once. If memory is short, \
+         the fullest buffers are written earlier.",
     ),
     key(
         "leveldb.write_buffer_size_max",
@@ -64,17 +64,16 @@ pub(super) const KEYS: &[Key] = &[
             settings.leveldb.sync_on_write = Some(mode);
         }),
         None,
-        "Riak's name for `durability`, for this backend alone; where it is set, it decides. \
-         `on` acknowledges what is on stable storage, as `durability = grouped` does; \
-         `off` is Riak's default behaviour, `durability = none`. \
-         Not set, `durability` decides.",
+        "Riak's name for `durability`, for this backend alone; if it is set, it decides. `on` \
+         acknowledges a write that is on stable storage, as `durability = grouped` does; `off` is \
+         Riak's default behaviour, `durability = none`. Not set, `durability` decides.",
     ),
     key(
         "leveldb.bloomfilter",
         Kind::Flag(|settings, value| settings.leveldb.bloomfilter = value),
         "on",
-        "Whether new tables have filters, by which most of those that lack a key are not read for it. \
-         Tables that are there keep theirs.",
+        "Gives new tables filters, so that a get skips most tables that lack its key. Existing \
+         tables keep theirs.",
     ),
     key(
         "leveldb.block.size",
@@ -82,8 +81,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.leveldb.block_bytes = value;
         }),
         "4KB",
-        "The size of a block of a table: what is read for one key, packed and checked as one. \
-         Larger blocks pack better and cost more a read.",
+        "The size of a block of a table, the unit of reading, compression and checksums. Larger \
+         blocks compress better, and each read costs more.",
     ),
     key(
         "leveldb.block.restart_interval",
@@ -91,15 +90,15 @@ pub(super) const KEYS: &[Key] = &[
             settings.leveldb.block_restart_interval = value;
         }),
         "16",
-        "So many keys of a block share their beginnings with the one before, until one stands in full. \
-         More make tables smaller and searching a block slower.",
+        "The number of keys in a row that share their beginnings with the one before; then one \
+         stands in full. More make tables smaller and searching a block slower.",
     ),
     key(
         "leveldb.compression",
         Kind::Flag(|settings, value| settings.leveldb.compression = value),
         "on",
-        "Whether new tables and values are packed; the two youngest levels never are. \
-         Existing ones keep their packing until they are merged.",
+        "Compresses new tables and values, except on the two youngest levels. Existing tables \
+         keep their compression until they are merged.",
     ),
     key(
         "leveldb.compression.algorithm",
@@ -115,8 +114,9 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         "lz4",
-        "How they are packed. `snappy` is taken as `lz4`, which packs as well and unpacks faster; \
-         `zstd`, which Riak does not have, packs text and JSON about twice as well.",
+        "The compression of tables and values. `snappy` is taken as `lz4`, which compresses as \
+         well and decompresses faster; `zstd`, which Riak does not have, compresses text and JSON \
+         to about half of that.",
     ),
     key(
         "leveldb.compaction.trigger.tombstone_count",
@@ -124,15 +124,15 @@ pub(super) const KEYS: &[Key] = &[
             settings.leveldb.tombstones_trigger = value;
         }),
         "1000",
-        "A table with at least so many removals is merged downwards early, which frees the space of \
-         what they remove, if they are a tenth of the entries that have to be read for it. \
-         Whatever this says, a table is merged when half of it is removals.",
+        "A table with at least this number of removals is merged downwards early, which frees the \
+         space of the removed entries, if the removals are a tenth of the entries to be read for \
+         it. Whatever the number, a table is merged when half of it is removals.",
     ),
     key(
         "leveldb.expiration",
         Kind::Flag(|settings, value| settings.leveldb.expiration = value),
         "off",
-        "Whether objects are gone `leveldb.expiration.retention_time` after they were written.",
+        "Lets objects expire `leveldb.expiration.retention_time` after they were written.",
     ),
     key(
         "leveldb.expiration.retention_time",
@@ -140,8 +140,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.leveldb.retention = value;
         }),
         "unlimited",
-        "How long after it was written an object is gone, for all objects of the backend. \
-         It is no longer read from then on; merges win its space back.",
+        "The time from a write to the end of its object, for all objects of the backend. Reads no \
+         longer find an expired object; merges free its space.",
     ),
     key(
         "leveldb.expiration.mode",
@@ -154,10 +154,9 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         "whole_file",
-        "When the space of expired objects is won back. \
-         `whole_file`: when everything in a table is expired, which costs nothing, and whenever the \
-         table is merged for another reason. \
-         `normal`: also when half of a table is expired; it is then rewritten.",
+        "The moment at which the space of expired objects is freed. `whole_file`: when everything \
+         in a table is expired, which costs nothing, and whenever the table is merged for another \
+         reason. `normal`: also when half of a table is expired; it is then rewritten.",
     ),
     key(
         "leveldb.tiered",
@@ -165,31 +164,28 @@ pub(super) const KEYS: &[Key] = &[
             settings.leveldb.tiered_from_level = value;
         }),
         "off",
-        "Tables of this level and of those below it lie on a slow device, at \
-         `leveldb.tiered.path.slow`; younger ones, logs and all else of a store on a fast one, at \
-         `leveldb.tiered.path.fast`. Values that are kept apart from their keys follow the tables that \
-         name them. \
-         Levels fill from the last one, 6, up: 6 leaves about an eighth of the tables on the fast device, \
-         5 a seventieth, and less than 5 next to nothing. \
-         It can be changed at any time; tables are moved in the background.",
+        "Tables of this level and of deeper ones lie on a slow device, at \
+         `leveldb.tiered.path.slow`; other tables, logs and all other files of a store on a fast \
+         one, at `leveldb.tiered.path.fast`. Values that are kept apart from their keys follow \
+         the tables that name them. Levels fill from the last one, 6, upwards: 6 leaves about an \
+         eighth of the tables on the fast device, 5 a seventieth, and less than 5 next to \
+         nothing. It can be changed at any time; tables are moved in the background.",
     ),
     Key::new(
         "leveldb.tiered.path.fast",
         Kind::Path(|settings, value| settings.leveldb.tiered_path_fast = Some(value)),
         None,
-        "What stands before `leveldb.data_root` for the fast device: with `/fast` and \
-         `/var/lib/kvorum/leveldb` the stores are in `/fast/var/lib/kvorum/leveldb`. \
-         With `/` they stay where they were without `leveldb.tiered`. \
-         A node whose stores are at another place than its keys say does not start, and says what to \
-         move.",
+        "The path before `leveldb.data_root` on the fast device: with `/fast` and \
+         `/var/lib/kvorum/leveldb` the stores are in `/fast/var/lib/kvorum/leveldb`. With `/` \
+         they stay where they were without `leveldb.tiered`. A node with stores at another place \
+         than its keys name does not start, and lists the directories to move.",
     ),
     Key::new(
         "leveldb.tiered.path.slow",
         Kind::Path(|settings, value| settings.leveldb.tiered_path_slow = Some(value)),
         None,
-        "The same for the slow device. \
-         A partition whose slow directory is not there, or not mounted, is not served, and is tried \
-         again. \
-         To move it: stop the node, move the directory, change the key.",
+        "The same for the slow device. A partition without its slow directory, as when it is not \
+         mounted, is not served, and is tried again. To move it: stop the node, move the \
+         directory, change the key.",
     ),
 ];

@@ -9,8 +9,8 @@ pub(super) const KEYS: &[Key] = &[
         "leveled.data_root",
         Kind::Path(|settings, value| settings.leveled.data_root = value),
         "$(platform_data_dir)/leveled",
-        "The directory with one subdirectory for each partition. \
-         What was put last is in the value log, whose place is `platform_data_dir`.",
+        "The directory with one subdirectory for each partition. The latest entries are in the \
+         value log, whose place is `platform_data_dir`.",
     ),
     Key::new(
         "leveled.sync_strategy",
@@ -26,18 +26,17 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         None,
-        "Riak's name for `durability`, for this backend alone; where it is set, it decides. \
-         `none` is Riak's default behaviour; \
-         `sync` and `riak_sync` acknowledge what is on stable storage, as `durability = grouped` does. \
-         Not set, `durability` decides.",
+        "Riak's name for `durability`, for this backend alone; if it is set, it decides. `none` \
+         is Riak's default behaviour; `sync` and `riak_sync` acknowledge a write that is on \
+         stable storage, as `durability = grouped` does. Not set, `durability` decides.",
     ),
     own_key(
         "leveled.maximum_memory.percent",
         Kind::Percent(|settings, value| settings.leveled.memory_percent_max = value),
         "70",
-        "How much of the memory of the machine, or of the container if that is less, the ledgers of all \
-         partitions may take together: their block cache and their buffers. \
-         Bodies are read through the system's own cache, which has to have room beside.",
+        "The share of the memory of the machine, or of the container if that is less, for the \
+         ledgers of all partitions: their block cache and their buffers. Bodies are read through \
+         the system's own cache, which needs room beside it.",
     ),
     Key::new(
         "leveled.maximum_memory",
@@ -45,7 +44,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.leveled.memory_bytes_max = value;
         }),
         None,
-        "The same in bytes. Where both are given, the smaller amount counts.",
+        "The same in bytes. If both are given, the smaller amount counts.",
     )
     .own(),
     own_key(
@@ -54,9 +53,9 @@ pub(super) const KEYS: &[Key] = &[
             settings.leveled.ledger_buffer_bytes = value;
         }),
         "32MB",
-        "A partition writes a table of its ledger when it has so many bytes of heads and index entries. \
-         It stands for `leveled.cache_size` and `leveled.penciller_cache_size`, which count keys. \
-         Where memory is short, the fullest buffers are written earlier.",
+        "A partition writes a table of its ledger when it has this many bytes of heads and index \
+         entries. The key replaces `leveled.cache_size` and `leveled.penciller_cache_size`, which \
+         count keys. If memory is short, the fullest buffers are written earlier.",
     ),
     key(
         "leveled.compression_method",
@@ -75,9 +74,8 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         "lz4",
-        "How bodies are packed when they are put. \
-         `native`, Riak's default, is zlib there and taken as `zstd`, which packs better and costs less. \
-         Bodies that are there keep their packing.",
+        "The compression of new bodies; existing ones keep theirs. `native`, Riak's default, is \
+         zlib there and taken as `zstd`, which compresses better and costs less.",
     ),
     key(
         "leveled.compression_point",
@@ -90,9 +88,9 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         "on_receipt",
-        "When bodies are packed: when they are put, or when they are moved out of the value log. \
-         With `on_compact` a put costs less, and a body that is soon replaced is not packed for nothing; \
-         until it is moved it takes more space.",
+        "The moment at which bodies are compressed: when they are put, or when they are moved out \
+         of the value log. With `on_compact` a put costs less, and a body that is soon replaced \
+         is never compressed; until it is moved it takes more space.",
     ),
     key(
         "leveled.ledger_compression",
@@ -114,8 +112,8 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         "as_store",
-        "How tables of the ledger are packed; `as_store` is as `leveled.compression_method` says. \
-         Existing ones keep their packing until they are merged.",
+        "The compression of tables of the ledger; `as_store` is that of \
+         `leveled.compression_method`. Existing tables keep theirs until they are merged.",
     ),
     key(
         "leveled.compression_level",
@@ -123,8 +121,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.leveled.compressed_from_level = value;
         }),
         "2",
-        "The first level of the ledger of which tables are packed. \
-         Those above are merged again soon; Riak's default is 1.",
+        "The first level of the ledger of which tables are compressed. Those above are merged \
+         again soon; Riak's default is 1.",
     ),
     key(
         "leveled.max_run_length",
@@ -132,35 +130,35 @@ pub(super) const KEYS: &[Key] = &[
             settings.leveled.run_files_max = value;
         }),
         "4",
-        "So many neighbouring files of the journal are rewritten together at most.",
+        "The greatest number of neighbouring files of the journal that are rewritten together.",
     ),
     key(
         "leveled.singlefile_compactionpercentage",
         Kind::Percent(|settings, value| settings.leveled.single_file_percent = value),
         "25",
-        "One file of the journal is rewritten alone when at most this share of it is needed. \
-         Shares are counted, where Riak takes samples.",
+        "One file of the journal is rewritten alone when at most this share of it is live. Shares \
+         are counted exactly; Riak takes samples.",
     ),
     key(
         "leveled.maxrunlength_compactionpercentage",
         Kind::Percent(|settings, value| settings.leveled.longest_run_percent = value),
         "75",
-        "A run of `leveled.max_run_length` files is rewritten when at most this share of it is needed. \
-         For shorter runs the share lies between the two.",
+        "A run of `leveled.max_run_length` files is rewritten when at most this share of it is \
+         live. For shorter runs the share lies between the two.",
     ),
     key(
         "leveled.compaction_low_hour",
         Kind::Hour(|settings, value| settings.leveled.compaction_first_hour = value),
         "0",
-        "The first hour in which files of the journal are rewritten, UTC; Riak goes by the machine's local \
-         time. \
-         The ledger is merged at any time, and so is the journal when space runs out.",
+        "The first hour in which files of the journal are rewritten, UTC; Riak goes by the \
+         machine's local time. The ledger is merged at any time, and the journal is rewritten at \
+         any time when space runs out.",
     ),
     key(
         "leveled.compaction_top_hour",
         Kind::Hour(|settings, value| settings.leveled.compaction_last_hour = value),
         "23",
-        "The last of these hours, itself included; UTC as well. \
-         Hours that end before they start go past midnight.",
+        "The last of these hours, itself included; UTC as well. A range that ends before it \
+         starts goes past midnight.",
     ),
 ];

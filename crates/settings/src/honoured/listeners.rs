@@ -12,9 +12,9 @@ pub(super) const KEYS: &[Key] = &[
             }
         }),
         "127.0.0.1:8087",
-        "An address where clients connect with the protocol buffers protocol. \
-         Any number of names may be given; the default stands only while there is none. \
-         Port 0 lets the system choose; `off` opens nothing.",
+        "An address for clients of the protocol buffers protocol. Any number of names may be \
+         given; the default counts only if there is none. Port 0 lets the system choose; `off` \
+         opens nothing.",
     ),
     key(
         "listener.http.$name",
@@ -24,9 +24,8 @@ pub(super) const KEYS: &[Key] = &[
             }
         }),
         "127.0.0.1:8098",
-        "An address where clients connect with HTTP. \
-         Any number of names may be given; the default stands only while there is none. \
-         Port 0 lets the system choose; `off` opens nothing.",
+        "An address for clients of HTTP. Any number of names may be given; the default counts \
+         only if there is none. Port 0 lets the system choose; `off` opens nothing.",
     ),
     own_key(
         "listener.peer.$name",
@@ -36,18 +35,17 @@ pub(super) const KEYS: &[Key] = &[
             }
         }),
         "127.0.0.1:8099",
-        "An address where the other nodes of the cluster connect. \
-         The first by name is the one that they are told; where it is 0.0.0.0 or ::, they are told \
-         the host of `nodename` with its port. \
-         Port 0 lets the system choose; `off` opens nothing, and the node stays alone.",
+        "An address for the other nodes of the cluster. The first by name is announced to them; \
+         if it is 0.0.0.0 or ::, the host of `nodename` with its port is announced instead. Port \
+         0 lets the system choose; `off` opens nothing, and the node stays alone.",
     ),
     own_key(
         "peer.advertised_address",
         Kind::Address(|settings, _, value| settings.listeners.peer_advertised = value),
         "off",
-        "The address that the other nodes are told, where it is not the one listened on: behind a \
-         translation of addresses, in a container whose port is published under another, or \
-         behind a relay. `off` tells them that of the first `listener.peer.$name`.",
+        "The address that is announced to the other nodes, if it is not the one listened on: \
+         behind a translation of addresses, in a container whose port is published under another, \
+         or behind a relay. `off` announces that of the first `listener.peer.$name`.",
     ),
     key(
         "protobuf.backlog",
@@ -55,22 +53,21 @@ pub(super) const KEYS: &[Key] = &[
             settings.protobuf.backlog = u32::try_from(value).unwrap_or(u32::MAX);
         }),
         "128",
-        "How many connections may wait to be accepted. \
-         Raise it when many clients connect at the same moment; \
-         the operating system has a limit of its own.",
+        "The number of connections that may wait to be accepted. Raise it when many clients \
+         connect at the same moment; the operating system has a limit of its own.",
     ),
     key(
         "protobuf.nagle",
         Kind::Flag(|settings, value| settings.protobuf.nagle = value),
         "off",
-        "Whether the operating system may hold small answers back to send them together. \
-         On saves packets and costs latency.",
+        "Lets the operating system hold back small answers to send them together. On saves \
+         packets and costs latency.",
     ),
     key(
         "protobuf.keepalive",
         Kind::Flag(|settings, value| settings.protobuf.keepalive = value),
         "on",
-        "Whether idle connections are probed, so that those whose client is gone are closed.",
+        "Probes idle connections, so that those of clients that are gone are closed.",
     ),
     own_key(
         "protobuf.frame_bytes_max",
@@ -95,7 +92,7 @@ pub(super) const KEYS: &[Key] = &[
         "secure_referer_check",
         Kind::Flag(|settings, value| settings.http.secure_referer_check = value),
         "on",
-        "Whether HTTP requests that a web page of another site caused (by their `Referer`) are \
-         refused. Turn it off if a proxy in front cannot remove that header.",
+        "Refuses HTTP requests that a web page of another site caused (by their `Referer`). Turn \
+         it off if a proxy in front cannot remove that header.",
     ),
 ];

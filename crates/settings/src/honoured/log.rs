@@ -36,18 +36,17 @@ pub(super) const KEYS: &[Key] = &[
                 Choice("both", |settings| settings.log.output = LogOutput::Both),
             ]),
             None,
-            "Where log lines go: to standard error (`console`), to `logger.file` (`file`), \
-             to `both`, or nowhere (`off`). \
-             Not set, it is `both` if `logger.file` is set, else `console`.",
+            "The destination of log lines: standard error (`console`), `logger.file` (`file`), \
+             `both`, or nowhere (`off`). Not set, it is `both` if `logger.file` is set, else \
+             `console`.",
         )
     },
     key(
         "logger.file",
         Kind::Path(|settings, value| settings.log.file = value),
         "$(platform_log_dir)/console.log",
-        "The log file. It is put aside when it has `logger.max_file_size`. \
-         If logrotate does that, set `logger.max_file_size` above its size, \
-         and let it use `copytruncate`.",
+        "The log file. It is renamed to `FILE.1` when it has `logger.max_file_size`. If logrotate \
+         does that, set `logger.max_file_size` above its size, and let it use `copytruncate`.",
     ),
     Key {
         ancestry: Ancestry::RiakAs("a template of Erlang's logger, which has no effect here"),
@@ -55,10 +54,9 @@ pub(super) const KEYS: &[Key] = &[
             "logger.format",
             Kind::LogFormat(|settings, value| settings.log.format = value),
             "logfmt",
-            "The form of a line, which is one event: `logfmt` for `name=\"value\"` pairs, \
-             `json` for an object. \
-             Each line has `time`, `level` and `event`; where one names a node by its identity, \
-             the node's name stands beside it.",
+            "The form of a line, which is one event: `logfmt` for `name=\"value\"` pairs, `json` \
+             for an object. Each line has `time`, `level` and `event`; a line with a node's \
+             identity has the node's name beside it.",
         )
     },
     key(
@@ -67,7 +65,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.log.file_bytes_max = value;
         }),
         "10MB",
-        "A log file of this length is put aside as `FILE.1`, and a new one is begun.",
+        "A log file of this length is renamed to `FILE.1`, and a new one is begun.",
     ),
     key(
         "logger.max_files",

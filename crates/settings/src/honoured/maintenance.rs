@@ -13,24 +13,23 @@ pub(super) const KEYS: &[Key] = &[
             settings.maintenance.transfer_limit = value;
         }),
         "2",
-        "How many partitions this node fetches at once, and how many others fetch from it: \
-         when nodes join and leave, and for repairs. \
-         How fast they go is up to the arbiter of background work. \
+        "The number of partitions that this node fetches at once, and of those that others fetch \
+         from it: for joins, leaves and repairs. The arbiter of background work sets their speed. \
          `kvorum admin transfer-limit` changes it until the next start.",
     ),
     key(
         "handoff.inbound",
         Kind::Flag(|settings, value| settings.maintenance.handoff_inbound = value),
         "on",
-        "Whether this node fetches partitions. \
-         `kvorum admin handoff enable|disable` changes it until the next start.",
+        "Lets this node fetch partitions. `kvorum admin handoff enable|disable` changes it until \
+         the next start.",
     ),
     key(
         "handoff.outbound",
         Kind::Flag(|settings, value| settings.maintenance.handoff_outbound = value),
         "on",
-        "Whether others may fetch partitions from this node. \
-         `kvorum admin handoff enable|disable` changes it until the next start.",
+        "Lets others fetch partitions from this node. `kvorum admin handoff enable|disable` \
+         changes it until the next start.",
     ),
     own_key(
         "maintenance.io_bytes_per_second_max",
@@ -38,11 +37,11 @@ pub(super) const KEYS: &[Key] = &[
             settings.maintenance.io_bytes_per_second_max = value;
         }),
         "off",
-        "The most that background work (merges, checkpoints, expiry, scrubs) reads and writes in a \
-         second, all stores of the node together; syncs of what clients wrote are not counted. \
-         It already gives way to requests by itself: set this where the device has a quota. \
-         Below what the writes cause, disk use grows; `kvorum admin maintenance` shows how much \
-         is needed.",
+        "The most bytes that background work (merges, checkpoints, expiry, scrubs) reads and \
+         writes in a second, in all stores of the node together; syncs of clients' writes are not \
+         counted. Background work already gives way to requests by itself: set this if the device \
+         has a quota. If it is lower than the writes need, disk use grows; `kvorum admin \
+         maintenance` shows the needed rate.",
     ),
     own_key(
         "maintenance.cpu_share_max",
@@ -50,8 +49,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.maintenance.cpu_share_max_percent = value;
         }),
         "50",
-        "The most processor time that background work takes, as a share of all cores that the \
-         server may use. Work that is pressing, because space or memory runs out, may take more.",
+        "The most processor time of background work, as a share of all cores that the server may \
+         use. Work that is pressing, because space or memory runs out, may take more.",
     ),
     own_key(
         "maintenance.step_time",
@@ -61,9 +60,8 @@ pub(super) const KEYS: &[Key] = &[
             |settings, value| settings.maintenance.step_time = value,
         ),
         "2ms",
-        "How long one step of background work is to last. \
-         A request that meets a step waits for up to that long; \
-         longer steps get more done where nobody waits.",
+        "The target duration of a step of background work. A request that meets a step waits for \
+         up to that long; longer steps do more where no request waits.",
     ),
     own_key(
         "maintenance.memory_bytes_max",
@@ -71,15 +69,14 @@ pub(super) const KEYS: &[Key] = &[
             settings.maintenance.memory_bytes_max = value;
         }),
         "auto",
-        "How much memory the stores may hold: key directories, write buffers, indexes of tables, and \
-         the caches that they share. Caches shrink to what the others leave of it. \
-         At nine tenths a warning is logged, work that frees memory comes first, write buffers are \
-         written earlier, and puts are held back more and more; at the whole of it puts are refused \
-         with `overload`, and deletions and reads go on. \
-         Large requests and replies in progress, and what waits for the value log, count too; requests \
-         and messages of other nodes that are larger than 16 KB may have an eighth of the budget \
-         together, and get `overload` beyond it. \
-         `auto` is three quarters of what the machine or the container has.",
+        "The memory of the stores: key directories, write buffers, indexes of tables, and shared \
+         caches. Caches shrink to the rest that the others leave. At nine tenths a warning is \
+         logged, work that frees memory comes first, write buffers are written earlier, and puts \
+         are delayed more and more; when all of it is used puts are refused with `overload`, and \
+         deletions and reads go on. Large requests and replies in progress, and data in the queue \
+         of the value log, count too. Requests and messages of other nodes that are larger than \
+         16 KB may take an eighth of the budget together, and get `overload` beyond it. `auto` is \
+         three quarters of the memory of the machine or the container.",
     ),
     own_key(
         "maintenance.open_files_max",
@@ -87,12 +84,12 @@ pub(super) const KEYS: &[Key] = &[
             settings.maintenance.open_files_max = value;
         }),
         "auto",
-        "How many files the server may have open, connections included. \
-         At nine tenths a warning is logged and work that makes files fewer comes first; at 98 % puts \
-         are refused with `overload`. A start is refused where the files of the stores and the connections \
-         of the other nodes need more, and clients may have as many connections as half of what these \
-         leave. Another node needs 12. \
-         `auto` is the limit of the process, which is raised to the hard one (`ulimit -Hn`).",
+        "The number of files that the server may have open, connections included. At nine tenths \
+         a warning is logged and work that reduces the number of files comes first; at 98 % puts \
+         are refused with `overload`. A start is refused if the files of the stores and the \
+         connections of the other nodes need more; clients may have half of the rest as \
+         connections. Each other node needs 12. `auto` is the limit of the process, which is \
+         raised to the hard one (`ulimit -Hn`).",
     ),
     own_key(
         "scrub.period",
@@ -100,9 +97,9 @@ pub(super) const KEYS: &[Key] = &[
             settings.maintenance.scrub_period = value;
         }),
         "30d",
-        "Every file of the stores and of the value log is read again within this time, and its \
-         checksums are computed, so that rot is found while replicas can mend it. \
-         The reading is spread evenly over the period, comes after all other background work, and \
-         goes on after a restart where it was. `off` for never.",
+        "The time within which every file of the stores and of the value log is read again, with \
+         its checksums, so that corruption is found while replicas can mend it. The reading is \
+         spread evenly over the period, comes after all other background work, and resumes after \
+         a restart. `off` for never.",
     ),
 ];

@@ -11,7 +11,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.memory.ttl = value;
         }),
         "off",
-        "How long after it was written an object is gone.",
+        "The time from a write to the end of its object.",
     ),
     key(
         "memory_backend.max_memory_per_vnode",
@@ -19,8 +19,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.memory.per_vnode_bytes_max = value;
         }),
         "off",
-        "How much memory the objects of one partition may take, everything counted. \
-         Beyond it, the objects written longest ago are dropped.",
+        "The memory for the objects of one partition, everything counted. Beyond it, the objects \
+         written longest ago are dropped.",
     ),
     own_key(
         "memory_backend.max_memory",
@@ -28,6 +28,6 @@ pub(super) const KEYS: &[Key] = &[
             settings.memory.bytes_max = value;
         }),
         "off",
-        "How much memory the objects of all partitions of the node may take, shared evenly.",
+        "The memory for the objects of all partitions of the node, shared evenly.",
     ),
 ];

@@ -10,11 +10,11 @@ pub(super) const KEYS: &[Key] = &[Key::new(
     "multi_backend.default",
     Kind::Word(|settings, value| settings.multi.default = value),
     None,
-    "With `storage_backend = multi` and `prefix_multi`: the name of the backend of all buckets that name none \
-     by their property `backend` or that of their type; not set, the first by name. \
-     Each backend is declared by `multi_backend.NAME.storage_backend`, which takes the name of an engine, and \
-     any key of that engine may follow as `multi_backend.NAME.KEY`; what is not set there is as it is for the \
-     node.",
+    "With `storage_backend = multi` and `prefix_multi`: the name of the backend of all buckets \
+     for which neither their own property `backend` nor that of their type names one; not set, \
+     the first by name. Each backend is declared by `multi_backend.NAME.storage_backend`, which \
+     takes the name of an engine. Any key of that engine may follow as `multi_backend.NAME.KEY`; \
+     a key that is not set there has the value of the node.",
 )];
 
 /// `storage_backend` of one of several backends, which is none of the mixes of several.

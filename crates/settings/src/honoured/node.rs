@@ -38,8 +38,8 @@ pub(super) const KEYS: &[Key] = &[
         "cluster_name",
         Kind::Word(|settings, value| settings.node.cluster_name = value),
         "kvorum",
-        "The cluster's name. All its nodes have to be given the same: \
-         a node of another name is not let in, so that a slip in an address joins no strangers.",
+        "The cluster's name. All its nodes need the same: a node of another name is refused, so \
+         that a mistyped address joins no foreign cluster.",
     ),
     own_key(
         "worker_threads",
@@ -47,9 +47,9 @@ pub(super) const KEYS: &[Key] = &[
             settings.node.worker_threads = value;
         }),
         "auto",
-        "How many threads answer requests; `auto` is one for each core that the process may use. \
-         Where several nodes share a machine, give each its share of the cores: \
-         a node that is woken on more threads than it has cores for spends much of its time on that.",
+        "The number of threads that answer requests; `auto` is one for each core that the process \
+         may use. If several nodes share a machine, give each its part of the cores: a node with \
+         more threads than cores loses much time to switching between them.",
     ),
     Key {
         change: Change::Fixed,
@@ -57,24 +57,23 @@ pub(super) const KEYS: &[Key] = &[
             "ring_size",
             Kind::PowerOfTwo(1..=4096, |settings, value| settings.node.ring_size = value),
             "64",
-            "How many partitions the key space is cut into. \
-             Choose at least two for each core of the largest cluster you expect; \
-             more cost memory and open files on every node.",
+            "The number of partitions of the key space. Choose at least two for each core of the \
+             largest cluster you expect; more cost memory and open files on every node.",
         )
     },
     key(
         "ring.state_dir",
         Kind::Path(|settings, value| settings.node.ring_state_dir = value),
         "$(platform_data_dir)/ring",
-        "Where the agreed state of the cluster is kept: its name, members, ring and bucket types.",
+        "The directory of the agreed state of the cluster: its name, members, ring and bucket \
+         types.",
     ),
     key(
         "platform_data_dir",
         Kind::Path(|settings, value| settings.node.data_dir = value),
         "./data",
-        "The directory under which a node keeps everything that must survive a restart. \
-         Other paths refer to it as `$(platform_data_dir)`. \
-         One server at a time may use it.",
+        "The directory for everything that must survive a restart. Other paths refer to it as \
+         `$(platform_data_dir)`. One server at a time may use it.",
     ),
     key(
         "platform_log_dir",
@@ -100,31 +99,26 @@ pub(super) const KEYS: &[Key] = &[
             }),
         ]),
         "bitcask",
-        "The engine that stores objects. \
-         `bitcask` keeps all keys in memory and values in append-only files; \
-         `leveldb` keeps sorted tables that are merged in the background, needs little memory, and \
-         has secondary indexes; \
-         `leveled` is the same for keys and heads, and leaves bodies in a journal, where merges do not \
-         move them; \
-         `hanoidb` is as `leveldb` where each write does a bounded share of merging, and none waits for \
-         a merge; \
-         `innostore` is a tree of pages for data that is read far more than written, and for ranges, \
-         with secondary indexes; \
-         `memory` keeps everything in memory and loses it at a stop. \
-         `multi` mixes several of them on one node, and the property `backend` of a bucket or its type \
-         says which one it is in (`multi_backend.NAME.storage_backend` declares each); \
-         with `prefix_multi` the beginning of a bucket's name may say it as well \
+        "The engine that stores objects. `bitcask` keeps all keys in memory and values in \
+         append-only files. `leveldb` keeps sorted tables that are merged in the background, \
+         needs little memory, and has secondary indexes. `leveled` is the same for keys and \
+         heads, and keeps bodies in a journal, where merges do not move them. `hanoidb` is like \
+         `leveldb`, but each write does a bounded share of merging, and none waits for a merge. \
+         `innostore` is a tree of pages with secondary indexes, for ranges and for data that is \
+         read far more than written. `memory` keeps everything in memory and loses it at a stop. \
+         `multi` mixes several of them on one node (`multi_backend.NAME.storage_backend` declares \
+         each), and the property `backend` of a bucket or its type chooses one. With \
+         `prefix_multi` the beginning of a bucket's name may choose it as well \
          (`multi_backend.NAME.bucket_prefix`).",
     ),
     own_key(
         "colocated_replicas",
         Kind::Flag(|settings, value| settings.node.colocated_replicas = value),
         "off",
-        "Whether a cluster with fewer nodes than `n_val` keeps several replicas of an object on \
-         one node, as Riak does. \
-         Off, an object has at most one replica on each node: \
-         further copies on the same disks cost as much as they would elsewhere and protect little. \
-         On, nodes that stand in for others do so for keys of which they have a replica as well: \
-         a node that reaches no other takes writes at any `w`, and has the only copies.",
+        "Lets a cluster with fewer nodes than `n_val` keep several replicas of an object on one \
+         node, as Riak does. Off, an object has at most one replica on each node: further copies \
+         on the same disks cost as much as elsewhere and protect little. On, a node also stands \
+         in for replicas of keys of which it has a replica itself: a node that reaches no other \
+         takes writes at any `w`, and has the only copies.",
     ),
 ];

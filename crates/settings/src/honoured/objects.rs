@@ -27,8 +27,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.objects.siblings_warning = value;
         }),
         "25",
-        "An object with more siblings is logged: \
-         some client writes without the context of what it read.",
+        "An object with more siblings is logged: some client writes without the vclock of its \
+         last read.",
     ),
     key(
         "object.siblings.maximum",

@@ -11,8 +11,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.requests.concurrent_max = value;
         }),
         "50000",
-        "How many requests of each kind (reads, writes) a node works on at the same time. \
-         Further ones are answered `overload` at once.",
+        "The number of requests of each kind (reads, writes) that a node works on at the same \
+         time. Further ones are answered `overload` at once.",
     ),
     own_key(
         "slow_request_threshold",
@@ -20,7 +20,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.requests.slow_threshold = value;
         }),
         "500ms",
-        "A request that takes longer is logged with where its time went. `off` logs none.",
+        "A request that takes longer is logged with the parts of its time. `off` logs none.",
     ),
     key(
         "secondary_index_timeout",
@@ -28,7 +28,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.requests.secondary_index_timeout = value;
         }),
         "0",
-        "When a query of a secondary index that names no timeout is given up. `0` never gives up.",
+        "The time after which a query of a secondary index that names no timeout is given up. `0` \
+         never gives up.",
     ),
     Key {
         ancestry: Ancestry::RiakAs("`riak_kv.delete_mode`, in advanced.config only"),
@@ -36,54 +37,53 @@ pub(super) const KEYS: &[Key] = &[
             "delete_mode",
             Kind::DeleteMode(|settings, value| settings.requests.delete_mode = value),
             "3s",
-            "What becomes of a tombstone, the marker that a delete leaves. \
-             `keep` leaves it for good; `immediate` removes it as soon as every replica has it; \
-             a duration waits that long more. \
-             A tombstone that some replica lacks is always kept, and for now so is each in a cluster of \
-             several nodes.",
+            "The time after which a tombstone, the marker of a delete, is removed. `keep` never \
+             removes it; `immediate` removes it as soon as every replica has it; a duration waits \
+             that much longer. A tombstone that some replica lacks is always kept, and at present \
+             so is every tombstone in a cluster of several nodes.",
         )
     },
     key(
         "cluster.job.riak_kv.list_buckets",
         Kind::Flag(|settings, value| settings.requests.jobs.list_buckets = value),
         "enabled",
-        "Whether clients may list buckets in one answer. \
-         Listing reads every key of the node: consider to disable it in production.",
+        "Allows clients to list buckets in one answer. A listing reads every key of the node: \
+         consider to disable it in production.",
     ),
     key(
         "cluster.job.riak_kv.stream_list_buckets",
         Kind::Flag(|settings, value| settings.requests.jobs.stream_list_buckets = value),
         "enabled",
-        "Whether clients may list buckets as a stream.",
+        "Allows clients to list buckets as a stream.",
     ),
     key(
         "cluster.job.riak_kv.list_keys",
         Kind::Flag(|settings, value| settings.requests.jobs.list_keys = value),
         "enabled",
-        "Whether clients may list the keys of a bucket in one answer.",
+        "Allows clients to list the keys of a bucket in one answer.",
     ),
     key(
         "cluster.job.riak_kv.stream_list_keys",
         Kind::Flag(|settings, value| settings.requests.jobs.stream_list_keys = value),
         "enabled",
-        "Whether clients may list the keys of a bucket as a stream.",
+        "Allows clients to list the keys of a bucket as a stream.",
     ),
     key(
         "cluster.job.riak_kv.secondary_index",
         Kind::Flag(|settings, value| settings.requests.jobs.secondary_index = value),
         "enabled",
-        "Whether clients may query secondary indexes in one answer.",
+        "Allows clients to query secondary indexes in one answer.",
     ),
     key(
         "cluster.job.riak_kv.stream_secondary_index",
         Kind::Flag(|settings, value| settings.requests.jobs.stream_secondary_index = value),
         "enabled",
-        "Whether clients may query secondary indexes as a stream.",
+        "Allows clients to query secondary indexes as a stream.",
     ),
     key(
         "cluster.job.riak_kv.map_reduce",
         Kind::Flag(|settings, value| settings.requests.jobs.map_reduce = value),
         "enabled",
-        "Whether clients may run MapReduce.",
+        "Allows clients to run MapReduce.",
     ),
 ];

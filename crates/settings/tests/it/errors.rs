@@ -5,7 +5,7 @@ use kvorum_settings::{Configuration, Outcome};
 use crate::problems;
 
 #[test]
-fn an_unknown_key_is_told_with_its_line_and_the_nearest_name() {
+fn an_unknown_key_is_reported_with_its_line_and_the_nearest_name() {
     let text = "\n".repeat(11) + "bitcask.sync.stategy = none";
     assert_eq!(
         problems(&text),
@@ -58,7 +58,7 @@ fn a_name_without_its_front_words_is_still_recognised() {
 }
 
 #[test]
-fn a_name_near_to_nothing_is_told_without_a_guess() {
+fn a_name_near_to_nothing_is_reported_without_a_guess() {
     assert_eq!(
         problems("wholly_different_thing = 1"),
         ["unknown key `wholly_different_thing` on line 1; `kvorum describe` lists all keys"]
@@ -66,7 +66,7 @@ fn a_name_near_to_nothing_is_told_without_a_guess() {
 }
 
 #[test]
-fn a_bad_value_is_told_with_what_was_expected() {
+fn a_bad_value_is_reported_with_what_was_expected() {
     for (line, expected) in [
         ("ring_size = 63", "a power of two from 1 to 4096"),
         ("ring_size = many", "a power of two from 1 to 4096"),
@@ -115,7 +115,7 @@ fn a_bad_value_is_told_with_what_was_expected() {
 }
 
 #[test]
-fn a_bad_value_under_a_name_of_riaks_is_told_under_that_name() {
+fn a_bad_value_under_a_name_of_riaks_is_reported_under_that_name() {
     assert_eq!(
         problems("log.console = nowhere"),
         [
@@ -126,7 +126,7 @@ fn a_bad_value_under_a_name_of_riaks_is_told_under_that_name() {
 }
 
 #[test]
-fn everything_is_told_at_once_in_the_order_of_the_file() {
+fn everything_is_reported_at_once_in_the_order_of_the_file() {
     let text = "ring_size = 7\nno line at all\nrnig_size = 8\ninclude other.conf\n\
                 bitcask.data_root = $(nothing)/x\n";
     let told = problems(text);
@@ -139,7 +139,7 @@ fn everything_is_told_at_once_in_the_order_of_the_file() {
 }
 
 #[test]
-fn references_that_stand_for_nothing_are_told() {
+fn references_that_stand_for_nothing_are_reported() {
     assert_eq!(
         problems(
             "platform_data_dir = $(platform_log_dir)\nplatform_log_dir = $(platform_data_dir)"
@@ -154,7 +154,7 @@ fn references_that_stand_for_nothing_are_told() {
 }
 
 #[test]
-fn an_option_that_is_wrong_is_told_as_one() {
+fn an_option_that_is_wrong_is_reported_as_one() {
     let told = |option: &str| {
         Configuration::load("", &[option])
             .map_err(|problems| problems.to_string())
@@ -171,7 +171,7 @@ fn an_option_that_is_wrong_is_told_as_one() {
 }
 
 #[test]
-fn values_that_do_not_go_together_are_told() {
+fn values_that_do_not_go_together_are_reported() {
     for (text, told) in [
         (
             "buckets.default.n_val = 2\nbuckets.default.pr = 3",

@@ -143,7 +143,7 @@ fn the_origin_of_every_value_is_kept() {
 }
 
 #[test]
-fn leveldb_follows_durability_until_it_is_told_whether_to_sync() {
+fn leveldb_follows_durability_until_it_has_a_setting_of_its_own() {
     let mode = |text: &str| loaded(text).settings.leveldb_durability().mode;
     assert_eq!(mode("durability = interval"), DurabilityMode::Interval);
     let on = "durability = none\nleveldb.sync_on_write = on";

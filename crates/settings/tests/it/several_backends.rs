@@ -151,7 +151,7 @@ fn places_of_one_of_several_backends_are_ignored() {
             "storage_backend = multi\nmulti_backend.a.storage_backend = {engine}\nmulti_backend.a.{key} = /x\n"
         );
         let reason = reason(&text, &format!("multi_backend.a.{key}"));
-        assert!(reason.contains("is in one directory of it"), "{reason}");
+        assert!(reason.contains("are in one directory below"), "{reason}");
     }
 }
 

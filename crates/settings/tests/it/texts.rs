@@ -50,7 +50,7 @@ fn a_key_is_described_with_its_value_and_help() {
     let configuration = loaded("ring_size = 16\n");
     let text = configuration.describe("ring_size").unwrap_or_default();
     assert!(
-        text.starts_with("ring_size = 16  # line 1\n\nHow many partitions"),
+        text.starts_with("ring_size = 16  # line 1\n\nThe number of partitions"),
         "{text}"
     );
     assert!(text.contains("default   64\n"), "{text}");

@@ -52,7 +52,7 @@ fn lost_keys(disk: &MemoryDisk, written: &KnownTable, map: &Map) -> usize {
 }
 
 #[test]
-fn one_flipped_byte_costs_one_block_at_most_and_is_told() {
+fn one_flipped_byte_costs_one_block_at_most_and_is_reported() {
     let map = map(35);
     for options in [
         small_options(),

@@ -94,7 +94,7 @@ fn tells_of_sets(told: &Told) -> bool {
 }
 
 #[test]
-fn damaged_segment_sets_are_told_and_their_partition_is_read_unfiltered() {
+fn damaged_segment_sets_are_reported_and_their_partition_is_read_unfiltered() {
     let map = map(KEYS);
     let disk = MemoryDisk::new();
     let written = write(&disk, &map, small_options());

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_told_in_words() {
+    fn ranges_are_reported_in_words() {
         assert_eq!(in_words((3, 3)), "segment 3 is missing");
         assert_eq!(in_words((3, 5)), "segments 3 to 5 are missing");
     }

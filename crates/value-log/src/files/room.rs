@@ -288,11 +288,11 @@ impl Room {
             return Ok(());
         };
         // A file made for removals alone gives its bytes back to the reserve before it takes puts.
-        let owed = match known.is_for(purpose) {
+        let returned = match known.is_for(purpose) {
             true => 0,
             false => known.end,
         };
-        let wanted = owed + end.saturating_sub(known.end);
+        let wanted = returned + end.saturating_sub(known.end);
         if wanted > room_for(headroom, purpose) {
             return Err(refused(headroom, purpose));
         }

@@ -315,7 +315,7 @@ fn flip(disk: &MemoryDisk, path: &Path, offset: u64) {
 
 /// A damaged record is not offered: its body is lost with the segment, and reported by its key.
 #[test]
-fn a_body_that_is_lost_with_its_segment_is_told_by_its_key() {
+fn a_body_that_is_lost_with_its_segment_is_reported_by_its_key() {
     let disk = MemoryDisk::new();
     let node = Node::open(&disk);
     (0..20).for_each(|key| node.put(key, 1));
@@ -357,7 +357,7 @@ fn a_body_that_is_lost_with_its_segment_is_told_by_its_key() {
 }
 
 #[test]
-fn a_segment_that_is_missing_is_told_and_one_that_was_let_go_is_not() {
+fn a_segment_that_is_missing_is_reported_and_one_that_was_let_go_is_not() {
     let disk = MemoryDisk::new();
     let node = Node::open(&disk);
     (0..50).for_each(|key| node.put(key, 1));

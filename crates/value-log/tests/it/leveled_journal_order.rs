@@ -103,7 +103,7 @@ fn what_is_put_moved_and_removed_meanwhile_changes_nothing() {
 }
 
 #[test]
-fn a_fold_ends_where_it_is_told_to_and_with_its_lease() {
+fn a_fold_ends_where_it_is_stopped_and_with_its_lease() {
     let disk = MemoryDisk::new();
     let node = Node::open(&disk);
     (0..KEYS).for_each(|key| node.put(key, value_of(key)));

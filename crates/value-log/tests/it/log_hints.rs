@@ -459,10 +459,10 @@ fn rot_in_a_log_hint_is_found_by_scrubbing_and_mended() {
     }
     let lost = node.store.status().lost;
     let name = rotten.file_name().unwrap().to_str().unwrap();
-    let is_told = lost
+    let is_reported = lost
         .iter()
         .any(|it| it.file == name && it.held.contains("nothing is lost"));
-    assert!(is_told, "{lost:?}");
+    assert!(is_reported, "{lost:?}");
     node.upkeep();
     assert!(!node.log_hint_paths().contains(&rotten));
     assert!(node.all_in_parts(usize::MAX).0 == keys(COUNT));

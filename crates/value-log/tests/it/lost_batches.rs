@@ -187,7 +187,7 @@ fn a_missing_newest_segment_is_lost_to_all_stores_that_it_may_have_held_somethin
 }
 
 #[test]
-fn a_loss_is_told_until_it_is_noted_and_its_sequences_are_not_given_out_again() {
+fn a_loss_is_reported_until_it_is_noted_and_its_sequences_are_not_given_out_again() {
     let killed = Killed::after(&[0, 1, 2, 0, 1, 2, 0, 1, 2]);
     let [_, front_end, _] = killed.record(1, 3);
     killed.flip(before(front_end, 1));

@@ -164,7 +164,7 @@ fn three_segments(disk: &MemoryDisk) -> Node {
 
 /// A file of the log that was gone made its keys absent, and nothing said so.
 #[test]
-fn a_missing_log_segment_is_told_by_each_store_that_had_something_in_it() {
+fn a_missing_log_segment_is_reported_by_each_store_that_had_something_in_it() {
     let disk = MemoryDisk::new();
     three_segments(&disk).close();
     disk.remove_file(&segment(1)).unwrap();
@@ -188,7 +188,7 @@ fn a_missing_log_segment_is_told_by_each_store_that_had_something_in_it() {
 
 /// No checkpoint names the last puts: the log alone can detect their loss.
 #[test]
-fn a_missing_segment_that_no_checkpoint_names_is_told_by_the_log() {
+fn a_missing_segment_that_no_checkpoint_names_is_reported_by_the_log() {
     let disk = MemoryDisk::new();
     drop(three_segments(&disk));
     disk.remove_file(&segment(2)).unwrap();
@@ -199,7 +199,7 @@ fn a_missing_segment_that_no_checkpoint_names_is_told_by_the_log() {
 
 /// With the newest files the count of the numbers is gone, and they are given out again.
 #[test]
-fn a_segment_whose_number_was_given_out_again_is_told() {
+fn a_segment_whose_number_was_given_out_again_is_reported() {
     let disk = MemoryDisk::new();
     three_segments(&disk).close();
     for entry in disk.list(&Path::new("node").join(LOG)).unwrap() {
@@ -261,7 +261,7 @@ fn with_old_checkpoints(disk: &MemoryDisk) -> (Node, Vec<(PathBuf, Vec<u8>)>) {
 }
 
 #[test]
-fn a_collected_segment_that_an_old_checkpoint_names_is_not_told() {
+fn a_collected_segment_that_an_old_checkpoint_names_is_not_reported() {
     let disk = MemoryDisk::new();
     let (first, old) = with_old_checkpoints(&disk);
     let segments = first.log.status().segments;
@@ -275,7 +275,7 @@ fn a_collected_segment_that_an_old_checkpoint_names_is_not_told() {
 }
 
 #[test]
-fn no_crash_on_the_way_of_a_segment_makes_it_told() {
+fn no_crash_on_the_way_of_a_segment_makes_it_reported() {
     for options in CrashOptions::extremes() {
         for cut in 0.. {
             let disk = MemoryDisk::new();
@@ -297,7 +297,7 @@ fn no_crash_on_the_way_of_a_segment_makes_it_told() {
 
 /// A note takes space, and dropping segments frees some.
 #[test]
-fn a_full_disk_lets_segments_go_and_none_of_them_is_told() {
+fn a_full_disk_lets_segments_go_and_none_of_them_is_reported() {
     let memory = MemoryDisk::new();
     let (_, old) = with_old_checkpoints(&memory);
     let faulty = FaultyDisk::over_memory(&memory);
@@ -329,7 +329,7 @@ fn a_full_disk_lets_segments_go_and_none_of_them_is_told() {
 
 /// Directories of earlier versions have no note, and a note may be corrupt.
 #[test]
-fn without_a_note_nothing_is_told_and_one_is_written() {
+fn without_a_note_nothing_is_reported_and_one_is_written() {
     for is_damaged in [false, true] {
         let disk = MemoryDisk::new();
         three_segments(&disk).close();
@@ -353,7 +353,7 @@ fn without_a_note_nothing_is_told_and_one_is_written() {
 }
 
 #[test]
-fn what_a_backup_leaves_out_is_not_told_and_what_it_lost_is() {
+fn what_a_backup_leaves_out_is_not_reported_and_what_it_lost_is() {
     let disk = MemoryDisk::new();
     let (node, _) = with_old_checkpoints(&disk);
     let backup = Path::new("backup");

@@ -132,7 +132,7 @@ impl Store {
         (gone, damaged)
     }
 
-    fn is_told(&self) -> bool {
+    fn is_reported(&self) -> bool {
         !self.damage.is_empty() || !self.engine.status().lost.is_empty()
     }
 
@@ -202,7 +202,10 @@ fn flip_bytes(kind: Kind) {
                 let (gone, damaged) = store.gone_and_damaged();
                 let lost = gone.len() + damaged.len();
                 assert!(lost <= 1, "{} at {offset}", path.display());
-                assert!(gone.is_empty() || store.is_told(), "{gone:?} at {offset}");
+                assert!(
+                    gone.is_empty() || store.is_reported(),
+                    "{gone:?} at {offset}"
+                );
                 hit += lost;
             }
         }
@@ -302,7 +305,7 @@ fn fill_the_disk(kind: Kind) {
         disk.crash(CrashOptions::nothing_unsynced());
         let store = Store::open(&disk, kind).unwrap();
         check(&store, &acknowledged);
-        assert!(!store.is_told(), "{:?}", store.engine.status().lost);
+        assert!(!store.is_reported(), "{:?}", store.engine.status().lost);
     }
 }
 

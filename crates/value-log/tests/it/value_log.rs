@@ -422,7 +422,7 @@ fn overwrite(disk: &MemoryDisk, path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn any_flipped_byte_costs_one_record_at_most_and_is_told() {
+fn any_flipped_byte_costs_one_record_at_most_and_is_reported() {
     let disk = MemoryDisk::new();
     let drawn = drawn();
     let node = Node::open(&shared(&disk), &drawn).unwrap();
@@ -449,8 +449,8 @@ fn any_flipped_byte_costs_one_record_at_most_and_is_told() {
         };
         let lost: usize = expected.iter().enumerate().map(missing).sum();
         assert!(lost <= 1, "byte {at}: {lost}");
-        let is_told = !node.damage.is_empty() || !node.opening.damage.is_empty();
-        assert!(lost == 0 || is_told, "byte {at}");
+        let is_reported = !node.damage.is_empty() || !node.opening.damage.is_empty();
+        assert!(lost == 0 || is_reported, "byte {at}");
     }
 }
 
@@ -480,7 +480,7 @@ fn a_header_that_is_misread_once_costs_nothing_with_or_without_the_identity() {
 }
 
 #[test]
-fn damage_met_by_a_collection_is_told_set_aside_and_ends_nothing() {
+fn damage_met_by_a_collection_is_reported_set_aside_and_ends_nothing() {
     let disk = MemoryDisk::new();
     let drawn = drawn();
     let node = Node::open(&shared(&disk), &drawn).unwrap();
@@ -819,7 +819,7 @@ fn a_store_that_outlived_the_announcement_of_its_erasure_is_waited_for() {
 }
 
 #[test]
-fn stores_are_told_in_which_segment_their_oldest_record_stands() {
+fn stores_are_reported_in_which_segment_their_oldest_record_stands() {
     let disk = MemoryDisk::new();
     let node = Node::open(&shared(&disk), &drawn()).unwrap();
     for number in 0..12 {

@@ -24,7 +24,7 @@ pub struct WireMessage {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The sender uses another version.
-    #[error("message of version {got} where {VERSION} is understood")]
+    #[error("message of version {got} where {VERSION} is supported")]
     Version {
         /// The version found.
         got: u8,

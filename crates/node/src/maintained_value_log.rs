@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use kvorum_arbiter::Told;
+use kvorum_arbiter::Answer;
 use kvorum_backend::{BackendError, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 use kvorum_backend_bitcask::MergePolicy;
 use kvorum_disk::Disk;
@@ -21,23 +21,23 @@ const COLLECTED_BYTES_MAX: u64 = 4 << 20;
 
 /// The log of a node that has one. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct NodeLog {
+pub(crate) struct MaintainedValueLog {
     /// Entries stay in it for as long as their stores need them.
     pub(crate) values: ValueLog,
     /// The conditions for copying some out of it.
     pub(crate) merges: MergePolicy,
 }
 
-impl NodeLog {
+impl MaintainedValueLog {
     /// In words.
     pub(crate) const NAME: &str = "value log";
 
-    /// Commits groups until [`NodeLog::stop`].
+    /// Commits groups until [`MaintainedValueLog::stop`].
     pub(crate) fn drive(&self) {
         self.values.drive();
     }
 
-    /// Lets writes of ready tasks share a group, until [`NodeLog::stop`].
+    /// Lets writes of ready tasks share a group, until [`MaintainedValueLog::stop`].
     pub(crate) async fn call_driver(self, runtime: Runtime) {
         self.values.call_driver(&runtime).await;
     }
@@ -47,7 +47,7 @@ impl NodeLog {
     }
 }
 
-impl MaintainedLog for NodeLog {
+impl MaintainedLog for MaintainedValueLog {
     fn batches(&self) -> u64 {
         self.values.status().batches
     }
@@ -60,19 +60,19 @@ impl MaintainedLog for NodeLog {
         self.values.queued_bytes()
     }
 
-    fn owed(&self, now: Timestamp) -> Told {
+    fn due(&self, now: Timestamp) -> Answer {
         let log = &self.values;
-        // A collection is a merge of the log: it copies live entries and frees the rest. It does not
+        // A collection copies live entries and frees the rest, at the hours of merges. It does not
         // wait for the night if puts are refused for want of space.
         let is_exhausted = log.reserve().seen().is_exhausted();
         let presses = is_exhausted && self.merges != MergePolicy::Never;
         log.hold_collections(!self.merges.allows(now) && !presses);
         let chores = log.is_chore_due().then(chore);
         let due = log.collection_due();
-        Told {
+        Answer {
             tasks: chores.into_iter().chain(due.map(collection)).collect(),
             put_bytes: log.appended_bytes(),
-            debt_bytes: due.map_or(0, |due| due.owed_bytes),
+            debt_bytes: due.map_or(0, |due| due.backlog_bytes),
             memory_bytes: 0,
         }
     }
@@ -88,7 +88,7 @@ impl MaintainedLog for NodeLog {
         now: Timestamp,
     ) -> Result<StepOutcome, BackendError> {
         let outcome = self.values.scrub_step(budget, period, now);
-        tell_damage(&self.values);
+        log_damage(&self.values);
         outcome
     }
 
@@ -106,12 +106,12 @@ impl MaintainedLog for NodeLog {
             // It cuts nothing that stores would have to be synced for.
             log.chore_step().map(|_| StepOutcome::nothing_left())
         };
-        tell_damage(log);
+        log_damage(log);
         outcome
     }
 }
 
-fn tell_damage(log: &ValueLog) {
+fn log_damage(log: &ValueLog) {
     for damage in log.take_damage() {
         tracing::error!(event = "value_log_damaged", damage = %damage);
     }
