@@ -46,7 +46,7 @@ const SEGMENTS_BEHIND_MIN: u32 = 8;
 const SEGMENTS_BEHIND_MORE: u32 = 9;
 /// As the node's defaults: the share of innostore's memory for entries that are in no page yet, and the
 /// least and most of a store.
-const DIRTY_PERCENT: u64 = 20;
+const DIRTY_PERCENT: u64 = 25;
 const DIRTY_BYTES_MIN: u64 = 64 << 10;
 const DIRTY_BYTES_MAX: u64 = 32 << 20;
 const STEP: StepBudget = StepBudget { bytes: 1 << 20 };
