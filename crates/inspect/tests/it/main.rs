@@ -2,6 +2,7 @@
 
 mod foreign_copies;
 mod innostore;
+mod innostore_rebuild;
 mod leveldb;
 mod leveled;
 mod log_hints;
