@@ -55,7 +55,8 @@ pub fn lacks_manifest(disk: &dyn Disk, directory: &Path) -> Result<bool> {
 /// # Errors
 /// Those of the disk, and [`ErrorKind::Corrupt`] if there is no whole tree.
 pub fn rebuild_manifest(disk: &dyn Disk, directory: &Path, is_dry_run: bool) -> Result<Rebuilt> {
-    let _lock = disk.lock(&directory.join(LOCK_NAME), "kvorum repair\n")?;
+    let lock = || disk.lock(&directory.join(LOCK_NAME), "kvorum repair\n");
+    let _held = (!is_dry_run).then(lock).transpose()?;
     let files = page_files(disk, directory)?;
     let store = store_of(disk, directory, &files)?;
     let tree = newest_whole(store, &files)?.ok_or_else(|| without_tree(directory))?;

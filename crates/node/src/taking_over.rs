@@ -380,7 +380,7 @@ fn identities(disk: &dyn Disk, settings: &Settings) -> anyhow::Result<BTreeMap<S
         .with_context(|| format!("look into {}", directory.display()))?;
     let named = recorded.iter().flat_map(|recorded| {
         let stores = recorded.stores.iter();
-        stores.map(|(partition, identity)| (partition.index_decimal(recorded.size), *identity))
+        stores.map(move |(partition, identity)| (partition.index_decimal(recorded.size), *identity))
     });
     Ok(named.collect())
 }

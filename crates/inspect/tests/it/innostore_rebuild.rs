@@ -191,8 +191,12 @@ fn a_store_without_a_whole_tree_is_refused_and_keeps_its_files() {
     write(&opened.store, &mut may, 0..90);
     opened.store.close().unwrap();
     remove_manifest(&disk);
-    let files = || disk.list(Path::new(STORE)).unwrap();
-    for entry in files().iter().filter(|it| it.name.ends_with(".pages")) {
+    let files = || {
+        let mut files = disk.list(Path::new(STORE)).unwrap();
+        files.retain(|it| it.name.ends_with(".pages"));
+        files
+    };
+    for entry in files() {
         let path = Path::new(STORE).join(&entry.name);
         let file = disk.open(&path, kvorum_disk::OpenMode::ReadWrite).unwrap();
         file.write_at(&[0xff; 4], 60).unwrap();

@@ -481,15 +481,14 @@ fn a_partition_takes_its_backend_along_to_another_node() {
         plan["behind"].is_null()
     });
     cluster::admin(second, &["cluster", "commit"]);
+    let of_second = |it: &Value| it["node"] == "node2@127.0.0.1";
+    let partitions = || admin(first, &["status"])["partitions"].as_array().unwrap().clone();
     cluster::until("everything has moved", || {
-        cluster::json(first, &["ring-status"])["settled"] == true
+        let is_settled = cluster::json(first, &["ring-status"])["settled"] == true;
+        is_settled && partitions().iter().any(of_second)
     });
     until_moved(first);
-    let status = admin(first, &["status"]);
-    let all = status["partitions"].as_array().unwrap();
-    let of_second = |it: &&Value| it["node"] == "node2@127.0.0.1";
-    assert!(all.iter().any(|it| of_second(&it)), "{status}");
-    for partition in all {
+    for partition in partitions() {
         assert_eq!(partition["pinned"], "new", "{partition}");
     }
     let keys_in = |backend| sites.iter().map(|it| keys_of(it, backend)).sum::<u64>();
