@@ -129,6 +129,14 @@ impl RuleTable {
 }
 
 impl Rule {
+    /// The place that shows the state of affairs here, by its path in the repository.
+    pub(crate) fn shown_at(&self) -> String {
+        match self.proof.strip_prefix("../") {
+            Some(file) => file.to_owned(),
+            None => format!("docs/{}", self.proof),
+        }
+    }
+
     /// True if the rule applies, false if one condition fails, `None` if it depends on unknown facts.
     pub(crate) fn speaks(&self, facts: &Facts) -> Option<bool> {
         let answers: Vec<_> = self
