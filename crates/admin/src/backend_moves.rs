@@ -204,7 +204,12 @@ impl BackendMoves<'_> {
             taken_back.push(place.to_string());
         }
         let mut kept = String::new();
-        for vnode in self.vnodes.all().iter().filter(|it| is_moving_as_a_whole(it)) {
+        for vnode in self
+            .vnodes
+            .all()
+            .iter()
+            .filter(|it| is_moving_as_a_whole(it))
+        {
             if let Err(stays) = self.check_stays(vnode.partition()) {
                 kept.push('\n');
                 kept.push_str(&stays.text);

@@ -39,7 +39,12 @@ fn add_engine(page: &mut String, engine: &Engine, rules: &RuleTable) {
     own.retain(|rule| rule.backend == engine.name);
     own.sort_by_key(|rule| rule.verdict);
     // Writing to a String cannot fail.
-    let _infallible = write!(page, "\n## {}\n\n{}.\n\n", engine.name, capital(&engine.summary));
+    let _infallible = write!(
+        page,
+        "\n## {}\n\n{}.\n\n",
+        engine.name,
+        capital(&engine.summary)
+    );
     for rule in own.iter().filter(|rule| rule.holds_here) {
         add_rule(page, &rule.verdict.to_string(), rule);
     }

@@ -10,9 +10,9 @@ use kvorum_backend::{
     Backend, BackendError, Backups, Batch, Belonging, Capabilities, Durability, ErrorKind, Flow,
     FoldDetail, FoldEnd, FoldFilter, FoldRange, IndexCounts, IndexFolds, IndexRange, IndexVisitor,
     JournalFoldEnd, JournalFolded, JournalFolds, Lease, Lookup, MoveEstimate, MoveStatus, Moves,
-    OldEntry, PinnedTo, ReadAt, Reading, Receipt, Replayed, Result, Sequence, Snapshot, Status, StepBudget,
-    StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
-    Visitor, Write, write_two_copies,
+    OldEntry, PinnedTo, ReadAt, Reading, Receipt, Replayed, Result, Sequence, Snapshot, Status,
+    StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind,
+    Timestamp, Urgency, Visitor, Write, write_two_copies,
 };
 use kvorum_backend_migration::{Event as MoveEvent, Migration, Order as MoveOrder, room_needed};
 use kvorum_disk::{Disk, create_directory_durably, replace_file};

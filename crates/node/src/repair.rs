@@ -13,10 +13,10 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use kvorum_backend::Belonging;
 use kvorum_backend_bitcask::check::is_store as is_bitcask;
+use kvorum_backend_innostore::rebuild::{Rebuilt, lacks_manifest, rebuild_manifest};
 use kvorum_backend_leveldb::repair::{
     Doubt, Repair, RepairReport, RepairVerdict, fast_of, has_store_files,
 };
-use kvorum_backend_innostore::rebuild::{Rebuilt, lacks_manifest, rebuild_manifest};
 use kvorum_backend_multi::known_children;
 use kvorum_disk::{Disk, DiskLock, EntryKind, RealDisk};
 use kvorum_index_entries::keyspace::key_shown;

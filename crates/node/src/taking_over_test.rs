@@ -204,7 +204,10 @@ fn another_configuration_is_refused_in_the_middle_of_the_change() {
     faulty.add_rule(of_second.path_contains("bitcask/").nth(2));
     let error = settle(&faulty, &data(&disk), &settings).unwrap_err();
     let reason = format!("{error:#}");
-    assert!(reason.contains("move each directory of a partition by hand"), "{reason}");
+    assert!(
+        reason.contains("move each directory of a partition by hand"),
+        "{reason}"
+    );
     for other in [single("bitcask"), several("leveldb", "innostore")] {
         let reason = refusal(&disk, &other);
         assert!(reason.contains("was interrupted half way"), "{reason}");
@@ -231,7 +234,10 @@ fn stores_that_cannot_become_parts_are_refused_with_the_steps() {
     let earlier = Opened::open(&disk, &settings, &names, 9);
     earlier.close();
     let reason = refusal(&disk, &settings);
-    assert!(reason.contains("an earlier time with several backends"), "{reason}");
+    assert!(
+        reason.contains("an earlier time with several backends"),
+        "{reason}"
+    );
 }
 
 #[test]

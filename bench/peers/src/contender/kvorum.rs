@@ -162,7 +162,9 @@ pub(super) fn open_innostore(opening: &Opening<'_>) -> Result<Arc<dyn Contender>
     let log = log_in(opening.directory, &disk, draw())?;
     let dirty = opening.cache_bytes / 100 * DIRTY_PERCENT;
     let dirty_each = (dirty / (2 * STORES as u64)).clamp(DIRTY_BYTES_MIN, DIRTY_BYTES_MAX);
-    let cache_bytes = opening.cache_bytes.saturating_sub(2 * STORES as u64 * dirty_each);
+    let cache_bytes = opening
+        .cache_bytes
+        .saturating_sub(2 * STORES as u64 * dirty_each);
     let shared = kvorum_backend_innostore::Shared::new(cache_bytes.max(opening.cache_bytes / 4));
     let tenants: Mutex<Vec<Arc<dyn Tenant>>> = Mutex::default();
     let open_store = |directory: &Path| -> Result<Arc<dyn Backend>> {

@@ -117,7 +117,9 @@ pub(super) fn text(all: &AllMoves) -> String {
         let place = format!("partition {} of '{node}'", store.partition);
         if let Some(name) = &store.pinned {
             let lacks = match store.lacks_pinned {
-                true => ", a backend that this node does not have: the properties count until it is declared",
+                true => {
+                    ", a backend that this node does not have: the properties count until it is declared"
+                }
                 false => "",
             };
             let _ = writeln!(text, "{place} is pinned to {name}{lacks}");
@@ -302,7 +304,8 @@ mod tests {
         let mut all = nodes(&[]);
         all.nodes.insert("a@h".to_owned(), vec![pinned]);
         let text = text(&all);
-        let reported = "partition 3 of 'a@h' is pinned to ldb, a backend that this node does not have";
+        let reported =
+            "partition 3 of 'a@h' is pinned to ldb, a backend that this node does not have";
         assert!(text.contains(reported), "{text}");
         assert_eq!(json(&all)["partitions"][0]["lacks_pinned"], true);
     }

@@ -127,7 +127,10 @@ fn a_closed_store_serves_its_values_without_its_manifest() {
     assert!(lacks_manifest(&disk, Path::new(STORE)).unwrap());
     assert!(open(&disk, 5).is_err());
     let would = rebuild_manifest(&disk, Path::new(STORE), true).unwrap();
-    assert!(lacks_manifest(&disk, Path::new(STORE)).unwrap(), "a dry run");
+    assert!(
+        lacks_manifest(&disk, Path::new(STORE)).unwrap(),
+        "a dry run"
+    );
     let rebuilt = rebuild_manifest(&disk, Path::new(STORE), false).unwrap();
     assert_eq!(would, rebuilt);
     let opened = open(&disk, 6).unwrap();
@@ -177,11 +180,17 @@ fn no_outdated_value_is_served_after_a_crash_without_a_manifest() {
         checked += 1;
         for (number, values) in &may {
             if let Ok(found) = value(&opened.store, *number) {
-                assert!(values.contains(&found), "cut {cut}, key {number}: {found:?} of {values:?}");
+                assert!(
+                    values.contains(&found),
+                    "cut {cut}, key {number}: {found:?} of {values:?}"
+                );
             }
         }
     }
-    assert!(rebuilt > 10 && checked > 5, "{rebuilt} rebuilt, {checked} checked");
+    assert!(
+        rebuilt > 10 && checked > 5,
+        "{rebuilt} rebuilt, {checked} checked"
+    );
 }
 
 #[test]

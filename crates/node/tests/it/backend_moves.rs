@@ -471,7 +471,10 @@ fn a_partition_takes_its_backend_along_to_another_node() {
     let partitions = admin(first, &["status"])["partitions"].clone();
     for partition in partitions.as_array().unwrap() {
         let partition = partition["partition"].to_string();
-        admin(first, &["migrate", "--partition", &partition, "--to", "new"]);
+        admin(
+            first,
+            &["migrate", "--partition", &partition, "--to", "new"],
+        );
     }
     cluster::until("it is in the middle", || is_in_the_middle(first));
     let at = format!("node1@127.0.0.1:{}", peers[0].port());
@@ -482,7 +485,12 @@ fn a_partition_takes_its_backend_along_to_another_node() {
     });
     cluster::admin(second, &["cluster", "commit"]);
     let of_second = |it: &Value| it["node"] == "node2@127.0.0.1";
-    let partitions = || admin(first, &["status"])["partitions"].as_array().unwrap().clone();
+    let partitions = || {
+        admin(first, &["status"])["partitions"]
+            .as_array()
+            .unwrap()
+            .clone()
+    };
     cluster::until("everything has moved", || {
         let is_settled = cluster::json(first, &["ring-status"])["settled"] == true;
         is_settled && partitions().iter().any(of_second)
