@@ -83,7 +83,7 @@ struct Store {
 }
 
 impl TakingOver {
-    /// What the configuration asks for; `None` without stores of one backend that become one of several.
+    /// The change that the configuration asks for; `None` without stores of one backend to be taken over.
     fn due(
         disk: &dyn Disk,
         data: &DataDirectory,

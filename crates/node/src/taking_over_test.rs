@@ -44,7 +44,7 @@ fn several(old: &str, new: &str) -> Settings {
     ])
 }
 
-/// What names a store: its identity, and the sequence at which it ends.
+/// The identity of each store, and the sequence at which it ends.
 type Names = Vec<(StoreId, Sequence)>;
 
 /// The open stores of a node: of partitions, and last that of hints.
@@ -121,7 +121,7 @@ fn data(disk: &MemoryDisk) -> DataDirectory {
     DataDirectory::open(&seam, Path::new(DATA)).unwrap()
 }
 
-/// A data directory as a node with one backend leaves it, and what names its stores.
+/// A data directory as a node with one backend leaves it, and the names of its stores.
 fn left_by(engine: &str) -> (MemoryDisk, Names) {
     let (disk, settings) = (MemoryDisk::new(), single(engine));
     let opened = Opened::open(&disk, &settings, &Names::new(), 1);
