@@ -338,7 +338,7 @@ impl TakingOver {
     fn write_note(&self, disk: &dyn Disk, data: &DataDirectory) -> anyhow::Result<()> {
         let path = data.path().join(NOTE_NAME);
         let body = self.body();
-        // What is read back decides which directories move.
+        // The directories that move are those of the note as it is read back.
         ensure!(
             Self::parse(&body).as_ref() == Some(self),
             "the path {} cannot be noted: it has a line break or no Unicode",
