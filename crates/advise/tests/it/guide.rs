@@ -14,10 +14,6 @@ fn the_page_is_what_the_rules_say() {
 }
 
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "files of the repository are looked for"
-)]
 fn the_place_that_shows_a_rule_is_there() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     for rule in RuleTable::built_in().unwrap().rules {

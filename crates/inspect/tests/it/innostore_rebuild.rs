@@ -1,11 +1,7 @@
 //! A store of innostore that has lost both copies of its manifest gets another one from its files of pages:
 //! what it serves then is what was acknowledged, or an error.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot set up has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
