@@ -109,11 +109,6 @@ pub const ALL: &[Entry] = &[
         is_ordered: true,
     },
     Entry {
-        name: "kvorum-innostore",
-        open: kvorum::open_innostore,
-        is_ordered: true,
-    },
-    Entry {
         name: "fjall",
         open: fjall::open_plain,
         is_ordered: true,

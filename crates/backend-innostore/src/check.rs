@@ -14,9 +14,6 @@ use kvorum_page_tree::{
 pub use crate::losses::{INDEX as LOST_PAGES, MAGIC as LOST_PAGES_MAGIC};
 use crate::opening::without_copies;
 
-/// The names of the two copies of the manifest.
-pub const MANIFEST_NAMES: [&str; 2] = manifest::NAMES;
-
 /// Branches that are kept while a store is read.
 const CACHE_BYTES: u64 = 1 << 20;
 

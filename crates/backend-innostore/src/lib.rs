@@ -12,7 +12,7 @@
 //! parts; `write`, `read` and `view` put, get and scan. `rewriting` moves memory to the tree,
 //! `leaving` empties files that are mostly garbage, `scrub` reads pages again, and `upkeep` lists
 //! the due ones of these. `opening`, `erase`, `backup` and `status` do what their names suggest.
-//! `check` checks a closed store, `rebuild` makes its manifest again, `records` is the form of a batch in the log, and `losses` records
+//! `check` checks a closed store, `records` is the form of a batch in the log, and `losses` records
 //! damage.
 //!
 //! # Locks
@@ -32,7 +32,6 @@ mod opening;
 mod overlay;
 mod pins;
 mod read;
-pub mod rebuild;
 mod records;
 mod rewriting;
 mod scrub;

@@ -232,6 +232,6 @@ pub(crate) fn without_copies(directory: &Path, data: &str) -> String {
     let (directory, [one, other]) = (directory.display(), manifest::NAMES);
     format!(
         "{directory} has {data} and no readable manifest: {one} and {other} are missing; \
-         restore one of them from a backup of this directory, or have `kvorum repair` make them again"
+         restore one of them from a backup of this directory"
     )
 }

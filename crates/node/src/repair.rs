@@ -13,7 +13,6 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use kvorum_backend::Belonging;
 use kvorum_backend_bitcask::check::is_store as is_bitcask;
-use kvorum_backend_innostore::rebuild::{Rebuilt, lacks_manifest, rebuild_manifest};
 use kvorum_backend_leveldb::repair::{
     Doubt, Repair, RepairReport, RepairVerdict, fast_of, has_store_files,
 };
@@ -57,8 +56,6 @@ struct Found {
     trees: Vec<PathBuf>,
     /// Directories that no repair is for, with the remark on each.
     others: Vec<(PathBuf, &'static str)>,
-    /// Those of the others that are stores of innostore without a copy of their manifest.
-    rootless: Vec<PathBuf>,
     /// Stores of hints that a start set aside.
     set_aside: Vec<PathBuf>,
     /// Data directories with trees of hashes that were kept over a stop.
@@ -85,13 +82,7 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
     let (outcomes, took) = shop::run(&repairs, verify::threads());
     let mut others = Vec::new();
     for (directory, said) in &found.others {
-        let made = match found.rootless.contains(directory) {
-            true => Some(manifest_made(&*disk, directory, arguments.dry_run)),
-            false => None,
-        };
-        let mut checked = check(directory, said)?;
-        checked.findings.splice(0..0, made);
-        others.push(checked);
+        others.push(check(directory, said)?);
     }
     let reports: Vec<(&Path, Outcome)> = repairs
         .iter()
@@ -139,21 +130,6 @@ fn engine_by_card(disk: &dyn Disk, directory: &Path) -> Option<String> {
     Some(child.engine)
 }
 
-/// Makes the manifest of a store of innostore again, or says why that is not possible.
-fn manifest_made(disk: &dyn Disk, directory: &Path, is_dry_run: bool) -> String {
-    let names = kvorum_backend_innostore::check::MANIFEST_NAMES.join(", ");
-    match rebuild_manifest(disk, directory, is_dry_run) {
-        Ok(Rebuilt { keys, set_aside }) => format!(
-            "{names}: lost, and {} from the newest pages that are all there, with {keys} keys; all keys are in \
-             doubt, and a key that is not found is restored from replicas; files without such pages, {} lost/: {}",
-            if is_dry_run { "would be made" } else { "made" },
-            if is_dry_run { "for" } else { "now in" },
-            set_aside.len()
-        ),
-        Err(error) => format!("{names}: lost, and cannot be made again: {error}"),
-    }
-}
-
 /// True when nothing is lost or in doubt, and nothing is left to be done.
 fn is_all_there(report: &RepairReport) -> bool {
     let is_whole = report.doubts.is_empty() && report.lost_bodies == 0;
@@ -199,10 +175,7 @@ fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> 
     }
     if kvorum_backend_innostore::check::has_store_files(disk, directory)? {
         let said = "innostore: a store opens with the pages that can be read; what damaged ones had is \
-                    restored from replicas, or put again; a lost manifest is made again from the pages";
-        if lacks_manifest(disk, directory)? {
-            found.rootless.push(directory.to_owned());
-        }
+                    restored from replicas, or put again";
         found.others.push((directory.to_owned(), said));
         return Ok(());
     }

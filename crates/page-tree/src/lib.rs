@@ -19,7 +19,7 @@
 //!
 //! `place`, `entry` and `page` are the bytes; `file` names files, `output` grows them, `cache`
 //! keeps pages that were read; `tree` looks up, `walk` goes through a range, `file_scan` through a
-//! file, `last_page` to its end, and `census` through all pages; `rewrite` makes the next tree, `reach` counts a tree's
+//! file and `census` through all pages; `rewrite` makes the next tree, `reach` counts a tree's
 //! bytes, `manifest` names the valid root, and `anatomy` takes files apart for display.
 //!
 //! This crate does not depend on objects, indexes or the log.
@@ -31,7 +31,6 @@ mod entry;
 mod failing;
 mod file;
 mod file_scan;
-mod last_page;
 pub mod manifest;
 mod output;
 mod page;
@@ -46,7 +45,6 @@ pub use census::{Census, Counted};
 pub use entry::{Body, Entry};
 pub use file::{FileRecord, PageFile, file_name, number_of, store_of_file};
 pub use file_scan::{FileScan, ScannedPage};
-pub use last_page::{PossibleRoot, possible_root};
 pub use output::OutputSettings;
 pub use place::PagePlace;
 pub use reach::live_bytes;

@@ -1,6 +1,6 @@
 //! Kvorum's engines as the node runs them: 64 stores, one log for all of them, upkeep in the background.
 //!
-//! innostore has its log in any case. Synced, bitcask's entries and leveldb's large bodies stay in the value log; without syncs bitcask writes
+//! Synced, bitcask's entries and leveldb's large bodies stay in the value log; without syncs bitcask writes
 //! to its own files and leveldb to its own log. Writers are slowed by the arbiter's rule as debt grows; what
 //! else the arbiter decides is done by a simple loop here.
 
@@ -20,7 +20,6 @@ use kvorum_backend::{
     Urgency, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, ReadCache, SyncStrategy};
-use kvorum_backend_innostore::{Innostore, InnostoreSettings};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_disk::{Disk, RealDisk};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
@@ -44,11 +43,6 @@ const WRITE_BUFFER_BYTES_MORE: u64 = 30 << 20;
 /// The distance that a store may lie behind the value log: as the node's, between half of 1 GB and all of it.
 const SEGMENTS_BEHIND_MIN: u32 = 8;
 const SEGMENTS_BEHIND_MORE: u32 = 9;
-/// As the node's defaults: the share of innostore's memory for entries that are in no page yet, and the
-/// least and most of a store.
-const DIRTY_PERCENT: u64 = 25;
-const DIRTY_BYTES_MIN: u64 = 64 << 10;
-const DIRTY_BYTES_MAX: u64 = 32 << 20;
 const STEP: StepBudget = StepBudget { bytes: 1 << 20 };
 /// As the node's maintenance does.
 const MEMORY_GIVEN_BACK_EVERY: Duration = Duration::from_secs(1);
@@ -107,13 +101,9 @@ fn open_log(opening: &Opening<'_>, disk: &Arc<dyn Disk>, id: u64) -> Result<Opti
     if opening.sync == Sync::None {
         return Ok(None);
     }
-    log_in(opening.directory, disk, id).map(Some)
-}
-
-fn log_in(directory: &Path, disk: &Arc<dyn Disk>, id: u64) -> Result<ValueLog> {
-    let directory = directory.join("value_log");
+    let directory = opening.directory.join("value_log");
     let (log, _found) = ValueLog::open(disk.clone(), &directory, id, VALUE_LOG)?;
-    Ok(log)
+    Ok(Some(log))
 }
 
 pub(super) fn open_leveldb(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> {
@@ -153,39 +143,6 @@ fn leveldb(opening: &Opening<'_>, blob_threshold_bytes: usize) -> Result<Arc<dyn
         log.admit(&tenants.into_inner())?;
     }
     Ok(start(stores, log, opening.sync))
-}
-
-/// Its log is the redo log, so that there is one without syncs as well.
-pub(super) fn open_innostore(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> {
-    keep_memory_until_given_back();
-    let (disk, draw) = (disk(), draws());
-    let log = log_in(opening.directory, &disk, draw())?;
-    let dirty = opening.cache_bytes / 100 * DIRTY_PERCENT;
-    let dirty_each = (dirty / (2 * STORES as u64)).clamp(DIRTY_BYTES_MIN, DIRTY_BYTES_MAX);
-    let cache_bytes = opening
-        .cache_bytes
-        .saturating_sub(2 * STORES as u64 * dirty_each);
-    let shared = kvorum_backend_innostore::Shared::new(cache_bytes.max(opening.cache_bytes / 4));
-    let tenants: Mutex<Vec<Arc<dyn Tenant>>> = Mutex::default();
-    let open_store = |directory: &Path| -> Result<Arc<dyn Backend>> {
-        let settings = InnostoreSettings {
-            sync: match opening.sync {
-                Sync::None => kvorum_backend_innostore::SyncStrategy::None,
-                Sync::Grouped => kvorum_backend_innostore::SyncStrategy::Grouped,
-            },
-            dirty_bytes_max: dirty_each - draw() % (dirty_each / 4 + 1),
-            log_segments_behind_max: segments_behind_max(draw()),
-            ..InnostoreSettings::default()
-        };
-        let (disk, log) = (disk.clone(), log.clone());
-        let (shared, draw) = (shared.clone(), draw.clone());
-        let store = Innostore::open(disk, directory, &settings, shared, draw, log)?;
-        tenants.lock().push(store.tenant());
-        Ok(Arc::new(store))
-    };
-    let stores = stores(opening.directory, open_store)?;
-    log.admit(&tenants.into_inner())?;
-    Ok(start(stores, Some(log), opening.sync))
 }
 
 fn disk() -> Arc<dyn Disk> {

@@ -2,7 +2,6 @@
 
 mod foreign_copies;
 mod innostore;
-mod innostore_rebuild;
 mod leveldb;
 mod leveled;
 mod log_hints;
