@@ -10,7 +10,7 @@
 //! meanwhile: it would take the stores that have moved for missing.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use kvorum_backend::{Belonging, FoundStore, HINTS_LABEL, StoreId};

@@ -1,6 +1,7 @@
 //! Stores of one backend become parts of stores of several, whichever operation of the disk fails on the
 //! way, and everything that names them stays right.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
