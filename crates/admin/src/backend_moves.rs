@@ -3,7 +3,7 @@
 //! A property names the backend of a type or a bucket, and each store moves the data that is elsewhere.
 //! So an order is a change of the property, which all nodes agree on, after a look at the room for the
 //! copies on this node. The other nodes check their own room before they copy. A partition is moved by
-//! a pin, which this node alone keeps.
+//! a pin of its store. The pin goes with the partition to another owner, and is not changed meanwhile.
 
 mod moves_view;
 mod place;
@@ -17,6 +17,7 @@ use kvorum_cluster::ProposeError;
 use kvorum_coordinator::Coordinator;
 use kvorum_maintenance::{bytes_text, counted};
 use kvorum_member::VnodeTable;
+use kvorum_ring::Partition;
 use kvorum_vnode::Vnode;
 use serde_json::json;
 
@@ -130,6 +131,7 @@ impl BackendMoves<'_> {
 
     fn migrate_partition(&self, which: &str, target: &str, is_dry_run: bool) -> Replied {
         let vnode = self.vnode_named(which)?;
+        self.check_stays(vnode.partition())?;
         let mut room = Room::default();
         let store = vnode.store_for_upkeep();
         let moves = store.moves().ok_or_else(has_one)?;
@@ -142,8 +144,8 @@ impl BackendMoves<'_> {
         let pinned = moves.pin(Some(target));
         pinned.map_err(|error| AdminReply::refused(error.to_string()))?;
         let text = format!(
-            "{what} moves to {target} on this node alone, and stays there, whatever the \
-             properties are, until `kvorum admin backend cancel --partition {}`: {}",
+            "{what} moves to {target} on this node, and stays there whatever the properties are, also on a later \
+             owner, until `kvorum admin backend cancel --partition {}`: {}",
             vnode.partition().number(),
             room.text()
         );
@@ -167,6 +169,7 @@ impl BackendMoves<'_> {
 
     fn cancel_partition(&self, which: &str) -> Replied {
         let vnode = self.vnode_named(which)?;
+        self.check_stays(vnode.partition())?;
         let number = vnode.partition().number();
         if !self.unpin(&vnode)? {
             return Err(AdminReply::refused(format!(
@@ -200,10 +203,22 @@ impl BackendMoves<'_> {
             moved.map_err(|error| not_agreed(&error, &taken_back, &[place.to_string()]))?;
             taken_back.push(place.to_string());
         }
-        for vnode in self.vnodes.all() {
-            if is_moving_as_a_whole(&vnode) && self.unpin(&vnode)? {
+        let mut kept = String::new();
+        for vnode in self
+            .vnodes
+            .all()
+            .iter()
+            .filter(|it| is_moving_as_a_whole(it))
+        {
+            if let Err(stays) = self.check_stays(vnode.partition()) {
+                kept.push('\n');
+                kept.push_str(&stays.text);
+            } else if self.unpin(vnode)? {
                 taken_back.push(format!("partition {}", vnode.partition().number()));
             }
+        }
+        if taken_back.is_empty() && !kept.is_empty() {
+            return Err(AdminReply::refused(kept.trim_start()));
         }
         if taken_back.is_empty() {
             let why = match all.is_looking() {
@@ -215,7 +230,10 @@ impl BackendMoves<'_> {
             };
             return Err(AdminReply::refused(why));
         }
-        let text = format!("goes back to where it came from: {}", taken_back.join(", "));
+        let text = format!(
+            "goes back to where it came from: {}{kept}",
+            taken_back.join(", ")
+        );
         Ok(AdminReply::ok(text, json!({ "taken_back": taken_back })))
     }
 
@@ -278,6 +296,21 @@ impl BackendMoves<'_> {
                 partition.number()
             ))
         })
+    }
+
+    /// Refuses an order for a partition that changes its owner: the new owner has taken over the pin.
+    fn check_stays(&self, partition: Partition) -> Result<(), AdminReply> {
+        let state = self.coordinator.state();
+        let Some(moving) = state.ring().moves().get(&partition) else {
+            return Ok(());
+        };
+        let receiver = state.member(moving.to);
+        let name = receiver.map_or_else(|| moving.to.to_string(), |it| it.name.clone());
+        Err(AdminReply::refused(format!(
+            "partition {} is on its way to {name}: order it there when `kvorum admin transfers` shows that it \
+             has moved",
+            partition.number()
+        )))
     }
 
     fn check_has_several(&self) -> Result<(), AdminReply> {

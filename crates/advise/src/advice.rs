@@ -131,7 +131,7 @@ fn reason_of(rule: &Rule) -> Reason {
         counts: rule.holds_here,
         text: rule.reason.clone(),
         source: rule.source.clone(),
-        here: rule.here.clone(),
+        here: Some(format!("{} ({})", rule.here, rule.shown_at())),
     }
 }
 

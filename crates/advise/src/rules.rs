@@ -51,7 +51,9 @@ pub struct Rule {
     #[serde(default = "yes")]
     pub holds_here: bool,
     /// The state of affairs here, with its figure where it was measured.
-    pub here: Option<String>,
+    pub here: String,
+    /// The place that shows it: a path from `docs/`.
+    pub proof: String,
 }
 
 fn yes() -> bool {
@@ -127,6 +129,14 @@ impl RuleTable {
 }
 
 impl Rule {
+    /// The place that shows the state of affairs here, by its path in the repository.
+    pub(crate) fn shown_at(&self) -> String {
+        match self.proof.strip_prefix("../") {
+            Some(file) => file.to_owned(),
+            None => format!("docs/{}", self.proof),
+        }
+    }
+
     /// True if the rule applies, false if one condition fails, `None` if it depends on unknown facts.
     pub(crate) fn speaks(&self, facts: &Facts) -> Option<bool> {
         let answers: Vec<_> = self
@@ -225,7 +235,7 @@ mod tests {
         for rule in &rules.rules {
             engines.engine(&rule.backend).unwrap();
             assert!(!rule.when.is_empty() && !rule.source.is_empty());
-            assert!(rule.holds_here || rule.here.is_some(), "{}", rule.reason);
+            assert!(!rule.here.is_empty(), "{}", rule.reason);
             for condition in &rule.when {
                 let is_flag = matches!(condition.test, Test::Is(_));
                 if DERIVED.iter().any(|(name, _)| *name == condition.fact) {
@@ -267,7 +277,8 @@ mod tests {
             reason: String::new(),
             source: String::new(),
             holds_here: true,
-            here: None,
+            here: String::new(),
+            proof: String::new(),
         };
         let mut facts = Facts::default();
         assert_eq!(rule.speaks(&facts), None);

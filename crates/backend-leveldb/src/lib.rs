@@ -11,5 +11,5 @@ pub use kvorum_lsm::manifest::find_store;
 pub use kvorum_lsm::policy::PolicySettings;
 pub use kvorum_lsm::{Compression, DrawNumber, Shared, SyncStrategy};
 pub use kvorum_lsm_engine::LsmEngine as Leveldb;
-pub use kvorum_tiers::{Tiers, remove_store};
+pub use kvorum_tiers::{Tiers, has_slow, remove_store};
 pub use settings::LeveldbSettings;

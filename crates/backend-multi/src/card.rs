@@ -8,9 +8,9 @@ use std::path::Path;
 
 use kvorum_backend::{
     BackendError, Belonging, ChosenCopy, ErrorKind, FoundStore, ReadCopy, Result, StoreCopy,
-    StoreId, begin_copy, choose_copy, end_copy, open_copy, put_label, take_label,
+    StoreId, begin_copy, choose_copy, end_copy, open_copy, put_label, take_label, write_two_copies,
 };
-use kvorum_disk::{Disk, read_file};
+use kvorum_disk::{Disk, create_directory_durably, read_file};
 use kvorum_encoding::{ByteReader, Truncated};
 
 /// The files of the card in the store's directory.
@@ -207,6 +207,30 @@ pub fn find_store(
         log,
         is_labelled: !card.label.is_empty() && card.label == belonging.label,
     })
+}
+
+/// Makes a store in `directory` of one that was alone until now, its only child. The child's files get
+/// their place there afterwards. The whole continues under the child's identity: everything that names
+/// the store stays right.
+///
+/// # Errors
+/// Those of the disk.
+pub fn make_store_of(
+    disk: &dyn Disk,
+    directory: &Path,
+    label: &str,
+    child: KnownChild,
+    erased: StoreId,
+) -> Result<()> {
+    create_directory_durably(disk, directory)?;
+    let card = Card {
+        generation: 1,
+        identity: child.identity.0,
+        erased: erased.0,
+        children: vec![child],
+        label: label.to_owned(),
+    };
+    write_two_copies(disk, directory, CARD_NAMES, &card.encode()).both()
 }
 
 /// True when a directory has the card of a store.

@@ -52,7 +52,7 @@ mod tickets;
 mod upkeep;
 mod walk;
 
-pub use card::{KnownChild, find_store, is_store, known_children};
+pub use card::{KnownChild, find_store, is_store, known_children, make_store_of};
 pub use carry::IndexEntriesOf;
 pub use child::{Child, ChildNumber};
 pub use multi::MultiBackend;

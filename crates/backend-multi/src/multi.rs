@@ -10,9 +10,9 @@ use kvorum_backend::{
     Backend, BackendError, Backups, Batch, Belonging, Capabilities, Durability, ErrorKind, Flow,
     FoldDetail, FoldEnd, FoldFilter, FoldRange, IndexCounts, IndexFolds, IndexRange, IndexVisitor,
     JournalFoldEnd, JournalFolded, JournalFolds, Lease, Lookup, MoveEstimate, MoveStatus, Moves,
-    OldEntry, ReadAt, Reading, Receipt, Replayed, Result, Sequence, Snapshot, Status, StepBudget,
-    StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Urgency,
-    Visitor, Write, write_two_copies,
+    OldEntry, PinnedTo, ReadAt, Reading, Receipt, Replayed, Result, Sequence, Snapshot, Status,
+    StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task, TaskKind,
+    Timestamp, Urgency, Visitor, Write, write_two_copies,
 };
 use kvorum_backend_migration::{Event as MoveEvent, Migration, Order as MoveOrder, room_needed};
 use kvorum_disk::{Disk, create_directory_durably, replace_file};
@@ -122,6 +122,10 @@ impl MultiBackend {
     /// The children, in their order.
     pub fn children(&self) -> &[Child] {
         &self.children
+    }
+
+    fn has_child(&self, name: &str) -> bool {
+        self.children.iter().any(|it| it.name == name)
     }
 
     /// By the routes that count now.
@@ -957,21 +961,28 @@ impl Moves for MultiBackend {
     }
 
     fn pin(&self, target: Option<&str>) -> Result<()> {
+        if target.is_some_and(|name| !self.has_child(name)) {
+            return Err(no_such_child());
+        }
+        self.take_over_pin(target)
+    }
+
+    fn take_over_pin(&self, target: Option<&str>) -> Result<()> {
         let pin = match target {
-            Some(name) if self.children.iter().any(|it| it.name == name) => {
-                Pin::To(name.to_owned())
-            }
-            Some(_) => return Err(no_such_child()),
-            None if self.routes.pin() == Pin::None => return Ok(()),
-            None => Pin::Back,
+            Some(name) => Pin::To(name.to_owned()),
+            None if matches!(self.routes.pin(), Pin::To(_)) => Pin::Back,
+            None => return Ok(()),
         };
         let identity = self.card.lock().identity;
         self.routes.change(&self.files, identity, pin)
     }
 
-    fn pinned(&self) -> Option<String> {
+    fn pinned(&self) -> Option<PinnedTo> {
         match self.routes.pin() {
-            Pin::To(name) => Some(name),
+            Pin::To(name) => Some(PinnedTo {
+                is_there: self.has_child(&name),
+                name,
+            }),
             Pin::None | Pin::Back => None,
         }
     }

@@ -1,10 +1,11 @@
 //! The pin of a store: all of its data go to one child, despite the routes. An operator tries
 //! another engine with one partition like that, before all partitions move to it.
 //!
-//! It is kept in two copies beside the card, and belongs to this store alone: a partition that goes
-//! to another node follows the routes there. When the pin is removed, all data outside of their
-//! routes move back, those of the default route too. From then on the store follows the routes as
-//! one that never had a pin.
+//! It is kept in two copies beside the card. A partition that changes its owner keeps it: the new
+//! owner's store takes it over before it gets the data. The new owner may lack the child; the pin
+//! is kept there as well, without effect until there is such a child. When the pin is removed, all
+//! data outside of their routes move back, those of the default route too. From then on the store
+//! follows the routes as one that never had a pin.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -186,8 +187,8 @@ impl PinnedRoutes {
         self.generation.store(generation, Ordering::Release);
     }
 
-    /// `None` for a child that is not configured any more; it was empty, or the store would not be
-    /// open.
+    /// `None` for a child that is not configured: a former owner of the partition had it, or it was
+    /// empty, or the store would not be open.
     fn number_of(&self, name: &str) -> Option<ChildNumber> {
         self.names.iter().position(|it| it == name)
     }

@@ -121,7 +121,7 @@ pub use lost_directory::{
     LOST_INDEX_BYTES_MAX, LOST_NAME, LostDirectory, is_news, lost_index_piece,
 };
 pub use maintenance::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
-pub use moves::{MoveEstimate, MoveStatus, Moves};
+pub use moves::{MoveEstimate, MoveStatus, Moves, PinnedTo};
 pub use read_once::ReadOnce;
 pub use replays::{Replayed, Replays};
 pub use scrub::{SCRUB_NAME, ScrubFile, Scrubbing};

@@ -72,6 +72,15 @@ pub struct MoveEstimate {
     pub available_bytes: u64,
 }
 
+/// The store that is to have everything of a store of several, despite the routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedTo {
+    /// Its name.
+    pub name: String,
+    /// False while there is no store of this name: the routes count until there is one.
+    pub is_there: bool,
+}
+
 /// Moves of buckets between the parts of a store. They follow the routes by themselves, as upkeep.
 pub trait Moves: Send + Sync {
     /// The moves in progress or waiting, and the last one that ended.
@@ -95,6 +104,13 @@ pub trait Moves: Send + Sync {
     /// Those of writing it down; [`crate::ErrorKind::Misuse`] for an unknown name.
     fn pin(&self, target: Option<&str>) -> Result<()>;
 
-    /// The store that has everything.
-    fn pinned(&self) -> Option<String>;
+    /// Continues with the pin that the same data had in another store. One to a store that is not
+    /// there is kept, and counts once the store is there. `None` removes a pin, as [`Moves::pin`] does.
+    ///
+    /// # Errors
+    /// Those of writing it down.
+    fn take_over_pin(&self, target: Option<&str>) -> Result<()>;
+
+    /// The store that is to have everything.
+    fn pinned(&self) -> Option<PinnedTo>;
 }

@@ -171,6 +171,7 @@ fn latency_columns(record: &Record, window: Duration) -> String {
         p99,
         p999,
         max,
+        ..
     } = record.latencies();
     let errors = record.errors;
     let samples_min = match window < USUAL_WINDOW {

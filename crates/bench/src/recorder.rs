@@ -54,6 +54,8 @@ pub struct Latencies {
     pub p99: u64,
     /// 99.9th percentile.
     pub p999: u64,
+    /// 99.99th percentile.
+    pub p9999: u64,
     /// Largest.
     pub max: u64,
 }
@@ -177,10 +179,11 @@ impl Record {
             samples,
             min,
             mean: self.sum_nanoseconds as f64 / 1000.0 / samples as f64,
-            median: self.percentile(500).min(max),
-            p95: self.percentile(950).min(max),
-            p99: self.percentile(990).min(max),
-            p999: self.percentile(999).min(max),
+            median: self.percentile(5_000).min(max),
+            p95: self.percentile(9_500).min(max),
+            p99: self.percentile(9_900).min(max),
+            p999: self.percentile(9_990).min(max),
+            p9999: self.percentile(9_999).min(max),
             max,
         }
     }
@@ -190,9 +193,10 @@ impl Record {
         clippy::cast_precision_loss,
         reason = "a position needs no more than a float"
     )]
-    fn percentile(&self, thousandths: u64) -> u64 {
+    fn percentile(&self, ten_thousandths: u64) -> u64 {
         let samples = self.histogram.len();
-        let position = ((u128::from(samples) * u128::from(thousandths) + 500) / 1000).max(1);
+        let place = u128::from(samples) * u128::from(ten_thousandths);
+        let position = ((place + 5_000) / 10_000).max(1);
         // Half a position below, so that rounding up gives exactly this position.
         self.histogram
             .value_at_quantile((position as f64 - 0.5) / samples.max(1) as f64)
@@ -222,6 +226,8 @@ mod tests {
         assert_eq!((hundred.min, hundred.max, hundred.samples), (1, 100, 100));
         assert!((hundred.mean - 50.5).abs() < 1e-9);
         assert_eq!(record(1..=5).latencies().median, 3);
+        let many = record((1..=1_000).flat_map(|it| [it; 20])).latencies();
+        assert_eq!((many.p999, many.p9999), (999, 1_000));
         assert_eq!(record([]).latencies(), Latencies::default());
     }
 

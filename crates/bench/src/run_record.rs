@@ -122,6 +122,9 @@ pub struct OperationTotals {
     pub p99_us: u64,
     /// 99.9th percentile.
     pub p999_us: u64,
+    /// 99.99th percentile; 0 in a record of an earlier version.
+    #[serde(default)]
+    pub p9999_us: u64,
     /// Largest.
     pub max_us: u64,
 }
@@ -148,6 +151,7 @@ impl OperationTotals {
             p95_us: latencies.p95,
             p99_us: latencies.p99,
             p999_us: latencies.p999,
+            p9999_us: latencies.p9999,
             max_us: latencies.max,
         }
     }

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use kvorum_backend::PinnedTo;
 use kvorum_cluster::{Command, GrowthStep, MoveStep};
+use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 
 use crate::cursor_file::Kept;
@@ -39,6 +41,9 @@ impl Errand {
         {
             return Ended::Resting(NO_SOURCE.into());
         }
+        if let Err(reason) = self.take_over_pin(&vnode).await {
+            return Ended::Resting(reason);
+        }
         // An object that was read elsewhere before a delete must not be merged after the delete is
         // forgotten.
         let _kept = vnode.keep_tombstones();
@@ -70,6 +75,11 @@ impl Errand {
         if machine.unpaid() > 0 {
             self.until_admitted(machine.unpaid()).await;
         }
+        // An order may have been let in at the source just before it learned of the move.
+        if let Err(reason) = self.take_over_pin(&vnode).await {
+            self.note(&machine).await;
+            return Ended::Resting(reason);
+        }
         self.report().await
     }
 
@@ -96,6 +106,37 @@ impl Errand {
             }
         }
         true
+    }
+
+    /// Gives the vnode the pin of the partition that moves here. A node with one backend has nothing to
+    /// choose; the pin of an owner that is lost is lost with it.
+    async fn take_over_pin(&self, vnode: &Arc<Vnode>) -> Result<(), String> {
+        let TransferId {
+            kind,
+            partition,
+            epoch,
+        } = self.id;
+        let has_owner = self.legs.iter().any(|leg| leg.source == partition);
+        let has_moves = vnode.store_for_upkeep().moves().is_some();
+        if kind != TransferKind::Ownership || !has_owner || !has_moves {
+            return Ok(());
+        }
+        let question = Question::Pin { partition, epoch };
+        let holder = self.errands.holder(partition);
+        match self.errands.ask(holder, question).await? {
+            Answer::Pin(pin) => self.keep_pin(vnode, pin).await,
+            // An earlier version refuses the question.
+            Answer::Refused(_) => Ok(()),
+            Answer::Later { reason, .. } => Err(reason),
+            _ => Err("an answer to another question".into()),
+        }
+    }
+
+    async fn keep_pin(&self, vnode: &Arc<Vnode>, pin: Option<String>) -> Result<(), String> {
+        let (vnode, runtime) = (vnode.clone(), &self.errands.parts.runtime);
+        let kept = runtime.blocking(move || keep_pin(&vnode, pin.as_deref()));
+        let failed = |error| format!("failed to keep the partition's pin: {error}");
+        kept.await.map_err(failed)
     }
 
     /// Waits until the budget admits this number of bytes.
@@ -217,7 +258,9 @@ impl Errand {
                 Event::Later { wait, reason }
             }
             Answer::Refused(reason) => Event::Unanswered(reason),
-            Answer::Knows(_) => Event::Unanswered("an answer to another question".into()),
+            Answer::Knows(_) | Answer::Pin(_) => {
+                Event::Unanswered("an answer to another question".into())
+            }
         }
     }
 
@@ -255,4 +298,26 @@ impl Errand {
         };
         self.errands.agree(command).await
     }
+}
+
+/// Pins a vnode's store as its partition is pinned elsewhere. Blocks.
+fn keep_pin(vnode: &Vnode, pin: Option<&str>) -> kvorum_backend::Result<()> {
+    let Some(moves) = vnode.store_for_upkeep().moves() else {
+        return Ok(());
+    };
+    let before = moves.pinned();
+    moves.take_over_pin(pin)?;
+    let pinned = moves.pinned().filter(|it| !it.is_there);
+    if let Some(PinnedTo { name, .. }) = &pinned
+        && pinned != before
+    {
+        tracing::warn!(
+            event = "pin_without_backend",
+            partition = vnode.partition().number(),
+            backend = %name,
+            "the partition is pinned to a backend that this node does not have: the properties count here \
+             until it is declared",
+        );
+    }
+    Ok(())
 }

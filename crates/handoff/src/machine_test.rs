@@ -127,7 +127,7 @@ impl World {
                     bytes: body.slice(from..to),
                 }
             }
-            Question::Knows { .. } | Question::LacksNothing { .. } => {
+            Question::Knows { .. } | Question::LacksNothing { .. } | Question::Pin { .. } => {
                 unreachable!("a transfer does not ask that")
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kvorum_backend::{FoldClock, FoldRange, Lease, Timestamp};
+use kvorum_backend::{FoldClock, FoldRange, Lease, Moves, Timestamp};
 use kvorum_cluster::ClusterState;
 use kvorum_coordinator::LocalVnodes;
 use kvorum_encoding::StorageKey;
@@ -87,6 +87,7 @@ impl Source {
                 let vnode = self.vnodes.vnode(partition);
                 Answer::Knows(vnode.is_some_and(|vnode| vnode.is_complete()))
             }
+            Question::Pin { partition, epoch } => self.pin(partition, epoch),
             Question::Piece {
                 session,
                 offset,
@@ -94,6 +95,18 @@ impl Source {
             } => self.piece(caller, session, offset, bytes_max).await,
             Question::Page(page) => self.page(caller, page, deadline).await,
         }
+    }
+
+    /// The pin of a partition that moves. From the epoch of the move on it is not changed here.
+    fn pin(&self, partition: Partition, epoch: Epoch) -> Answer {
+        let Some(vnode) = self.vnodes.vnode(partition) else {
+            return later("the partition is not open");
+        };
+        if self.known_epoch(partition) < epoch {
+            return later("the ring in which this begins is not known yet");
+        }
+        let moves = vnode.store_for_upkeep().moves();
+        Answer::Pin(moves.and_then(Moves::pinned).map(|it| it.name))
     }
 
     /// True when nothing here uses an older ring any more, nor will after a crash.
@@ -111,10 +124,6 @@ impl Source {
     }
 
     async fn page(&self, caller: NodeId, question: PageQuestion, deadline: Moment) -> Answer {
-        let later = |reason: &str| Answer::Later {
-            wait: WAIT,
-            reason: reason.to_owned(),
-        };
         let session = question.session;
         let Some(vnode) = self.vnodes.vnode(session.source) else {
             return later("the partition is not open");
@@ -269,6 +278,13 @@ impl Source {
             offset,
             bytes: body.slice(from..to),
         }
+    }
+}
+
+fn later(reason: &str) -> Answer {
+    Answer::Later {
+        wait: WAIT,
+        reason: reason.to_owned(),
     }
 }
 

@@ -32,6 +32,7 @@ const LATER: u8 = 4;
 const UNKNOWN_SESSION: u8 = 5;
 const REFUSED: u8 = 6;
 const LACKS_NOTHING: u8 = 7;
+const PIN: u8 = 8;
 
 /// The reason why bytes are not a message of this service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,6 +88,9 @@ pub(crate) enum Question {
     Knows { partition: Partition, epoch: Epoch },
     /// Asks if the partition is open there and lacks nothing. An earlier version refuses the question.
     LacksNothing { partition: Partition },
+    /// Asks for the pin of a partition that has reached this epoch. An earlier version refuses the
+    /// question.
+    Pin { partition: Partition, epoch: Epoch },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +115,8 @@ pub(crate) enum Answer {
         bytes: Bytes,
     },
     Knows(bool),
+    /// The backend that everything of the partition is kept in, if it is pinned to one.
+    Pin(Option<String>),
     /// Not now: it has not learned of the move, or has too much to do.
     Later {
         wait: Duration,
@@ -184,6 +190,7 @@ impl Entry {
 /// piece   = 2: session, offset u64, bytes_max u32
 /// knows   = 3: partition u16, epoch u64
 /// lacks   = 7: partition u16
+/// pin     = 8: partition u16, epoch u64
 /// session = kind u8 (1 ownership, 2 growth, 3 repair), target u16, source u16, number u64,
 ///           sequence u32
 /// wanted  = u8 0 all; 1 some: replicas u16, varint count, owners u16 each
@@ -221,6 +228,11 @@ pub(crate) fn encode_question(question: &Question) -> Message {
             out.put_u8(LACKS_NOTHING);
             out.put_u16_le(partition.number());
         }
+        Question::Pin { partition, epoch } => {
+            out.put_u8(PIN);
+            out.put_u16_le(partition.number());
+            out.put_u64_le(epoch.get());
+        }
     }
     Message::of_head(sealed(out))
 }
@@ -249,6 +261,10 @@ pub(crate) fn decode_question(message: &Message) -> Result<Question, WireError> 
         LACKS_NOTHING => Question::LacksNothing {
             partition: reader.partition()?,
         },
+        PIN => Question::Pin {
+            partition: reader.partition()?,
+            epoch: Epoch::new(reader.bytes.u64()?),
+        },
         _ => return Err(reader.malformed()),
     };
     if reader.bytes.is_empty() && message.body.is_empty() {
@@ -271,6 +287,7 @@ pub(crate) fn decode_question(message: &Message) -> Result<Question, WireError> 
 /// later   = 4: wait in ms u32, varint length, reason
 /// unknown = 5
 /// refused = 6: varint length, reason
+/// pin     = 8: u8 0 none; 1: varint length, name of the backend
 /// session, through as in questions
 /// ```
 pub(crate) fn encode_answer(answer: &Answer) -> Message {
@@ -294,6 +311,13 @@ pub(crate) fn encode_answer(answer: &Answer) -> Message {
         Answer::Knows(does) => {
             out.put_u8(KNOWS);
             out.put_u8(u8::from(*does));
+        }
+        Answer::Pin(name) => {
+            out.put_u8(PIN);
+            out.put_u8(u8::from(name.is_some()));
+            if let Some(name) = name {
+                put_bytes(&mut out, name.as_bytes());
+            }
         }
         Answer::Later { wait, reason } => {
             out.put_u8(LATER);
@@ -327,6 +351,7 @@ pub(crate) fn decode_answer(message: &Message) -> Result<Answer, WireError> {
             bytes: std::mem::take(&mut body),
         },
         KNOWS => Answer::Knows(reader.flag()?),
+        PIN => Answer::Pin(reader.name()?),
         LATER => Answer::Later {
             wait: Duration::from_millis(u64::from(reader.bytes.u32()?)),
             reason: reader.reason()?,
@@ -490,6 +515,14 @@ impl<'a> Reader<'a> {
     fn reason(&mut self) -> Result<String, WireError> {
         let reason = self.prefixed()?;
         Ok(String::from_utf8_lossy(&reason).into_owned())
+    }
+
+    fn name(&mut self) -> Result<Option<String>, WireError> {
+        if !self.flag()? {
+            return Ok(None);
+        }
+        let name = String::from_utf8(self.prefixed()?.to_vec());
+        name.map(Some).map_err(|_| self.malformed())
     }
 
     fn session(&mut self) -> Result<Session, WireError> {

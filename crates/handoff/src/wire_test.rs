@@ -57,6 +57,10 @@ fn questions() -> Vec<Question> {
         Question::LacksNothing {
             partition: partition(63),
         },
+        Question::Pin {
+            partition: partition(63),
+            epoch: Epoch::new(2),
+        },
     ]
 }
 
@@ -96,6 +100,8 @@ fn answers() -> Vec<Answer> {
             bytes: Bytes::from_static(b"piece"),
         },
         Answer::Knows(true),
+        Answer::Pin(None),
+        Answer::Pin(Some("ldb".to_owned())),
         Answer::Later {
             wait: Duration::from_millis(1_500),
             reason: "it has not learned of the move".into(),

@@ -17,6 +17,9 @@ pub struct StoreMoves {
     pub is_looking: bool,
     /// The backend that has everything, against all properties.
     pub pinned: Option<String>,
+    /// That backend is not declared on the node, and the properties count.
+    #[serde(default)]
+    pub lacks_pinned: bool,
 }
 
 /// A move; see [`MoveStatus`].
@@ -83,11 +86,13 @@ pub(crate) fn moves_of(vnodes: &VnodeTable) -> Vec<StoreMoves> {
         let Some(moves) = vnode.store_for_upkeep().moves() else {
             continue;
         };
+        let pinned = moves.pinned();
         stores.push(StoreMoves {
             partition: vnode.partition().number(),
             moves: moves.moves().into_iter().map(MoveView::of).collect(),
             is_looking: moves.is_looking(),
-            pinned: moves.pinned(),
+            lacks_pinned: pinned.as_ref().is_some_and(|it| !it.is_there),
+            pinned: pinned.map(|it| it.name),
         });
     }
     stores

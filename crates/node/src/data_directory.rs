@@ -31,6 +31,8 @@
 //!   leveled/N/     the same with that backend (its place is leveled.data_root)
 //!   hanoidb/N/     the same with that backend (its place is hanoidb.data_root)
 //!   innostore/N/   the same with that backend (its place is innostore.data_home_dir)
+//!   multi/N/NAME/  the store of partition N in the backend NAME, with several backends
+//!   taking_over    stores of one backend that become parts of stores of several, until that is done
 //!   bitcask_stores, leveldb_stores, leveled_stores, hanoidb_stores, innostore_stores
 //!                  where these are instead, if elsewhere, as text
 //! ```

@@ -481,7 +481,11 @@ impl Engines {
         for (name, engines) in &self.backends {
             let known = known.iter().find(|it| it.name == *name);
             let its = Belonging {
-                label: format!("{}/{name}", belonging.label),
+                // One that was a store by itself has another label; the identity in the card decides.
+                label: match known {
+                    Some(_) => String::new(),
+                    None => format!("{}/{name}", belonging.label),
+                },
                 identity: known.map(|it| it.identity),
             };
             children.push(engines.open_part(name, &directory.join(name), its, size, log)?);

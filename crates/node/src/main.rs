@@ -38,6 +38,7 @@ mod server;
 mod shown_keys;
 mod start_report;
 mod store_roots;
+mod taking_over;
 mod tls_files;
 mod tls_issuing;
 mod tls_upkeep;

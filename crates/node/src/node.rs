@@ -40,6 +40,7 @@ use crate::node_stores::NodeStores;
 use crate::request_meter::RequestMeter;
 use crate::request_rates::RequestRates;
 use crate::store_roots::{self, StoreRoots};
+use crate::taking_over;
 use crate::tls_upkeep::TlsUpkeep;
 use crate::value_log_check;
 use crate::vnode_figures::VnodeFigures;
@@ -101,6 +102,7 @@ impl Node {
         kvorum_backup::settle_restored(&*disk, data.path(), &settings.node.ring_state_dir)?;
         let born_at = &kvorum_backup::born_at;
         kvorum_backup::settle_copied(&*disk, data.path(), &settings.node.ring_state_dir, born_at)?;
+        taking_over::settle(&*disk, &data, settings)?;
         let before = engine_before(&*disk, &data, settings)?;
         store_roots::settle(&*disk, data.path(), settings)?;
         let remnant = engines_left::any_store(&*disk, &data, settings)?;

@@ -184,17 +184,25 @@ pub(crate) fn store_in<E>(
 where
     anyhow::Error: From<E>,
 {
-    if disk.info(root)?.is_none() {
-        return Ok(None);
-    }
-    for entry in disk.list(root)? {
-        let is_partition = entry.name.bytes().all(|it| it.is_ascii_digit());
-        let path = root.join(&entry.name);
-        if entry.kind == EntryKind::Directory && is_partition && is_store(&path)? {
+    for path in partitions_in(disk, root)? {
+        if is_store(&path)? {
             return Ok(Some(path));
         }
     }
     Ok(None)
+}
+
+/// The directories of partitions in a root, which may not be there.
+pub(crate) fn partitions_in(disk: &dyn Disk, root: &Path) -> kvorum_disk::Result<Vec<PathBuf>> {
+    if disk.info(root)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let mut entries = disk.list(root)?;
+    entries.retain(|it| {
+        let is_partition = it.name.bytes().all(|it| it.is_ascii_digit());
+        it.kind == EntryKind::Directory && is_partition
+    });
+    Ok(entries.iter().map(|it| root.join(&it.name)).collect())
 }
 
 #[cfg(test)]

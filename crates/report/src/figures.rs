@@ -198,6 +198,7 @@ fn of_operation(operation: &Operation) -> Vec<Figure> {
         ("95th", latency, totals.p95_us),
         ("99th", latency, totals.p99_us),
         ("99.9th", latency, totals.p999_us),
+        ("99.99th", latency, totals.p9999_us),
         ("max", latency, totals.max_us),
         ("not found", Unit::Share, missed),
     ];

@@ -116,7 +116,13 @@ pub(super) fn text(all: &AllMoves) -> String {
     for (node, store) in all.stores() {
         let place = format!("partition {} of '{node}'", store.partition);
         if let Some(name) = &store.pinned {
-            let _ = writeln!(text, "{place} is pinned to {name}");
+            let lacks = match store.lacks_pinned {
+                true => {
+                    ", a backend that this node does not have: the properties count until it is declared"
+                }
+                false => "",
+            };
+            let _ = writeln!(text, "{place} is pinned to {name}{lacks}");
         }
         let moves = store.moves.iter().map(MoveView::status);
         for status in moves.filter(MoveStatus::has_failed) {
@@ -193,6 +199,7 @@ pub(super) fn json(all: &AllMoves) -> Value {
             "partition": store.partition,
             "looking": store.is_looking,
             "pinned": store.pinned,
+            "lacks_pinned": store.lacks_pinned,
             "moves": moves,
         })
     });
@@ -248,6 +255,7 @@ mod tests {
             moves,
             is_looking: false,
             pinned: None,
+            lacks_pinned: false,
         }
     }
 
@@ -285,6 +293,22 @@ mod tests {
         assert_eq!(data["moves"][0]["done"], 1);
         assert_eq!(data["partitions"][1]["moves"][0]["phase"], "copy");
         assert_eq!(data["partitions"][2]["node"], "b@h");
+    }
+
+    #[test]
+    fn a_pin_to_a_backend_that_a_node_lacks_is_reported() {
+        let pinned = StoreMoves {
+            pinned: Some("ldb".to_owned()),
+            lacks_pinned: true,
+            ..store(3, Vec::new())
+        };
+        let mut all = nodes(&[]);
+        all.nodes.insert("a@h".to_owned(), vec![pinned]);
+        let text = text(&all);
+        let reported =
+            "partition 3 of 'a@h' is pinned to ldb, a backend that this node does not have";
+        assert!(text.contains(reported), "{text}");
+        assert_eq!(json(&all)["partitions"][0]["lacks_pinned"], true);
     }
 
     #[test]

@@ -6,4 +6,5 @@
 )]
 
 mod engine_figures;
+mod guide;
 mod recommendations;

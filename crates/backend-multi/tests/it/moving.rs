@@ -576,7 +576,8 @@ fn a_pinned_store_has_all_in_one_child_until_it_is_taken_back() {
             trial.look();
         }
         trial.crash(CrashOptions::nothing_unsynced());
-        assert_eq!(trial.store.moves().unwrap().pinned().as_deref(), Some("to"));
+        let pinned = trial.store.moves().unwrap().pinned().unwrap();
+        assert_eq!((&pinned.name[..], pinned.is_there), ("to", true));
         trial.finish();
         trial.check_all_in(1);
         assert_eq!(all_in(&trial, 0), 0, "the other bucket went too");
@@ -595,6 +596,31 @@ fn a_pinned_store_has_all_in_one_child_until_it_is_taken_back() {
         trial.finish();
         assert!(all_in(&trial, 0) > 0);
     }
+}
+
+/// The pin of a partition that comes from another node may name a backend that this node declares
+/// later: until then the routes count, and from then on everything goes there.
+#[test]
+fn a_pin_that_is_taken_over_counts_once_its_child_is_there() {
+    let mut trial = Trial::new((Engine::Bitcask, Engine::Memory, false));
+    trial.finish();
+    let moves = trial.store.moves().unwrap();
+    moves.take_over_pin(Some("later")).unwrap();
+    let pinned = moves.pinned().unwrap();
+    assert_eq!((&pinned.name[..], pinned.is_there), ("later", false));
+    trial.finish();
+    trial.check_all_in(0);
+    trial.engines[1] = ("later", Engine::Leveldb);
+    trial.crash(CrashOptions::nothing_unsynced());
+    let pinned = trial.store.moves().unwrap().pinned().unwrap();
+    assert_eq!((&pinned.name[..], pinned.is_there), ("later", true));
+    trial.finish();
+    trial.check_all_in(1);
+    assert_eq!(all_in(&trial, 0), 0, "the other bucket went too");
+    trial.store.moves().unwrap().take_over_pin(None).unwrap();
+    trial.finish();
+    trial.check_all_in(0);
+    assert_eq!(trial.store.moves().unwrap().pinned(), None);
 }
 
 /// Keys in a child, of any bucket.

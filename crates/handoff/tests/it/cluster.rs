@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use kvorum_backend::{Flow, FoldEnd, IndexRange, Lease, Reading, Timestamp};
+use kvorum_backend::{Backend, Flow, FoldEnd, IndexRange, Lease, Reading, Timestamp};
 use kvorum_cluster::{
     AgreedState as _, ClusterId, ClusterState, Command, GrowthStep, Member, MemberStatus, MoveStep,
     ProposeError, apply,
@@ -150,6 +150,14 @@ impl NodeVnodes {
     pub(crate) fn wipe(&self, partition: Partition) {
         let epoch = self.vnode(partition).unwrap().status().epoch;
         self.open.insert(Arc::new(self.new_vnode(partition, epoch)));
+    }
+
+    /// Has a partition's vnode begin anew over this store.
+    pub(crate) fn replace(&self, partition: Partition, store: Arc<dyn Backend>) {
+        let epoch = self.vnode(partition).unwrap().status().epoch;
+        let vnode = self.stores.open_over(partition, epoch, store).unwrap();
+        self.shown.lock().remove(&partition);
+        self.open.insert(Arc::new(vnode));
     }
 
     fn follow(&self, ring: &Ring) {

@@ -8,4 +8,5 @@
 
 mod cluster;
 mod growing;
+mod pins;
 mod transferring;

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::cluster;
 use crate::leveldb::http;
 use crate::multi::{create_type, keys_of, put};
-use crate::server::Site;
+use crate::server::{Server, Site};
 
 /// Keys that are not written during the move.
 const STEADY_KEYS: usize = 240;
@@ -188,15 +189,33 @@ fn indexed(site: &Site) -> usize {
     found["keys"].as_array().unwrap().len()
 }
 
-fn move_with_kills(from: &str, to: &str) {
-    let site = site(from, to);
-    let mut server = site.start();
+fn fill(site: &Site) {
     for number in 0..STEADY_KEYS {
         let key = format!("k{number}");
         let path = format!("/buckets/b/keys/{key}");
         let answer = attempt(site.http, &format!("PUT {path}"), &value_of(&key));
         assert!(answer.unwrap().contains("204"));
     }
+}
+
+/// With memory on one side, which a kill would empty.
+fn move_while_it_serves(from: &str, to: &str) {
+    let site = site(from, to);
+    let _server = site.start();
+    fill(&site);
+    let load = Load::start(site.http);
+    admin(&site, &["migrate", "--type", "default", "--to", "new"]);
+    until_moved(&site);
+    check(&site, &load.stop());
+    if to != "bitcask" {
+        assert!(indexed(&site) >= STEADY_KEYS);
+    }
+}
+
+fn move_with_kills(from: &str, to: &str) {
+    let site = site(from, to);
+    let mut server = site.start();
+    fill(&site);
     let load = Load::start(site.http);
     let ordered = admin(&site, &["migrate", "--type", "default", "--to", "new"]);
     assert!(ordered["keys"].as_u64().unwrap() >= STEADY_KEYS as u64);
@@ -246,6 +265,10 @@ fn all_is_read_back_after_moves_with_kills_in_the_middle() {
     let others = all.filter(|it| it.0 != it.1 && !PAIRS.contains(it) && is_long);
     for (from, to) in PAIRS.into_iter().chain(others) {
         move_with_kills(from, to);
+    }
+    for engine in KEPT.into_iter().filter(|_| is_long) {
+        move_while_it_serves(engine, "memory");
+        move_while_it_serves("memory", engine);
     }
 }
 
@@ -385,4 +408,103 @@ fn orders_that_cannot_be_carried_out_are_refused_with_reasons() {
     let _server = single.start();
     let told = refused(&single, &["status"]);
     assert!(told.contains("storage_backend = multi"), "{told}");
+}
+
+/// A node that has begun with one backend gets a second one over its data, and moves the data there.
+#[test]
+fn a_node_with_one_backend_gets_a_second_one() {
+    let mut site = Site::new();
+    let single = [
+        "storage_backend=bitcask",
+        "buckets.default.n_val=1",
+        "leveldb.maximum_memory=64MB",
+    ];
+    site.settings = single.map(str::to_owned).to_vec();
+    let server = site.start();
+    let path = |number: usize| format!("/buckets/b/keys/k{number}");
+    (0..24).for_each(|number| put(&site, &path(number), "before"));
+    // Killed: nothing says that no hints wait.
+    drop(server);
+    site.settings[0] = "storage_backend=multi".to_owned();
+    for line in ["bc.storage_backend=bitcask", "ldb.storage_backend=leveldb"] {
+        site.settings.push(format!("multi_backend.{line}"));
+    }
+    site.settings.push("multi_backend.default=ldb".to_owned());
+    let output = site.run(&["server"]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{text}");
+    assert!(text.contains("set multi_backend.default = bc"), "{text}");
+    site.settings.pop();
+    site.settings.push("multi_backend.default=bc".to_owned());
+    let server = site.start();
+    (24..30).for_each(|number| put(&site, &path(number), "after"));
+    assert_eq!((keys_of(&site, "bc"), keys_of(&site, "ldb")), (30, 0));
+    admin(&site, &["migrate", "--all", "--to", "ldb"]);
+    until_moved(&site);
+    assert_eq!((keys_of(&site, "bc"), keys_of(&site, "ldb")), (0, 30));
+    server.stop();
+    let verified = site.run_alone(&["verify", "data"]);
+    assert!(verified.status.success(), "{verified:?}");
+    let _server = site.start();
+    for number in 0..30 {
+        let value = http(&site, &format!("GET {}", path(number)), "").1;
+        assert_eq!(value, if number < 24 { "before" } else { "after" });
+    }
+}
+
+/// Partitions of a backend of their own change their owner while their data is on the way there.
+#[test]
+fn a_partition_takes_its_backend_along_to_another_node() {
+    let (mut sites, peers): (Vec<Site>, Vec<SocketAddr>) = (1..=2).map(cluster::site).unzip();
+    for site in &mut sites {
+        let of_moves = self::site("bitcask", "leveldb").settings;
+        site.settings.extend(of_moves);
+    }
+    let _servers: Vec<Server> = sites.iter().map(Site::start).collect();
+    let [first, second] = &sites[..] else {
+        panic!("two sites");
+    };
+    for number in 0..STEADY_KEYS {
+        let key = format!("k{number}");
+        put(first, &format!("/buckets/b/keys/{key}"), &value_of(&key));
+    }
+    let partitions = admin(first, &["status"])["partitions"].clone();
+    for partition in partitions.as_array().unwrap() {
+        let partition = partition["partition"].to_string();
+        admin(
+            first,
+            &["migrate", "--partition", &partition, "--to", "new"],
+        );
+    }
+    cluster::until("it is in the middle", || is_in_the_middle(first));
+    let at = format!("node1@127.0.0.1:{}", peers[0].port());
+    cluster::admin(second, &["cluster", "join", &at]);
+    cluster::until("the plan can be committed", || {
+        let plan = cluster::json(second, &["cluster", "plan"]);
+        plan["behind"].is_null()
+    });
+    cluster::admin(second, &["cluster", "commit"]);
+    let of_second = |it: &Value| it["node"] == "node2@127.0.0.1";
+    let partitions = || {
+        admin(first, &["status"])["partitions"]
+            .as_array()
+            .unwrap()
+            .clone()
+    };
+    cluster::until("everything has moved", || {
+        let is_settled = cluster::json(first, &["ring-status"])["settled"] == true;
+        is_settled && partitions().iter().any(of_second)
+    });
+    until_moved(first);
+    for partition in partitions() {
+        assert_eq!(partition["pinned"], "new", "{partition}");
+    }
+    let keys_in = |backend| sites.iter().map(|it| keys_of(it, backend)).sum::<u64>();
+    assert_eq!((keys_in("old"), keys_in("new")), (0, STEADY_KEYS as u64));
+    for number in 0..STEADY_KEYS {
+        let key = format!("k{number}");
+        let (status, body) = http(second, &format!("GET /buckets/b/keys/{key}"), "");
+        assert!(status.contains("200"), "{key}: {status}");
+        assert_eq!(body, value_of(&key));
+    }
 }

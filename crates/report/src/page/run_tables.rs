@@ -22,12 +22,12 @@ pub(super) fn operations(run: &RunResult) -> Markup {
     let table = html! {
         table.numbers {
             thead {
-                tr.spans { td colspan="5" {} th colspan="6" scope="colgroup" { "latency in ms" } }
+                tr.spans { td colspan="5" {} th colspan="7" scope="colgroup" { "latency in ms" } }
                 tr {
                     th scope="col" { "operation" }
                     @for head in [
                         "count", "per second", "not found", "errors", "mean", "median", "95th", "99th",
-                        "99.9th", "max",
+                        "99.9th", "99.99th", "max",
                     ] {
                         th scope="col" { (head) }
                     }
@@ -51,7 +51,7 @@ pub(super) fn operations(run: &RunResult) -> Markup {
                         }
                         @for value in [
                             totals.mean_us, totals.p50_us, totals.p95_us, totals.p99_us,
-                            totals.p999_us, totals.max_us,
+                            totals.p999_us, totals.p9999_us, totals.max_us,
                         ] {
                             td data-value=[value] { (latency(value)) }
                         }

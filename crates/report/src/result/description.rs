@@ -133,6 +133,8 @@ pub struct OperationTotals {
     pub p99_us: Option<f64>,
     /// 99.9 % took no longer.
     pub p999_us: Option<f64>,
+    /// 99.99 % took no longer; none in results of earlier versions.
+    pub p9999_us: Option<f64>,
     /// The longest.
     pub max_us: Option<f64>,
 }
