@@ -17,6 +17,7 @@ mod conformance;
 mod console;
 mod cycles;
 mod fix;
+mod hostile;
 mod lines;
 mod modules;
 mod neighbours;
