@@ -41,6 +41,7 @@ mod store_roots;
 mod tls_files;
 mod tls_issuing;
 mod tls_upkeep;
+mod tracked_buckets;
 mod value_log_check;
 mod verify;
 mod vnode_figures;
