@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use kvorum_client::{Client, ClientSettings, Error, ErrorKind, MessageCode, pb};
-use kvorum_protocol::frame;
+use kvorum_client::{Client, ClientSettings, Error, ErrorKind, pb};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -144,8 +143,7 @@ impl HonestClient {
             },
             ..self.counter()
         };
-        let answer = self.connection.request(MessageCode::DT_UPDATE_REQ, payload(&request)?);
-        answer.await?;
+        self.connection.update_data_type(&request).await?;
         self.in_doubt -= 1;
         self.increments += 1;
         Ok(())
@@ -174,9 +172,7 @@ impl HonestClient {
             r#type,
             ..Default::default()
         };
-        let request = payload(&request)?;
-        let answer = self.connection.request(MessageCode::DT_FETCH_REQ, request);
-        let fetched: pb::DtFetchResp = answer.await?.decode()?;
+        let fetched = self.connection.fetch_data_type(&request).await?;
         let value = fetched.value.and_then(|it| it.counter_value).unwrap_or(0);
         let (least, most) = (self.increments, self.increments + self.in_doubt);
         ensure!(
@@ -185,13 +181,6 @@ impl HonestClient {
         );
         Ok(())
     }
-}
-
-/// The payload of a message, for a connection that frames it again.
-fn payload(message: &impl kvorum_protocol::CodedMessage) -> anyhow::Result<Bytes> {
-    let mut framed = Vec::new();
-    frame::encode(message, &mut framed)?;
-    Ok(Bytes::from(framed.split_off(5)))
 }
 
 /// True for the answer of a server that has no room for one more request at this moment.

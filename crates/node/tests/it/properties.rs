@@ -342,7 +342,7 @@ fn a_tracked_bucket_has_figures_of_its_own() {
     let props = r#"{"props":{"stat_tracked":true}}"#;
     let verb = ["admin", "bucket-type"];
     for words in [&["create", "tracked", props][..], &["activate", "tracked"]] {
-        assert!(site.run(&[&verb, words].concat()).status.success());
+        assert!(site.run(&[&verb[..], words].concat()).status.success());
     }
     // They are recorded once the figures have met the property, which is within a second or at the next look.
     assert!(!metrics().contains(family));
