@@ -7,12 +7,9 @@
 //! the second.
 
 mod abuse;
-mod damage;
 mod footprint;
 mod honest;
-mod messages;
 mod remains;
-mod requests;
 
 use std::fs;
 use std::path::Path;
@@ -21,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use kvorum_hostile_requests::{BUCKET_TYPES, Protocol};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::runtime::Runtime;
@@ -42,18 +40,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("leveldb.maximum_memory", "64MB"),
 ];
 
-/// The bucket types of hostile clients, and those of the honest ones, which no damaged name leads to.
-const BUCKET_TYPES: &[(&str, &str)] = &[
-    ("plain", r#"{"props":{"allow_mult":true}}"#),
-    ("changing", r#"{"props":{}}"#),
-    ("counters", r#"{"props":{"datatype":"counter"}}"#),
-    ("sets", r#"{"props":{"datatype":"set"}}"#),
-    ("gsets", r#"{"props":{"datatype":"gset"}}"#),
-    ("maps", r#"{"props":{"datatype":"map"}}"#),
-    ("hlls", r#"{"props":{"datatype":"hll"}}"#),
-    ("once", r#"{"props":{"write_once":true}}"#),
-    (honest::COUNTERS, r#"{"props":{"datatype":"counter"}}"#),
-];
+/// The properties of honest clients' counters.
+const COUNTER: &str = r#"{"datatype":"counter"}"#;
 
 /// Hostile clients for each protocol, and honest ones.
 const HOSTILE_CLIENTS: u64 = 12;
@@ -78,8 +66,11 @@ pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
 fn survive(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
     let site = Site::new(&run.binary, directory, SETTINGS)?;
     let mut server = site.start()?;
-    for (name, properties) in BUCKET_TYPES {
-        site.run(&["admin", "bucket-type", "create", name, properties])?;
+    // No damaged name leads to the type of the honest.
+    let of_the_honest = (honest::COUNTERS, COUNTER);
+    for (name, properties) in BUCKET_TYPES.iter().chain([&of_the_honest]) {
+        let properties = format!("{{\"props\":{properties}}}");
+        site.run(&["admin", "bucket-type", "create", name, &properties])?;
         site.run(&["admin", "bucket-type", "activate", name])?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -139,7 +130,11 @@ impl Traffic {
         let mut random = StdRng::seed_from_u64(seed);
         let mut hostile = Vec::new();
         for _ in 0..HOSTILE_CLIENTS {
-            for abuse in [Abuse::messages(site.protobuf), Abuse::requests(site.http)] {
+            for (server, protocol) in [
+                (site.protobuf, Protocol::Messages),
+                (site.http, Protocol::Http),
+            ] {
+                let abuse = Abuse { server, protocol };
                 let random = StdRng::seed_from_u64(random.random());
                 hostile.push(runtime.spawn(abuse.go_on(random, Arc::clone(&stop))));
             }

@@ -7,20 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use kvorum_hostile_requests::{Burst, Protocol};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
-
-use crate::hostile::damage::damage;
-use crate::hostile::{messages, requests};
-
-/// The most requests of a connection.
-const REQUESTS_MAX: usize = 40;
-
-/// One in so many connections carries nothing but damaged requests.
-const ALL_DAMAGED: u32 = 4;
 
 /// A connection is left after this time, whatever it waits for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,16 +24,11 @@ const SLOW_BYTES: usize = 256;
 /// A connection that is not read is held for this long.
 const UNREAD: Duration = Duration::from_secs(2);
 
-/// Draws a request.
-type Draw = fn(&mut StdRng) -> Vec<u8>;
-
 /// A client of one protocol.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Abuse {
-    server: SocketAddr,
-    draw: Draw,
-    /// One request that is larger than the server takes.
-    oversized: Draw,
+    pub(super) server: SocketAddr,
+    pub(super) protocol: Protocol,
 }
 
 /// What hostile clients have done.
@@ -73,29 +60,11 @@ enum Manner {
 }
 
 impl Abuse {
-    /// A client over protocol buffers.
-    pub(super) fn messages(server: SocketAddr) -> Self {
-        Self {
-            server,
-            draw: messages::draw,
-            oversized: messages::oversized,
-        }
-    }
-
-    /// A client over HTTP.
-    pub(super) fn requests(server: SocketAddr) -> Self {
-        Self {
-            server,
-            draw: requests::draw,
-            oversized: requests::oversized,
-        }
-    }
-
     /// Goes on until `stop`.
     pub(super) async fn go_on(self, mut random: StdRng, stop: Arc<AtomicBool>) -> Abused {
         let mut abused = Abused::default();
         while !stop.load(Ordering::Relaxed) {
-            let (bytes, requests) = self.burst(&mut random);
+            let Burst { bytes, requests } = self.protocol.burst(&mut random);
             let manner = Manner::draw(&mut random);
             let Ok(stream) = connect(self.server, &mut random).await else {
                 // The server may have no place for one more at this moment.
@@ -110,28 +79,6 @@ impl Abuse {
             abused.answered += answered.map_or(0, Result::unwrap_or_default);
         }
         abused
-    }
-
-    /// Some requests behind each other.
-    fn burst(&self, random: &mut StdRng) -> (Vec<u8>, u64) {
-        let all_damaged = random.random_ratio(1, ALL_DAMAGED);
-        let (mut bytes, mut requests) = (Vec::new(), 0);
-        for _ in 0..random.random_range(1..=REQUESTS_MAX) {
-            let mut request = (self.draw)(random);
-            while all_damaged || random.random_ratio(1, 8) {
-                damage(&mut request, random);
-                if random.random_ratio(1, 2) {
-                    break;
-                }
-            }
-            bytes.extend(request);
-            requests += 1;
-        }
-        if random.random_ratio(1, 200) {
-            bytes.extend((self.oversized)(random));
-            requests += 1;
-        }
-        (bytes, requests)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::world::{World, run};
 ///
 /// The request of each answer is unknown here, and with it the presence of a body: a `HEAD` among the
 /// bytes has an answer with a length and no body. So the statuses are looked for in all that came.
-async fn abuse(world: &World, bytes: &[u8]) -> Vec<u16> {
+pub(crate) async fn abuse(world: &World, bytes: &[u8]) -> Vec<u16> {
     let mut client = world.client().await;
     client.send(bytes).await;
     client.end_output().await;
@@ -24,7 +24,7 @@ fn statuses_in(received: &[u8]) -> Vec<u16> {
         .collect()
 }
 
-async fn assert_serving(world: &World) {
+pub(crate) async fn assert_serving(world: &World) {
     assert_eq!(world.client().await.get("/ping").await.text(), "OK");
 }
 

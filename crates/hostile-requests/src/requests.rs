@@ -4,10 +4,10 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 /// The sizes of values: most are small, and some need room of their own.
-pub(super) const SIZES: &[usize] = &[0, 1, 10, 100, 100, 1_000, 1_000, 10_000, 100_000, 1_000_000];
+pub(crate) const SIZES: &[usize] = &[0, 1, 10, 100, 100, 1_000, 1_000, 10_000, 100_000, 1_000_000];
 
 /// Jobs that end, fail and are refused.
-pub(super) const JOBS: &[&str] = &[
+pub(crate) const JOBS: &[&str] = &[
     r#"{"inputs":"hostile","query":[{"reduce":{"language":"erlang","module":"riak_kv_mapreduce","function":"reduce_count_inputs"}}],"timeout":3000}"#,
     r#"{"inputs":[["hostile","k1"],["hostile","k2"]],"query":[{"map":{"language":"erlang","module":"riak_kv_mapreduce","function":"map_object_value","arg":"filter_notfound"}}],"timeout":3000}"#,
     r#"{"inputs":{"bucket":"hostile","index":"n_int","start":1,"end":90},"query":[{"map":{"language":"erlang","module":"riak_kv_mapreduce","function":"map_identity"}},{"reduce":{"language":"erlang","module":"riak_kv_mapreduce","function":"reduce_sort"}}],"timeout":3000}"#,
@@ -122,7 +122,7 @@ const HEADERS: &[&str] = &[
 const KEYS: u32 = 300;
 
 /// A request to a resource at random.
-pub(super) fn draw(random: &mut StdRng) -> Vec<u8> {
+pub(crate) fn draw(random: &mut StdRng) -> Vec<u8> {
     // Most traffic is reads and writes.
     let at = match random.random_range(0..10) {
         0..3 => named("GET", "/buckets/hostile/keys/kK"),
@@ -177,7 +177,7 @@ fn chunked(mut head: String, body: &[u8]) -> Vec<u8> {
 }
 
 /// A request with too much in one of its parts.
-pub(super) fn oversized(random: &mut StdRng) -> Vec<u8> {
+pub(crate) fn oversized(random: &mut StdRng) -> Vec<u8> {
     let much = "y".repeat(300_000);
     let put = "PUT /buckets/hostile/keys/k HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n";
     match random.random_range(0..5) {

@@ -9,8 +9,17 @@ const ADDED_BYTES_MAX: usize = 64;
 /// Numbers that limits and lengths are compared with.
 const EDGES: [u32; 6] = [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, 0xffff_ffff];
 
-/// Damages a request in one place.
-pub(super) fn damage(request: &mut Vec<u8>, random: &mut StdRng) {
+/// Damages a request in one place, and in half of the cases in one more, and so on.
+pub(crate) fn damage(request: &mut Vec<u8>, random: &mut StdRng) {
+    loop {
+        damage_once(request, random);
+        if random.random_ratio(1, 2) {
+            return;
+        }
+    }
+}
+
+fn damage_once(request: &mut Vec<u8>, random: &mut StdRng) {
     if request.is_empty() {
         return;
     }
@@ -52,7 +61,7 @@ mod tests {
         let (whole, mut changed) = (b"GET /ping HTTP/1.1\r\n\r\n".to_vec(), 0);
         for _ in 0..1000 {
             let mut request = whole.clone();
-            damage(&mut request, &mut random);
+            damage_once(&mut request, &mut random);
             changed += usize::from(request != whole);
             assert!(request.len() <= whole.len() + ADDED_BYTES_MAX);
         }

@@ -2,12 +2,11 @@
 //! and noise under all others.
 
 use bytes::Bytes;
-use kvorum_client::{MessageCode, pb};
-use kvorum_protocol::{CodedMessage, frame};
+use kvorum_protocol::{CodedMessage, MessageCode, frame, pb};
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use crate::hostile::requests::{JOBS, SIZES};
+use crate::requests::{JOBS, SIZES};
 
 /// Frames above the limit of a server's default settings.
 const OVERSIZED_BYTES: u32 = (64 << 20) + 1;
@@ -19,7 +18,7 @@ const KEYS: u32 = 300;
 const TIMEOUT_MS: u32 = 2_000;
 
 /// A frame under a code at random.
-pub(super) fn draw(random: &mut StdRng) -> Vec<u8> {
+pub(crate) fn draw(random: &mut StdRng) -> Vec<u8> {
     // Most traffic is reads and writes.
     let code = match random.random_range(0..10) {
         0..3 => MessageCode::RPB_GET_REQ,
@@ -31,7 +30,7 @@ pub(super) fn draw(random: &mut StdRng) -> Vec<u8> {
 }
 
 /// A frame that announces more than the server takes, and in some cases brings it.
-pub(super) fn oversized(random: &mut StdRng) -> Vec<u8> {
+pub(crate) fn oversized(random: &mut StdRng) -> Vec<u8> {
     let announced = if random.random_ratio(1, 2) {
         OVERSIZED_BYTES
     } else {
