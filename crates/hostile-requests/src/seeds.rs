@@ -31,6 +31,10 @@ impl Drop for Seed {
 }
 
 /// Calls `test` with one burst after the other.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the variables are those of the test command, and no settings"
+)]
 pub fn for_each_burst(protocol: Protocol, test: impl Fn(Burst)) {
     let first = std::env::var(SEED_VARIABLE).ok();
     let first = first.and_then(|it| it.parse().ok()).unwrap_or(1_u64);
