@@ -67,7 +67,7 @@ fn of_code(code: MessageCode, random: &mut StdRng) -> Vec<u8> {
         | MessageCode::RPB_COUNTER_GET_REQ
         | MessageCode::DT_FETCH_REQ
         | MessageCode::DT_UPDATE_REQ => data_type(code, random),
-        MessageCode(202..=207 | 253) => other(code),
+        MessageCode(202 | 204 | 206 | 253) => other(code),
         MessageCode(210..=231) => fold(code, random),
         _ => noise(code, random),
     }
@@ -158,7 +158,7 @@ fn put(random: &mut StdRng) -> Vec<u8> {
         key: Some(key(random)),
         r#type: plain_type(random),
         content: pb::RpbContent {
-            value: Bytes::from(vec![random.random(); bytes]),
+            value: Bytes::from(vec![random.random::<u8>(); bytes]),
             content_type: Some(text(one(&["text/plain", "application/json", ""], random))),
             links: vec![link],
             usermeta: vec![pair("color", "red"), pair("X-Kvorum-TTL", "60")],

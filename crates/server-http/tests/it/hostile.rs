@@ -8,14 +8,14 @@ use crate::world::{World, run};
 ///
 /// The request of each answer is unknown here, and with it the presence of a body: a `HEAD` among the
 /// bytes has an answer with a length and no body. So the statuses are looked for in all that came.
-pub(crate) async fn abuse(world: &World, bytes: &[u8]) -> Vec<u16> {
+async fn abuse(world: &World, bytes: &[u8]) -> Vec<u16> {
     let mut client = world.client().await;
     client.send(bytes).await;
     client.end_output().await;
     statuses_in(&client.receive_all().await)
 }
 
-fn statuses_in(received: &[u8]) -> Vec<u16> {
+pub(crate) fn statuses_in(received: &[u8]) -> Vec<u16> {
     let lines = received
         .windows(b"HTTP/1.x 200".len())
         .filter(|window| window.starts_with(b"HTTP/1.") && window[8] == b' ');
