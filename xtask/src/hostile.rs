@@ -94,11 +94,7 @@ fn survive(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
 }
 
 /// Samples the server's memory until the time is over, or the server or an honest client has a reason to end.
-fn observe(
-    server: &mut Server,
-    traffic: &Traffic,
-    lasting: Duration,
-) -> anyhow::Result<Footprint> {
+fn observe(server: &mut Server, traffic: &Traffic, lasting: Duration) -> anyhow::Result<Footprint> {
     let (start, mut footprint) = (Instant::now(), Footprint::default());
     while start.elapsed() < lasting && !traffic.stop.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_secs(1));
@@ -158,7 +154,9 @@ impl Traffic {
             abused += runtime.block_on(client).context("a hostile client died")?;
         }
         for client in self.honest {
-            honest += runtime.block_on(client).context("an honest client died")??;
+            honest += runtime
+                .block_on(client)
+                .context("an honest client died")??;
         }
         ensure!(honest.rounds > 0, "no honest client came through");
         Ok((abused, honest))

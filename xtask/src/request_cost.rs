@@ -58,7 +58,10 @@ pub(crate) fn run(workspace: &Workspace, options: &RequestCostOptions) -> anyhow
         None => Binary::as_released(workspace)?,
     };
     let directory = workspace.clean_scratch("request-cost")?;
-    let settings = [("storage_backend", &*options.backend), ("durability", "none")];
+    let settings = [
+        ("storage_backend", &*options.backend),
+        ("durability", "none"),
+    ];
     let site = Site::new(&binary, &directory, &settings)?;
     let measured = Measured {
         options,
@@ -146,7 +149,9 @@ impl Measured<'_> {
 /// The operations of a result, all of which have succeeded.
 fn operations_of(run: &str) -> anyhow::Result<f64> {
     let run: Value = serde_json::from_str(run).context("reading a result")?;
-    let totals = run["totals"].as_object().context("a result without totals")?;
+    let totals = run["totals"]
+        .as_object()
+        .context("a result without totals")?;
     let errors: u64 = totals.values().filter_map(|it| it["errors"].as_u64()).sum();
     ensure!(errors == 0, "{errors} operations failed");
     let operations = run["operations_total"].as_f64().unwrap_or(0.0);

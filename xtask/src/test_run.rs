@@ -13,8 +13,8 @@ use crate::stage::Stage;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{
-    browser, cargo_stages, cluster, conformance, console, hostile, prerequisite, printed, process, seed,
-    simulation, tidy, transcripts,
+    browser, cargo_stages, cluster, conformance, console, hostile, prerequisite, printed, process,
+    seed, simulation, tidy, transcripts,
 };
 
 /// The stages and variants to run.

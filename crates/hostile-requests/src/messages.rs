@@ -36,7 +36,11 @@ pub(crate) fn oversized(random: &mut StdRng) -> Vec<u8> {
     } else {
         u32::MAX
     };
-    let brought = if random.random_ratio(1, 4) { 8 << 20 } else { 100 };
+    let brought = if random.random_ratio(1, 4) {
+        8 << 20
+    } else {
+        100
+    };
     let mut bytes = announced.to_be_bytes().to_vec();
     bytes.push(MessageCode::RPB_PUT_REQ.0);
     bytes.resize(bytes.len() + brought, 7);
@@ -130,7 +134,11 @@ fn flag(random: &mut StdRng) -> Option<bool> {
 
 fn get(random: &mut StdRng) -> Vec<u8> {
     encoded(&pb::RpbGetReq {
-        bucket: if random.random_ratio(1, 20) { changing() } else { bucket() },
+        bucket: if random.random_ratio(1, 20) {
+            changing()
+        } else {
+            bucket()
+        },
         key: key(random),
         r#type: plain_type(random),
         head: flag(random),
@@ -215,7 +223,11 @@ fn listing(code: MessageCode, random: &mut StdRng) -> Vec<u8> {
         _ => encoded(&pb::RpbMapRedReq {
             request: text(one(JOBS, random)),
             content_type: text(one(
-                &["application/json", "application/x-erlang-binary", "text/xml"],
+                &[
+                    "application/json",
+                    "application/x-erlang-binary",
+                    "text/xml",
+                ],
                 random,
             )),
         }),
@@ -227,7 +239,10 @@ fn index_query(random: &mut StdRng) -> Vec<u8> {
     let value = || Some(text("7"));
     encoded(&pb::RpbIndexReq {
         bucket: bucket(),
-        index: text(one(&["n_int", "word_bin", "$key", "$bucket", "nothing"], random)),
+        index: text(one(
+            &["n_int", "word_bin", "$key", "$bucket", "nothing"],
+            random,
+        )),
         qtype: i32::from(is_range),
         key: if is_range { None } else { value() },
         range_min: if is_range { Some(text("1")) } else { None },
@@ -283,7 +298,10 @@ fn properties(code: MessageCode, random: &mut StdRng) -> Vec<u8> {
 }
 
 fn data_type(code: MessageCode, random: &mut StdRng) -> Vec<u8> {
-    let bucket_type = one(&["counters", "sets", "gsets", "maps", "hlls", "plain"], random);
+    let bucket_type = one(
+        &["counters", "sets", "gsets", "maps", "hlls", "plain"],
+        random,
+    );
     match code {
         MessageCode::RPB_COUNTER_UPDATE_REQ => encoded(&pb::RpbCounterUpdateReq {
             bucket: changing(),

@@ -46,9 +46,18 @@ const RESOURCES: &[(&str, &str)] = &[
     ("GET", "/buckets/hostile/keys/kK/_,_,1/hostile,next,_"),
     ("GET", "/buckets/hostile/keys/kK/preflist"),
     ("GET", "/buckets/hostile/index/n_int/7"),
-    ("GET", "/buckets/hostile/index/word_bin/1/9?return_terms=true&max_results=10"),
-    ("GET", "/buckets/hostile/index/$key/k/l?stream=true&timeout=2000"),
-    ("GET", "/buckets/hostile/index/n_int/1/9?term_regex=^[0-9]*$&continuation=x"),
+    (
+        "GET",
+        "/buckets/hostile/index/word_bin/1/9?return_terms=true&max_results=10",
+    ),
+    (
+        "GET",
+        "/buckets/hostile/index/$key/k/l?stream=true&timeout=2000",
+    ),
+    (
+        "GET",
+        "/buckets/hostile/index/n_int/1/9?term_regex=^[0-9]*$&continuation=x",
+    ),
     ("GET", "/buckets/changing/props"),
     ("PUT", "/buckets/changing/props"),
     ("DELETE", "/buckets/changing/props"),
@@ -59,8 +68,14 @@ const RESOURCES: &[(&str, &str)] = &[
     ("GET", "/buckets/changing/keys/kK"),
     ("PUT", "/buckets/changing/keys/kK"),
     ("GET", "/types/sets/buckets/hostile/datatypes/kK"),
-    ("GET", "/types/maps/buckets/hostile/datatypes/kK?include_context=false"),
-    ("POST", "/types/counters/buckets/hostile/datatypes/kK?returnbody=true"),
+    (
+        "GET",
+        "/types/maps/buckets/hostile/datatypes/kK?include_context=false",
+    ),
+    (
+        "POST",
+        "/types/counters/buckets/hostile/datatypes/kK?returnbody=true",
+    ),
     ("POST", "/types/sets/buckets/hostile/datatypes/kK"),
     ("POST", "/types/maps/buckets/hostile/datatypes/kK"),
     ("POST", "/types/hlls/buckets/hostile/datatypes/kK"),
@@ -72,7 +87,10 @@ const RESOURCES: &[(&str, &str)] = &[
     ("GET", "/objectsizes/buckets/hostile/sizes/1000"),
     ("GET", "/tombs/buckets/hostile"),
     ("GET", "/rangetrees/buckets/hostile/trees/small"),
-    ("GET", "/rangetrees/buckets/hostile/keysclocks?filter=bm90IGpzb24="),
+    (
+        "GET",
+        "/rangetrees/buckets/hostile/keysclocks?filter=bm90IGpzb24=",
+    ),
     ("PUT", "/erase/types/plain/buckets/hostile"),
     ("PUT", "/reap/buckets/hostile"),
 ];
@@ -160,7 +178,9 @@ fn body(path: &str, random: &mut StdRng) -> Vec<u8> {
             JOBS[random.random_range(0..JOBS.len())].as_bytes().to_vec()
         }
         0..3 if is_object => vec![random.random(); SIZES[random.random_range(0..SIZES.len())]],
-        _ => BODIES[random.random_range(0..BODIES.len())].as_bytes().to_vec(),
+        _ => BODIES[random.random_range(0..BODIES.len())]
+            .as_bytes()
+            .to_vec(),
     }
 }
 
@@ -179,14 +199,17 @@ fn chunked(mut head: String, body: &[u8]) -> Vec<u8> {
 /// A request with too much in one of its parts.
 pub(crate) fn oversized(random: &mut StdRng) -> Vec<u8> {
     let much = "y".repeat(300_000);
-    let put = "PUT /buckets/hostile/keys/k HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n";
+    let put =
+        "PUT /buckets/hostile/keys/k HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n";
     match random.random_range(0..5) {
         0 => format!("GET /{much} HTTP/1.1\r\n\r\n").into_bytes(),
         1 => format!("GET /ping HTTP/1.1\r\nX: {much}\r\n\r\n").into_bytes(),
         2 => format!("{put}Content-Length: 99999999999\r\n\r\n{much}").into_bytes(),
         3 => format!("{put}Transfer-Encoding: chunked\r\n\r\nffffffffff\r\n{much}").into_bytes(),
         _ => {
-            let many: String = (0..2_000).map(|number| format!("X-{number}: y\r\n")).collect();
+            let many: String = (0..2_000)
+                .map(|number| format!("X-{number}: y\r\n"))
+                .collect();
             format!("GET /ping HTTP/1.1\r\n{many}\r\n").into_bytes()
         }
     }

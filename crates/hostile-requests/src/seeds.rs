@@ -19,13 +19,13 @@ const LONG_VARIABLE: &str = "KVORUM_TEST_LONG";
 struct Seed(u64);
 
 impl Drop for Seed {
-    #[expect(
-        clippy::print_stderr,
-        reason = "a failure is found again by its seed"
-    )]
+    #[expect(clippy::print_stderr, reason = "a failure is found again by its seed")]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("the burst that failed is the first with {SEED_VARIABLE}={}", self.0);
+            eprintln!(
+                "the burst that failed is the first with {SEED_VARIABLE}={}",
+                self.0
+            );
         }
     }
 }

@@ -118,21 +118,47 @@ impl TrackedBuckets {
         );
         put_counter(
             text,
-            ("bucket_puts", "Writes and deletes of a bucket with stat_tracked"),
+            (
+                "bucket_puts",
+                "Writes and deletes of a bucket with stat_tracked",
+            ),
             &labelled,
             |it| it.puts.total(),
         );
         let histograms: [HistogramFamily; 4] = [
-            ("bucket_get_time", "Time of such a read", Unit::Microseconds, |it| &it.get_time),
-            ("bucket_put_time", "Time of such a write", Unit::Microseconds, |it| &it.put_time),
-            ("bucket_get_objsize", "Size of the objects read", Unit::Bytes, |it| &it.get_objsize),
-            ("bucket_get_siblings", "Siblings of the objects read", Unit::Things, |it| &it.get_siblings),
+            (
+                "bucket_get_time",
+                "Time of such a read",
+                Unit::Microseconds,
+                |it| &it.get_time,
+            ),
+            (
+                "bucket_put_time",
+                "Time of such a write",
+                Unit::Microseconds,
+                |it| &it.put_time,
+            ),
+            (
+                "bucket_get_objsize",
+                "Size of the objects read",
+                Unit::Bytes,
+                |it| &it.get_objsize,
+            ),
+            (
+                "bucket_get_siblings",
+                "Siblings of the objects read",
+                Unit::Things,
+                |it| &it.get_siblings,
+            ),
         ];
         for (name, help, unit, histogram) in histograms {
-            let samples = labelled.iter().map(|(labels, it)| (&labels[..], histogram(it)));
+            let samples = labelled
+                .iter()
+                .map(|(labels, it)| (&labels[..], histogram(it)));
             text.histograms(name, unit, help, samples);
         }
-        let help = "Requests for buckets with stat_tracked that were more than have figures of their own";
+        let help =
+            "Requests for buckets with stat_tracked that were more than have figures of their own";
         let left_out = self.left_out.load(Ordering::Relaxed);
         text.counter("bucket_requests_left_out", help, left_out);
     }

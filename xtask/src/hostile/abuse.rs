@@ -139,7 +139,14 @@ async fn read_to_end(
     reading: &mut (impl tokio::io::AsyncRead + Unpin),
     pause: Option<Duration>,
 ) -> std::io::Result<u64> {
-    let mut buffer = vec![0; if pause.is_some() { SLOW_BYTES } else { 64 << 10 }];
+    let mut buffer = vec![
+        0;
+        if pause.is_some() {
+            SLOW_BYTES
+        } else {
+            64 << 10
+        }
+    ];
     let mut all = 0;
     loop {
         match reading.read(&mut buffer).await? {

@@ -113,7 +113,10 @@ impl HonestClient {
         let Some(over_http) = ask(self.http, &path, "").await? else {
             return Ok(Round::Overloaded);
         };
-        ensure!(over_http == value, "{over_http:?} over HTTP, and not {value:?}");
+        ensure!(
+            over_http == value,
+            "{over_http:?} over HTTP, and not {value:?}"
+        );
         let job = format!(
             r#"{{"inputs":[["{BUCKET}","{}"]],"query":[{{"map":{{"language":"erlang","module":"riak_kv_mapreduce","function":"map_object_value"}}}}]}}"#,
             self.key()
@@ -123,7 +126,10 @@ impl HonestClient {
             return Ok(Round::Overloaded);
         };
         let expected = format!("[\"{value}\"]");
-        ensure!(of_job == expected, "{of_job:?} of a job, and not {expected:?}");
+        ensure!(
+            of_job == expected,
+            "{of_job:?} of a job, and not {expected:?}"
+        );
         Ok(Round::Checked)
     }
 
@@ -203,7 +209,9 @@ async fn ask(server: SocketAddr, line: &str, body: &str) -> anyhow::Result<Optio
         Ok::<_, std::io::Error>(answer)
     });
     let answer = asked.await.context("no answer over HTTP in time")??;
-    let (head, body) = answer.split_once("\r\n\r\n").context("no answer over HTTP")?;
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .context("no answer over HTTP")?;
     match head.get("HTTP/1.1 ".len()..).and_then(|it| it.get(..3)) {
         Some("200") => Ok(Some(body.to_owned())),
         Some("503") => Ok(None),
@@ -221,6 +229,9 @@ impl AddAssign for Honest {
 impl fmt::Display for Honest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rounds, overloaded } = self;
-        write!(f, "{rounds} rounds of honest clients right, {overloaded} ended by overload")
+        write!(
+            f,
+            "{rounds} rounds of honest clients right, {overloaded} ended by overload"
+        )
     }
 }
