@@ -3,7 +3,7 @@
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
-use crate::{Burst, Protocol};
+use crate::burst::{Burst, Protocol};
 
 /// The number of bursts of a run, and of a long one.
 const BURSTS: u64 = 200;
@@ -30,17 +30,17 @@ impl Drop for Seed {
     }
 }
 
-/// Calls `test` with one burst after the other.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the variables are those of the test command, and no settings"
-)]
-pub fn for_each_burst(protocol: Protocol, test: impl Fn(Burst)) {
-    let first = std::env::var(SEED_VARIABLE).ok();
-    let first = first.and_then(|it| it.parse().ok()).unwrap_or(1_u64);
-    let bursts = match std::env::var(LONG_VARIABLE) {
-        Ok(_) => BURSTS_LONG,
-        Err(_) => BURSTS,
+/// Calls `test` with one burst after the other. `variable` looks up a variable of the environment.
+pub fn for_each_burst(
+    protocol: Protocol,
+    variable: impl Fn(&str) -> Option<String>,
+    test: impl Fn(Burst),
+) {
+    let first = variable(SEED_VARIABLE).and_then(|it| it.parse().ok());
+    let first = first.unwrap_or(1_u64);
+    let bursts = match variable(LONG_VARIABLE) {
+        Some(_) => BURSTS_LONG,
+        None => BURSTS,
     };
     for number in 0..bursts {
         let seed = Seed(first.wrapping_add(number));

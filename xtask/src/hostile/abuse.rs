@@ -31,7 +31,7 @@ pub(super) struct Abuse {
     pub(super) protocol: Protocol,
 }
 
-/// What hostile clients have done.
+/// The work of hostile clients.
 #[derive(Debug, Default)]
 pub(super) struct Abused {
     connections: u64,

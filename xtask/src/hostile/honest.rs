@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The pause after an answer that asks for one.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What honest clients have done.
+/// The work of honest clients.
 #[derive(Debug, Default)]
 pub(super) struct Honest {
     pub(super) rounds: u64,

@@ -1,4 +1,4 @@
-//! What is left of the traffic when it is over: every gauge of requests in progress has to go back to nothing.
+//! The remains of the traffic when it is over: every gauge of requests in progress has to go back to nothing.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

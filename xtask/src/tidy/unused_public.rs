@@ -36,7 +36,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
 ];
 
 /// Crates that only tests import.
-const TOOLS_OF_TESTS: [&str; 2] = ["backend-conformance", "test-cluster"];
+const TOOLS_OF_TESTS: [&str; 3] = ["backend-conformance", "hostile-requests", "test-cluster"];
 
 /// Keywords in front of a defined name.
 const DEFINES: [&str; 8] = [

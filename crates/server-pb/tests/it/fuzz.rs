@@ -29,9 +29,17 @@ async fn exchange(node: &Node, burst: Burst) {
     sending.await.unwrap();
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the seed and the length of a run are those of the test command"
+)]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 #[test]
 fn bursts_of_messages_are_answered_or_refused_and_nothing_stays_behind() {
-    for_each_burst(Protocol::Messages, |burst| {
+    for_each_burst(Protocol::Messages, variable, |burst| {
         with_node(|node| async move {
             add_types(&node);
             exchange(&node, burst).await;
