@@ -99,7 +99,7 @@ fn observe(server: &mut Server, traffic: &Traffic, lasting: Duration) -> anyhow:
     while start.elapsed() < lasting && !traffic.stop.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_secs(1));
         server.require_alive()?;
-        footprint.add(server.resident_kilobytes()?);
+        footprint.add(start.elapsed(), server.resident_kilobytes()?);
     }
     Ok(footprint)
 }

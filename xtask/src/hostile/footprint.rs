@@ -1,40 +1,42 @@
 //! The resident memory of a server over time.
 
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
 use crate::console;
 
-/// Samples of a minute, one a second.
-const MINUTE: usize = 60;
-
 /// The minutes that are compared: the caches are full after the first of them.
-const EARLY_MINUTE: usize = 2;
-const LATE_MINUTE: usize = 10;
+const EARLY_MINUTE: u64 = 2;
+const LATE_MINUTE: u64 = 10;
 
-/// A sample is a mean of so many seconds, since single ones depend on the requests of that moment.
-const MEAN_SECONDS: usize = 10;
+/// The memory after a minute is the mean of its last seconds, since a single sample depends on the requests of that
+/// moment.
+const MEAN_SECONDS: u64 = 10;
 
 /// The memory of the late minute in hundredths of that of the early one.
 const PERCENT_MAX: u64 = 110;
 
-/// Samples in kilobytes, one a second.
+/// Samples in kilobytes, each with its time since the start.
 #[derive(Debug, Default)]
 pub(super) struct Footprint {
-    samples: Vec<u64>,
+    samples: Vec<(Duration, u64)>,
 }
 
 impl Footprint {
-    pub(super) fn add(&mut self, kilobytes: u64) {
-        self.samples.push(kilobytes);
+    pub(super) fn add(&mut self, at: Duration, kilobytes: u64) {
+        self.samples.push((at, kilobytes));
     }
 
     /// The mean of the last seconds of a minute, from 1.
-    fn after_minute(&self, minute: usize) -> Option<u64> {
-        let end = minute * MINUTE;
-        let last = self.samples.get(end.checked_sub(MEAN_SECONDS)?..end)?;
-        Some(last.iter().sum::<u64>() / last.len() as u64)
+    fn after_minute(&self, minute: u64) -> Option<u64> {
+        let end = minute * 60;
+        let is_last = |at: &Duration| (end - MEAN_SECONDS..=end).contains(&at.as_secs());
+        let last = self.samples.iter().filter(|(at, _)| is_last(at));
+        let last: Vec<u64> = last.map(|(_, kilobytes)| *kilobytes).collect();
+        let sum: u64 = last.iter().sum();
+        sum.checked_div(last.len() as u64)
     }
 
     /// Prints a line for each minute.
@@ -67,7 +69,7 @@ impl Footprint {
 
 impl fmt::Display for Footprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let last = self.samples.last().copied().unwrap_or(0);
+        let last = self.samples.last().map_or(0, |(_, kilobytes)| *kilobytes);
         write!(f, "{} MB resident at the end", last / 1024)
     }
 }
@@ -76,25 +78,28 @@ impl fmt::Display for Footprint {
 mod tests {
     use super::*;
 
-    /// Ten minutes with so many kilobytes in each.
-    fn footprint(kilobytes: impl Fn(usize) -> u64) -> Footprint {
-        let samples = (0..LATE_MINUTE * MINUTE).map(|second| kilobytes(second / MINUTE));
-        Footprint {
-            samples: samples.collect(),
+    /// So many seconds, of which the sampling takes a little more than one each, with so many kilobytes in each minute.
+    fn footprint(seconds: u64, kilobytes: impl Fn(u64) -> u64) -> Footprint {
+        let mut footprint = Footprint::default();
+        for sample in 1.. {
+            let at = Duration::from_millis(1_020 * sample);
+            if at.as_secs() > seconds {
+                break;
+            }
+            footprint.add(at, kilobytes(at.as_secs() / 60));
         }
+        footprint
     }
 
     #[test]
     fn growth_after_the_second_minute_is_an_error() {
-        let flat = footprint(|minute| if minute == 0 { 10 } else { 1_000 });
+        let flat = footprint(600, |minute| if minute == 0 { 10 } else { 1_000 });
         flat.require_no_growth().unwrap();
-        let little = footprint(|minute| 1_000 + 10 * minute as u64);
+        let little = footprint(600, |minute| 1_000 + 10 * minute);
         little.require_no_growth().unwrap();
-        let leaking = footprint(|minute| 1_000 + 20 * minute as u64);
+        let leaking = footprint(600, |minute| 1_000 + 20 * minute);
         assert!(leaking.require_no_growth().is_err());
-        let short = Footprint {
-            samples: vec![1; 100],
-        };
+        let short = footprint(500, |_| 1_000);
         assert!(short.require_no_growth().is_err());
     }
 }
