@@ -1,12 +1,12 @@
 //! The project's own commands: `cargo xtask test`, `sim`, `tidy`, `lines`, `cycles`, `fix`,
-//! `profile-get` and `cluster-cost`.
+//! `profile-get`, `request-cost` and `cluster-cost`.
 //!
 //! `test` is the command for CI and for newcomers: it installs its dependencies (under the target
 //! directory, nothing else is written) and ends with a line of counts. `tidy` checks the rules of
 //! the house that no other tool checks; `lines` and `cycles` count lines and cycles, of which fewer
 //! are better. `fix` is the only command that changes a file of the tree. `profile-get` measures
-//! the figures of `docs/performance.md` for a cached get, and `cluster-cost` those for several
-//! nodes. `sim` replays seeds of the simulation and runs campaigns of them.
+//! the figures of `docs/performance.md` for a cached get, `request-cost` those of requests beside
+//! each other, and `cluster-cost` those for several nodes. `sim` replays seeds of the simulation and runs campaigns of them.
 
 mod browser;
 mod cargo_stages;
@@ -17,6 +17,7 @@ mod conformance;
 mod console;
 mod cycles;
 mod fix;
+mod hostile;
 mod lines;
 mod modules;
 mod neighbours;
@@ -24,6 +25,7 @@ mod prerequisite;
 mod printed;
 mod process;
 mod profile_get;
+mod request_cost;
 mod run;
 mod second_lane;
 mod seed;
@@ -43,6 +45,7 @@ use clap::{Parser, Subcommand};
 use crate::cluster_cost::CostOptions;
 use crate::cycles::CyclesOptions;
 use crate::profile_get::ProfileOptions;
+use crate::request_cost::RequestCostOptions;
 use crate::test_run::TestOptions;
 use crate::workspace::Workspace;
 
@@ -73,6 +76,8 @@ enum Verb {
     Fix,
     /// Show where the server's time goes while it answers gets of cached objects.
     ProfileGet(ProfileOptions),
+    /// Show what a get costs over HTTP beside protocol buffers, and a counter's increment beside a put.
+    RequestCost(RequestCostOptions),
     /// Show what a cluster costs beside a single node, and what a node that is down does to clients.
     ClusterCost(CostOptions),
 }
@@ -103,6 +108,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         Verb::Cycles(options) => cycles::run(&workspace, options),
         Verb::Fix => fix::run(&workspace),
         Verb::ProfileGet(options) => profile_get::run(&workspace, options),
+        Verb::RequestCost(options) => request_cost::run(&workspace, options),
         Verb::ClusterCost(options) => cluster_cost::run(&workspace, options),
     }
 }

@@ -347,6 +347,11 @@ impl Server {
         processor_time(self.id())
     }
 
+    /// Its resident memory, in kilobytes.
+    pub(crate) fn resident_kilobytes(&self) -> anyhow::Result<u64> {
+        resident_kilobytes(self.id())
+    }
+
     /// Pauses the process, or lets it go on.
     pub(crate) fn pause(&self, is_paused: bool) -> anyhow::Result<()> {
         let signal = if is_paused {
@@ -456,6 +461,17 @@ fn processor_time(process: u32) -> anyhow::Result<Duration> {
     Ok(Duration::from_millis(10 * (user + kernel)))
 }
 
+fn resident_kilobytes(process: u32) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))
+        .context("reading the process's status")?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|value| value.split_whitespace().next())
+        .and_then(|number| number.parse().ok())
+        .context("finding VmRSS in the process's status")
+}
+
 /// Kills a child and waits for it. It may have ended before.
 fn end(child: &mut Child) {
     let _ = child.kill();
@@ -489,7 +505,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_this_process_can_be_read() {
+    fn the_time_and_the_memory_of_this_process_can_be_read() {
         assert!(processor_time(std::process::id()).is_ok());
+        assert!(resident_kilobytes(std::process::id()).unwrap() > 0);
     }
 }

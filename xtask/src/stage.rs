@@ -28,6 +28,8 @@ pub(crate) enum Stage {
     Printed,
     /// The server killed under load, again and again: no acknowledged write is lost.
     Kill,
+    /// Valid and hostile requests together at full rate: the server answers on, and its memory does not grow.
+    Hostile,
     /// The power cut under load: no acknowledged write is lost.
     PowerCut,
     /// Clusters of processes under faults of machines and of the network between them.
@@ -62,7 +64,7 @@ impl Stage {
             Stage::Tidy => &[GIT],
             Stage::Process => &[STRACE, RSYNC],
             Stage::Printed => &[GIT, CURL],
-            Stage::Kill => &[],
+            Stage::Kill | Stage::Hostile => &[],
             Stage::Transcripts => &[PYTHON_PLAIN],
             Stage::PowerCut => &[MKFS, MOUNT, PYTHON_PLAIN],
             Stage::Cluster => &[UNSHARE, NSENTER, IP, NFT, CC, MKFS, MOUNT, PYTHON_PLAIN],
@@ -79,6 +81,7 @@ impl Stage {
             Stage::Process
                 | Stage::Printed
                 | Stage::Kill
+                | Stage::Hostile
                 | Stage::PowerCut
                 | Stage::Cluster
                 | Stage::Transcripts

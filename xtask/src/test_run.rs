@@ -13,8 +13,8 @@ use crate::stage::Stage;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{
-    browser, cargo_stages, cluster, conformance, console, prerequisite, printed, process, seed,
-    simulation, tidy, transcripts,
+    browser, cargo_stages, cluster, conformance, console, hostile, prerequisite, printed, process,
+    seed, simulation, tidy, transcripts,
 };
 
 /// The stages and variants to run.
@@ -175,6 +175,7 @@ fn run_stage(stage: Stage, run: &Run<'_>) -> anyhow::Result<Tally> {
         Stage::Process => process::lifecycle(run),
         Stage::Printed => printed::stage(run),
         Stage::Kill => process::kill(run),
+        Stage::Hostile => hostile::stage(run),
         Stage::PowerCut => process::power_cut(run),
         Stage::Cluster => cluster::stage(run),
         Stage::Transcripts => transcripts::stage(run),

@@ -194,6 +194,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(Answers::new(&mut self.connection, !request.stream()))
     }
 
+    /// Reads the value of a data type.
+    pub async fn fetch_data_type(
+        &mut self,
+        request: &pb::DtFetchReq,
+    ) -> Result<pb::DtFetchResp, Error> {
+        frame::encode(request, self.connection.begin()?)?;
+        self.connection.exchange_for().await
+    }
+
+    /// Carries out an operation on a data type. One that ends without an answer may have been made: an increment that
+    /// is sent again may count twice.
+    pub async fn update_data_type(
+        &mut self,
+        request: &pb::DtUpdateReq,
+    ) -> Result<pb::DtUpdateResp, Error> {
+        frame::encode(request, self.connection.begin()?)?;
+        self.connection.exchange_for().await
+    }
+
     /// The properties of a bucket.
     pub async fn bucket_properties(
         &mut self,

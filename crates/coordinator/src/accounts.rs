@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use kvorum_encoding::Address;
 use kvorum_object::Object;
 use kvorum_runtime::Moment;
 
@@ -53,7 +54,29 @@ impl Accounts {
         }
     }
 
-    /// Reports a request that has ended to the meter, and to the log if it failed or was slow.
+    /// Reports a request for an object that has ended, to the figures of its bucket too.
+    pub(crate) fn finish_object(
+        &self,
+        kind: RequestKind,
+        address: &Address,
+        error: Option<&RequestError>,
+        object: Option<&Object>,
+        progress: &Progress,
+    ) {
+        let (took, now) = self.finish(kind, address, error, object, progress);
+        let Parts { meter, cluster, .. } = &self.parts;
+        if !meter.tracks_buckets() {
+            return;
+        }
+        let state = cluster.look();
+        let properties = state.properties(&address.bucket_type, &address.bucket);
+        if properties.is_ok_and(|it| it.is_stat_tracked()) {
+            meter.finished_in(address, kind, took, object, now);
+        }
+    }
+
+    /// Reports a request that has ended to the meter, and to the log if it failed or was slow. Returns its time, and the
+    /// moment of its end.
     pub(crate) fn finish(
         &self,
         kind: RequestKind,
@@ -61,7 +84,7 @@ impl Accounts {
         error: Option<&RequestError>,
         object: Option<&Object>,
         progress: &Progress,
-    ) {
+    ) -> (Duration, Moment) {
         let Parts {
             runtime,
             meter,
@@ -84,7 +107,7 @@ impl Accounts {
         }
         let is_slow = took >= self.settings.slow_request_threshold;
         if !is_slow && !error.is_some_and(RequestError::is_logged) {
-            return;
+            return (took, now);
         }
         if let Some(left_out) = self.log.take(error, now.elapsed()) {
             Finished {
@@ -98,5 +121,6 @@ impl Accounts {
             }
             .log();
         }
+        (took, now)
     }
 }

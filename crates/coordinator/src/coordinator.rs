@@ -267,7 +267,7 @@ impl Coordinator {
         };
         let (object, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
         self.accounts
-            .finish(RequestKind::Update(kind), address, error, object, &progress);
+            .finish_object(RequestKind::Update(kind), address, error, object, &progress);
         outcome.map(|object| value_of_type(&object, kind, precision))
     }
 
@@ -311,7 +311,7 @@ impl Coordinator {
         let object = outcome.as_ref().ok().and_then(Option::as_deref);
         let error = outcome.as_ref().err();
         self.accounts
-            .finish(kind, address, error, object, &progress);
+            .finish_object(kind, address, error, object, &progress);
         outcome
     }
 
@@ -342,7 +342,7 @@ impl Coordinator {
         };
         let (object, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
         self.accounts
-            .finish(kind, address, error, object, &progress);
+            .finish_object(kind, address, error, object, &progress);
         outcome.map(|object| data_types::shown(object, &address.bucket_type))
     }
 
@@ -368,7 +368,7 @@ impl Coordinator {
         };
         let error = outcome.as_ref().err();
         self.accounts
-            .finish(RequestKind::Delete, address, error, None, &progress);
+            .finish_object(RequestKind::Delete, address, error, None, &progress);
         outcome
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use kvorum_data_types::Kind;
+use kvorum_encoding::Address;
 use kvorum_object::Object;
 use kvorum_runtime::Moment;
 use kvorum_vnode::{ValueFacts, VnodeWork};
@@ -67,6 +68,23 @@ pub trait Meter: Send + Sync {
         object: Option<&Object>,
         now: Moment,
     );
+
+    /// True if some bucket may have figures of its own.
+    fn tracks_buckets(&self) -> bool {
+        false
+    }
+
+    /// A request for an object of a bucket with figures of its own has ended. Called beside [`Meter::finished`], only if
+    /// [`Meter::tracks_buckets`].
+    fn finished_in(
+        &self,
+        _address: &Address,
+        _kind: RequestKind,
+        _took: Duration,
+        _object: Option<&Object>,
+        _now: Moment,
+    ) {
+    }
 
     /// An outdated replica was sent the object that it lacked.
     fn read_repaired(&self, now: Moment);

@@ -79,11 +79,7 @@ impl Term {
     /// [`TermError`], for anything but one whole term.
     pub fn decode(bytes: &Bytes) -> Result<Self, TermError> {
         match bytes.get(..2) {
-            Some([FORMAT_BYTE, COMPRESSED]) => {
-                let inflated = inflate(bytes.get(2..).unwrap_or_default())?;
-                decode_bare(&inflated, 0)
-            }
-            Some([FORMAT_BYTE, _]) => decode_bare(bytes, 1),
+            Some([FORMAT_BYTE, _]) => decode_bare(&inflated(bytes)?, 1),
             Some([tag, _]) => Err(TermError::Tag {
                 tag: *tag,
                 offset: 0,
@@ -248,23 +244,38 @@ fn put_short(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn inflate(bytes: &[u8]) -> Result<Bytes, TermError> {
-    let (len, compressed) = bytes
+/// The length in bytes to which a compressed term says that it inflates; none for any other term.
+pub fn inflated_len(bytes: &[u8]) -> Option<u32> {
+    let rest = bytes.strip_prefix(&[FORMAT_BYTE, COMPRESSED])?;
+    rest.first_chunk().map(|len| u32::from_be_bytes(*len))
+}
+
+/// A term in its form that is not compressed, with its format byte in front. The memory that it takes is bounded by
+/// [`inflated_len`].
+///
+/// # Errors
+/// [`TermError`] for a compressed term that does not inflate to the length that it names, or names one that no
+/// object has.
+pub fn inflated(bytes: &Bytes) -> Result<Bytes, TermError> {
+    let Some(compressed) = bytes.strip_prefix(&[FORMAT_BYTE, COMPRESSED]) else {
+        return Ok(bytes.clone());
+    };
+    let (len, compressed) = compressed
         .split_first_chunk::<4>()
         .ok_or(TermError::Cut { offset: 2 })?;
     let len = u64::from(u32::from_be_bytes(*len));
     if len > INFLATED_BYTES_MAX {
         return Err(TermError::TooLarge);
     }
-    let mut inflated = Vec::new();
-    flate2::read::ZlibDecoder::new(compressed)
+    let mut inflated = vec![FORMAT_BYTE];
+    let read = flate2::read::ZlibDecoder::new(compressed)
         .take(len + 1)
         .read_to_end(&mut inflated)
         .map_err(|_| TermError::Compression)?;
-    if inflated.len() as u64 != len {
-        return Err(TermError::Compression);
+    match read as u64 == len {
+        true => Ok(inflated.into()),
+        false => Err(TermError::Compression),
     }
-    Ok(inflated.into())
 }
 
 /// Decodes a term from `start`, behind which there is nothing but the term.

@@ -73,6 +73,14 @@ fn a_compressed_term_is_inflated_and_one_that_names_a_wrong_length_is_refused() 
     assert_eq!(decode(&with_len(9)), Err(TermError::Compression));
     assert_eq!(decode(&with_len(11)), Err(TermError::Compression));
     assert_eq!(decode(&with_len(u32::MAX)), Err(TermError::TooLarge));
+    assert_eq!(inflated_len(&with_len(10)), Some(10));
+    let bare = inflated(&with_len(10).into()).unwrap();
+    assert_eq!(bare, [&[131], &plain[..]].concat());
+    assert_eq!(
+        (inflated_len(&bare), inflated(&bare)),
+        (None, Ok(bare.clone()))
+    );
+    assert_eq!(decode(&[131, 80, 0, 0]), Err(TermError::Cut { offset: 2 }));
 }
 
 #[test]

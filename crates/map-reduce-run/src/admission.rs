@@ -8,7 +8,7 @@ use kvorum_coordinator::Coordinator;
 use kvorum_map_reduce::{Job, JobForm, Refusal};
 use kvorum_runtime::{Room, Taken};
 
-/// The longest text of a job, in bytes: some hundred thousand keys.
+/// The longest text of a job, in bytes, inflated: some hundred thousand keys.
 const TEXT_BYTES_MAX: usize = 16 << 20;
 
 /// The most bytes that a byte of a job's text becomes: two of them can be an element of a list.
@@ -77,7 +77,7 @@ impl AdmittedJob {
         form: JobForm,
         text: Bytes,
     ) -> Result<Self, NotAdmitted> {
-        let bytes = text.len();
+        let bytes = Job::read_bytes(form, &text);
         if bytes > TEXT_BYTES_MAX {
             let bytes_max = TEXT_BYTES_MAX;
             return Err(NotAdmitted::TooLong { bytes, bytes_max });

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use kvorum_erlang_terms::external_term::{Term as External, TermReader};
+use kvorum_erlang_terms::external_term::{Term as External, TermReader, inflated};
 
 use crate::print::flat;
 use crate::term::Term;
@@ -28,9 +28,10 @@ pub(crate) struct NoExternal {
     pub(crate) term: String,
 }
 
-/// Reads a term with its format byte in front; none if it is invalid, compressed, or too large.
+/// Reads a term with its format byte in front, compressed or not; none if it is invalid or too large.
 pub(crate) fn term_of_external(bytes: &Bytes) -> Option<Term> {
-    let external = TermReader::begin(bytes).ok()?.next_term().ok()?;
+    let bytes = inflated(bytes).ok()?;
+    let external = TermReader::begin(&bytes).ok()?.next_term().ok()?;
     let mut left = TERMS_MAX;
     read(external, &mut left)
 }

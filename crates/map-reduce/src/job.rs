@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use kvorum_erlang_terms::external_term::inflated_len;
 use serde_json::Value;
 
 use crate::external::term_of_external;
@@ -75,9 +76,18 @@ impl Job {
         }
     }
 
+    /// The length of a job's text when it is read, in bytes: that of a compressed one inflated, as it names it
+    /// itself. [`Job::read`] inflates no further.
+    pub fn read_bytes(form: JobForm, text: &Bytes) -> usize {
+        let inflated = match form {
+            JobForm::Json => None,
+            JobForm::ErlangTerms => inflated_len(text).and_then(|len| usize::try_from(len).ok()),
+        };
+        text.len().max(inflated.unwrap_or(0))
+    }
+
     /// Reads a job that is a list of `{inputs, Inputs}`, `{query, Phases}` and `{timeout, Milliseconds}` in
-    /// Erlang's external term format. A compressed one is not read: a client could have it inflate to any
-    /// size.
+    /// Erlang's external term format, compressed or not.
     ///
     /// # Errors
     ///

@@ -26,6 +26,7 @@ use crate::exchange_figures::ExchangeFigures;
 use crate::machine_figures::MachineFigures;
 use crate::maintained_value_log::MaintainedValueLog;
 use crate::request_rates::RequestRates;
+use crate::tracked_buckets::TrackedBuckets;
 use crate::vnode_figures::VnodeFigures;
 
 /// Counts of vnodes are carried over this often.
@@ -56,6 +57,7 @@ pub(crate) struct Figures {
     pub(crate) vnode_figures: VnodeFigures,
     pub(crate) exchange_figures: ExchangeFigures,
     pub(crate) request_rates: RequestRates,
+    pub(crate) tracked_buckets: Arc<TrackedBuckets>,
     pub(crate) data_directory: PathBuf,
     /// For an engine over merge trees.
     pub(crate) trees: Option<Shared>,
@@ -111,6 +113,7 @@ impl Figures {
         }
         let in_progress = self.member.coordinator().in_progress();
         self.request_rates.look(stats, in_progress, now);
+        self.tracked_buckets.look(&self.member.state().current());
         set_gauges(stats, in_progress, self.vnodes.readiness().open);
     }
 
@@ -212,6 +215,7 @@ impl Figures {
         let help = "The running version";
         text.family(MetricKind::Info, "build", help, [(&version[..], 1)]);
         text.stats(&self.stats);
+        self.tracked_buckets.metrics(&mut text);
         process_metrics(&mut text);
         MachineFigures::read(&self.data_directory).metrics_into(&mut text);
         self.vnode_metrics(&mut text);
@@ -478,6 +482,7 @@ mod tests {
         let stats = Arc::new(Stats::default());
         let meter = RequestMeter {
             stats: stats.clone(),
+            tracked: Arc::default(),
         };
         let now = reports::now();
         for case in reports::cases() {

@@ -42,6 +42,7 @@ mod taking_over;
 mod tls_files;
 mod tls_issuing;
 mod tls_upkeep;
+mod tracked_buckets;
 mod value_log_check;
 mod verify;
 mod vnode_figures;

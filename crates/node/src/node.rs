@@ -42,6 +42,7 @@ use crate::request_rates::RequestRates;
 use crate::store_roots::{self, StoreRoots};
 use crate::taking_over;
 use crate::tls_upkeep::TlsUpkeep;
+use crate::tracked_buckets::TrackedBuckets;
 use crate::value_log_check;
 use crate::vnode_figures::VnodeFigures;
 
@@ -110,6 +111,7 @@ impl Node {
         let stores = NodeStores::new(disk.clone(), &runtime, settings, &data, before)?;
         let stores = Arc::new(stores);
         let stats = Arc::new(Stats::default());
+        let tracked_buckets = Arc::new(TrackedBuckets::default());
         let steps = Arc::new(StepLog::default());
         let budgets = kvorum_maintenance::budgets(settings);
         let room = kvorum_maintenance::room_for_requests(&budgets);
@@ -130,6 +132,7 @@ impl Node {
             stores: stores.clone(),
             meter: Arc::new(RequestMeter {
                 stats: stats.clone(),
+                tracked: tracked_buckets.clone(),
             }),
             maintenance: steps.clone(),
             budget: Arc::new(budget),
@@ -180,6 +183,7 @@ impl Node {
             vnode_figures: VnodeFigures::default(),
             exchange_figures: ExchangeFigures::default(),
             request_rates: RequestRates::default(),
+            tracked_buckets,
             data_directory: data.path().to_owned(),
             trees: stores.trees_shared(),
         });

@@ -7,14 +7,19 @@ use std::time::Duration;
 
 use kvorum_coordinator::{Meter, PartReading, Repaired, RequestError, RequestKind};
 use kvorum_data_types::Kind;
+use kvorum_encoding::Address;
 use kvorum_object::Object;
 use kvorum_runtime::Moment;
 use kvorum_stats::{Counter, Histogram, Recording, Stats, TypeStats};
 use kvorum_vnode::{ValueFacts, VnodeWork};
 
+use crate::tracked_buckets::TrackedBuckets;
+
 /// Records to the statistics of a node.
 pub(crate) struct RequestMeter {
     pub(crate) stats: Arc<Stats>,
+    /// Buckets with figures of their own.
+    pub(crate) tracked: Arc<TrackedBuckets>,
 }
 
 /// The figures of one kind of reads.
@@ -157,6 +162,22 @@ impl Meter for RequestMeter {
             RequestKind::ListKeys | RequestKind::ListBuckets => self.listed(error, now),
             RequestKind::KeyFold => self.folded(error, now),
         }
+    }
+
+    fn tracks_buckets(&self) -> bool {
+        self.tracked.is_any()
+    }
+
+    fn finished_in(
+        &self,
+        address: &Address,
+        kind: RequestKind,
+        took: Duration,
+        object: Option<&Object>,
+        now: Moment,
+    ) {
+        let now = now.elapsed();
+        self.tracked.record(address, kind, took, object, now);
     }
 
     fn read_repaired(&self, now: Moment) {

@@ -329,6 +329,7 @@ fn check(cases: Vec<Case>) {
         let stats = Arc::new(Stats::default());
         report(&RequestMeter {
             stats: stats.clone(),
+            tracked: Arc::default(),
         });
         let values = stats.riak_values(now().elapsed()).into_iter();
         let moved: BTreeSet<String> = values
@@ -365,6 +366,7 @@ fn coordination_parts_jobs_and_vnodes_move_their_names() {
 fn a_job_that_has_ended_is_not_active() {
     let meter = RequestMeter {
         stats: Arc::new(Stats::default()),
+        tracked: Arc::default(),
     };
     meter.job_begun(now());
     meter.job_begun(now());

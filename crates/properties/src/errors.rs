@@ -62,6 +62,8 @@ pub enum Reason {
     NoCommitHooks,
     /// A hook before a commit is named that is none of the validators.
     ForeignHook,
+    /// A link function is named that is not Riak's own.
+    ForeignLinkFunction,
     /// A validator is named that this server does not have, or whose argument cannot be read.
     NoSuchValidator {
         /// The fault.
@@ -157,6 +159,10 @@ impl Reason {
                 "commit hooks in Erlang and JavaScript are not run by this server; name validators of its \
                  module kvorum (json, json_schema:SCHEMA, max_bytes:N), or set an empty list"
             }
+            Self::ForeignLinkFunction => {
+                "link functions in Erlang and JavaScript are not run by this server; leave linkfun out, or \
+                 name mapreduce_linkfun of riak_kv_wm_link_walker"
+            }
             Self::NoSuchValidator { detail } => {
                 return format!(
                     "this validator cannot run, since {detail}; name json, json_schema:SCHEMA or \
@@ -233,6 +239,7 @@ impl Reason {
             | Self::NoStrongConsistency
             | Self::NoCommitHooks
             | Self::ForeignHook
+            | Self::ForeignLinkFunction
             | Self::NoSuchValidator { .. }
             | Self::DatatypeValidator
             | Self::BackendHoldsData

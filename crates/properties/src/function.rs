@@ -35,6 +35,10 @@ pub enum LinkFunction {
 
 const KEY_FUNCTION_MODULE: &str = "riak_core_util";
 
+/// The function that takes links out of the Link metadata.
+const LINK_FUNCTION_MODULE: &str = "riak_kv_wm_link_walker";
+const LINK_FUNCTION: &str = "mapreduce_linkfun";
+
 impl ModuleFunction {
     /// The function `module:function`.
     pub fn new(module: &str, function: &str) -> Self {
@@ -90,6 +94,15 @@ impl LinkFunction {
             .or_else(|| sole_text(object, "jsanon").map(Self::Source))
     }
 
+    /// True for the function that link phases run: Riak's own, under its name or the one that it had before Riak 1.0.
+    pub(crate) fn is_run(&self) -> bool {
+        let Self::Module(ModuleFunction { module, function }) = self else {
+            return false;
+        };
+        let is_riaks = [LINK_FUNCTION_MODULE, "raw_link_walker"].contains(&module.as_str());
+        is_riaks && function == LINK_FUNCTION
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         match self {
             Self::Module(function) => function.to_json(),
@@ -101,10 +114,7 @@ impl LinkFunction {
 
 impl Default for LinkFunction {
     fn default() -> Self {
-        Self::Module(ModuleFunction::new(
-            "riak_kv_wm_link_walker",
-            "mapreduce_linkfun",
-        ))
+        Self::Module(ModuleFunction::new(LINK_FUNCTION_MODULE, LINK_FUNCTION))
     }
 }
 

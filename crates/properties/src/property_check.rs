@@ -76,6 +76,7 @@ impl PropertyOverlay {
             "consistent" => (self.consistent == Some(true)).then_some(Reason::NoStrongConsistency),
             "precommit" => not_run(updated),
             "postcommit" => (!updated.postcommit.is_empty()).then_some(Reason::NoCommitHooks),
+            "linkfun" => (!updated.linkfun.is_run()).then_some(Reason::ForeignLinkFunction),
             "backend" => {
                 let is_known = |name: &String| backends.contains(&name.as_str());
                 let is_foreign = !self.backend.as_ref().is_none_or(is_known);
@@ -233,6 +234,28 @@ mod tests {
         let names: Vec<_> = passed_over.iter().map(|it| it.property).collect();
         assert_eq!(names, ["name", "claimant"]);
         assert_eq!(PropertyOverlay::from_json(&wanted).unwrap().n_val, Some(2));
+    }
+
+    /// Another one was taken without effect, and each link phase read the Link metadata all the same.
+    #[test]
+    fn of_link_functions_riaks_own_is_kept() {
+        let current = BucketProperties::untyped_defaults();
+        let checked = |function: Value| {
+            let kept = overlay("linkfun", function).check_kept(&current, &[], &[]);
+            kept.map_err(|errors| errors.pairs[0].1.clone())
+        };
+        for module in ["riak_kv_wm_link_walker", "raw_link_walker"] {
+            let own = json!({"mod": module, "fun": "mapreduce_linkfun"});
+            assert_eq!(checked(own), Ok(Vec::new()), "{module}");
+        }
+        for foreign in [
+            json!({"mod": "riak_kv_wm_link_walker", "fun": "other"}),
+            json!({"mod": "m", "fun": "mapreduce_linkfun"}),
+            json!({"jsfun": "mapreduce_linkfun"}),
+            json!({"jsanon": "function(){}"}),
+        ] {
+            assert_eq!(checked(foreign), Err(Reason::ForeignLinkFunction));
+        }
     }
 
     #[test]

@@ -214,7 +214,7 @@ properties! {
         /// The part of the address that decides the place on the ring.
         chash_keyfun: KeyFunction, every_value, NotSupported, Honoured, KeyFunction::Standard;
         /// The function that takes links out of objects.
-        linkfun: LinkFunction, every_value, NotFunction, Harmless("links are read from the Link metadata alone"), LinkFunction::default();
+        linkfun: LinkFunction, every_value, NotFunction, Guarded, LinkFunction::default();
     }
     optional {
         /// The data type of all objects.
@@ -238,7 +238,7 @@ properties! {
         /// Replication between clusters.
         repl: Replication, every_value, NotSupported, Harmless("there is no replication between clusters");
         /// True if the bucket has statistics of its own.
-        stat_tracked: bool, every_value, NotBoolean, Harmless("no statistics are kept for a bucket alone");
+        stat_tracked: bool, every_value, NotBoolean, Honoured;
         /// True if cached anti-entropy trees leave the bucket out.
         aae_tree_exclude: bool, every_value, NotBoolean, Harmless("the replicas of every bucket are compared");
     }
@@ -286,6 +286,11 @@ impl BucketProperties {
     /// True when writes are linearizable for each key: absent is false.
     pub fn is_consistent(&self) -> bool {
         self.consistent == Some(true)
+    }
+
+    /// True when the bucket has statistics of its own: absent is false.
+    pub fn is_stat_tracked(&self) -> bool {
+        self.stat_tracked == Some(true)
     }
 
     /// The name of the kind of objects, with its default.

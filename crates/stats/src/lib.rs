@@ -9,6 +9,7 @@
 //!
 //! [`Duration`]: std::time::Duration
 
+mod bucket_stats;
 mod counter;
 mod histogram;
 mod openmetrics;
@@ -21,6 +22,7 @@ mod stripe;
 mod type_stats;
 mod window;
 
+pub use bucket_stats::BucketStats;
 pub use counter::{Counter, Gauge, Total};
 pub use histogram::{Histogram, HistogramSummary, HistogramTotals, Unit};
 pub use openmetrics::{CONTENT_TYPE, MetricKind, MetricsText};

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::ops::RangeInclusive;
 
 use crate::histogram::{Histogram, Unit};
 use crate::reading::Reading;
@@ -97,30 +98,49 @@ impl MetricsText {
 
     /// Adds a histogram over all time.
     pub fn histogram(&mut self, name: &str, unit: Unit, help: &str, histogram: &Histogram) {
-        let (word, powers, scale) = match unit {
-            // 16 microseconds to 67 seconds.
-            Unit::Microseconds => (Some("seconds"), 4..=26, 1e-6),
-            // 64 bytes to 1 GiB.
-            Unit::Bytes => (Some("bytes"), 6..=30, 1.0),
-            Unit::Things => (None, 0..=12, 1.0),
-        };
-        let name = with_unit(name, word);
-        let Some(name) = self.begin(&name, "histogram", word, help) else {
+        self.histograms(name, unit, help, [(&[][..], histogram)]);
+    }
+
+    /// Adds a family of histograms over all time, each with its labels. A family that is there already is not added
+    /// again.
+    pub fn histograms<'a>(
+        &mut self,
+        name: &str,
+        unit: Unit,
+        help: &str,
+        samples: impl IntoIterator<Item = (&'a [(&'a str, &'a str)], &'a Histogram)>,
+    ) {
+        let name = with_unit(name, unit.word());
+        let Some(name) = self.begin(&name, "histogram", unit.word(), help) else {
             return;
         };
+        for (labels, histogram) in samples {
+            self.put_histogram(&name, unit, labels, histogram);
+        }
+    }
+
+    fn put_histogram(
+        &mut self,
+        name: &str,
+        unit: Unit,
+        labels: &[(&str, &str)],
+        histogram: &Histogram,
+    ) {
+        let (powers, scale) = unit.shown();
         let totals = histogram.totals();
         for power in powers {
             // Values are whole: below 2^power is the same as up to 2^power - 1.
             let bound = scaled((1 << power) - 1, scale);
             let below = totals.below_power[power];
-            self.put(format_args!("{name}_bucket{{le=\"{bound}\"}} {below}\n"));
+            let labels = Bounded(labels, &bound);
+            self.put(format_args!("{name}_bucket{labels} {below}\n"));
         }
-        self.put(format_args!(
-            "{name}_bucket{{le=\"+Inf\"}} {}\n",
-            totals.count
-        ));
-        self.put(format_args!("{name}_count {}\n", totals.count));
-        self.put(format_args!("{name}_sum {}\n", scaled(totals.sum, scale)));
+        let (all, labels) = (Bounded(labels, "+Inf"), Labels(labels));
+        let count = totals.count;
+        self.put(format_args!("{name}_bucket{all} {count}\n"));
+        self.put(format_args!("{name}_count{labels} {count}\n"));
+        let sum = scaled(totals.sum, scale);
+        self.put(format_args!("{name}_sum{labels} {sum}\n"));
     }
 
     /// The whole text.
@@ -184,6 +204,42 @@ impl std::fmt::Display for Escaped<'_> {
             '"' => f.write_str("\\\""),
             other => f.write_char(other),
         })
+    }
+}
+
+impl Unit {
+    /// The word that ends the names of a family.
+    fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Microseconds => Some("seconds"),
+            Self::Bytes => Some("bytes"),
+            Self::Things => None,
+        }
+    }
+
+    /// The powers of two up to which values are shown, and the factor from a value to the unit.
+    fn shown(self) -> (RangeInclusive<usize>, f64) {
+        match self {
+            // 16 microseconds to 67 seconds.
+            Self::Microseconds => (4..=26, 1e-6),
+            // 64 bytes to 1 GiB.
+            Self::Bytes => (6..=30, 1.0),
+            Self::Things => (0..=12, 1.0),
+        }
+    }
+}
+
+/// Labels of a histogram's sample with its bound behind them.
+struct Bounded<'a>(&'a [(&'a str, &'a str)], &'a str);
+
+impl std::fmt::Display for Bounded<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(labels, bound) = *self;
+        f.write_char('{')?;
+        for (name, value) in labels {
+            write!(f, "{}=\"{}\",", Name(name), Escaped(value))?;
+        }
+        write!(f, "le=\"{bound}\"}}")
     }
 }
 

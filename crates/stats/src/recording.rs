@@ -20,9 +20,18 @@ pub struct Recording {
 impl Recording {
     /// Figures of the calling thread at this time.
     pub fn new(now: Duration) -> Self {
+        Self::to(Stripe::of_this_thread(), now)
+    }
+
+    /// Figures that all threads record to one copy. It takes less memory, and threads wait for each other.
+    pub fn shared(now: Duration) -> Self {
+        Self::to(Stripe::OF_ALL, now)
+    }
+
+    fn to(stripe: Stripe, now: Duration) -> Self {
         let second = now.as_secs();
         Self {
-            stripe: Stripe::of_this_thread(),
+            stripe,
             second,
             slice: slot_of(second / SLICE_SECONDS),
         }

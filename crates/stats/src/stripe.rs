@@ -30,7 +30,8 @@ thread_local! {
 }
 
 impl Stripe {
-    const OF_ALL: Self = Self {
+    /// The copy that belongs to no thread.
+    pub(crate) const OF_ALL: Self = Self {
         number: SHARED,
         is_own: false,
     };

@@ -2,7 +2,7 @@
 //!
 //! The crate graph is the architecture, so a wrong edge is a wrong architecture. Development
 //! dependencies are free, since they ship nothing. A crate with `dev-only = true` ships nothing
-//! either: no other may import it, and no other may have planted defects compiled.
+//! either: no other may import it but tools, and no other may have planted defects compiled.
 
 use cargo_metadata::{Dependency, DependencyKind, Package};
 
@@ -104,7 +104,7 @@ fn judge(
             importer.name, imported.name
         ));
     }
-    if imported.is_dev_only && !importer.is_dev_only {
+    if imported.is_dev_only && !importer.is_dev_only && !importer.is_tool {
         return Some(format!(
             "{} imports {}, which is for tests alone",
             importer.name, imported.name

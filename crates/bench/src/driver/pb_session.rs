@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_client::{Client, ClientSettings, Error};
-use kvorum_protocol::pb::{RpbContent, RpbIndexReq, RpbListKeysReq};
+use kvorum_protocol::pb::{
+    CounterOp, DtFetchReq, DtOp, DtUpdateReq, RpbContent, RpbIndexReq, RpbListKeysReq,
+};
 use kvorum_protocol::request::{Delete, DeleteOptions, Get, GetOptions, Put, PutOptions};
 
 use super::targets::Target;
@@ -161,6 +163,39 @@ impl PbSession {
         };
         let answer = within(timeout, self.connected().await?.delete(&request)).await;
         answer.map_err(|error| self.reason(error))
+    }
+
+    /// Adds one to a counter. The error is the reason to count.
+    pub(super) async fn increment(&mut self, bucket: &Bucket, key: &[u8]) -> Result<(), Term> {
+        let timeout = self.timeouts.write;
+        let request = DtUpdateReq {
+            bucket: bucket.name.clone(),
+            key: Some(Bytes::copy_from_slice(key)),
+            r#type: bucket.bucket_type.clone().unwrap_or_default(),
+            op: DtOp {
+                counter_op: Some(CounterOp { increment: Some(1) }),
+                ..DtOp::default()
+            },
+            ..DtUpdateReq::default()
+        };
+        let client = self.connected().await?;
+        let answer = within(timeout, client.update_data_type(&request)).await;
+        answer.map(drop).map_err(|error| self.reason(error))
+    }
+
+    /// Reads a counter: true if there is one. The error is the reason to count.
+    pub(super) async fn counter(&mut self, bucket: &Bucket, key: &[u8]) -> Result<bool, Term> {
+        let timeout = self.timeouts.read;
+        let request = DtFetchReq {
+            bucket: bucket.name.clone(),
+            key: Bytes::copy_from_slice(key),
+            r#type: bucket.bucket_type.clone().unwrap_or_default(),
+            ..DtFetchReq::default()
+        };
+        let client = self.connected().await?;
+        let answer = within(timeout, client.fetch_data_type(&request)).await;
+        let answer = answer.map_err(|error| self.reason(error))?;
+        Ok(answer.value.is_some())
     }
 
     /// Queries an index and reads all results; returns how many there were. The error is the

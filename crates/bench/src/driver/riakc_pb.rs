@@ -34,6 +34,9 @@ enum Action {
     UpdateIndexed,
     QueryPostcode,
     QueryBirth,
+    /// Adds one to a counter of a bucket type with the data type.
+    Increment,
+    ReadCounter,
     ListKeys,
     PauseMinute,
 }
@@ -97,8 +100,12 @@ impl RiakcPbPlan {
 
 fn action(operation: &Term) -> Result<Action, String> {
     const EXPECTED: &str = "expected get, get_existing, put, update, update_existing, delete, \
-         update_with2i, query_postcode, query_dob, listkeys or pause_minute with the driver riakc_pb";
+         update_with2i, query_postcode, query_dob, {counter, increment}, {counter, value}, listkeys or \
+         pause_minute with the driver riakc_pb";
     let refuse = |reason: &str| Err(format!("{reason}; {EXPECTED}"));
+    if let Some(action) = counter_action(operation) {
+        return Ok(action);
+    }
     match operation.as_atom() {
         Some("get") => Ok(Action::Get { must_exist: false }),
         Some("get_existing") => Ok(Action::Get { must_exist: true }),
@@ -115,12 +122,24 @@ fn action(operation: &Term) -> Result<Action, String> {
         Some("update_with2i") => Ok(Action::UpdateIndexed),
         Some("query_postcode") => Ok(Action::QueryPostcode),
         Some("query_dob") => Ok(Action::QueryBirth),
-        Some("counter_incr" | "counter_val") => refuse("it needs counters"),
+        Some("counter_incr" | "counter_val") => refuse("it needs counters of Riak 1.4"),
         Some(name) if name.ends_with("_unique") || name.starts_with("alwaysget_") => {
             refuse("it belongs to the driver nhs")
         }
-        None if operation.as_tuple().is_some() => refuse("it needs data types"),
+        None if operation.as_tuple().is_some() => refuse("it needs sets or maps"),
         _ => refuse("there is no such operation"),
+    }
+}
+
+/// `{counter, increment}` and `{counter, value}`. The amount is one, as value generators make bytes here.
+fn counter_action(operation: &Term) -> Option<Action> {
+    let [kind, verb] = operation.as_tuple()? else {
+        return None;
+    };
+    match (kind.as_atom()?, verb.as_atom()?) {
+        ("counter", "increment") => Some(Action::Increment),
+        ("counter", "value") => Some(Action::ReadCounter),
+        _ => None,
     }
 }
 
@@ -218,6 +237,8 @@ impl Driver for RiakcPbDriver {
                 let query = IndexQuery::birth_with_terms(&mut draws.random);
                 self.query(&query).await
             }
+            Action::Increment => self.increment(draws).await,
+            Action::ReadCounter => self.read_counter(draws).await,
             Action::ListKeys => {
                 // One worker makes this load, out of any number.
                 if self.id == 1 {
@@ -305,6 +326,20 @@ impl RiakcPbDriver {
         let (bucket, options) = (&self.plan.bucket, &self.plan.delete_options);
         self.session.delete(bucket, &key, options).await?;
         Ok(Outcome::Done)
+    }
+
+    async fn increment(&mut self, draws: &mut Draws) -> Ended {
+        let key = draws.key()?;
+        self.session.increment(&self.plan.bucket, &key).await?;
+        Ok(Outcome::Done)
+    }
+
+    async fn read_counter(&mut self, draws: &mut Draws) -> Ended {
+        let key = draws.key()?;
+        match self.session.counter(&self.plan.bucket, &key).await? {
+            true => Ok(Outcome::Done),
+            false => Ok(draws.judge_missing(&key, false)),
+        }
     }
 
     fn new_content(&self, value: Bytes) -> RpbContent {

@@ -29,6 +29,8 @@ type Address = (Bytes, Bytes);
 pub(crate) struct Store {
     pub(crate) objects: BTreeMap<Address, pb::RpbContent>,
     pub(crate) puts_with_vclock: usize,
+    /// Counters by bucket type, bucket and key.
+    pub(crate) counters: BTreeMap<(Bytes, Bytes, Bytes), i64>,
     requests: usize,
 }
 
@@ -108,6 +110,27 @@ fn answer(request: &Frame, store: &mut Store, fault: Fault, output: &mut BytesMu
                 .objects
                 .insert((put.bucket, put.key.unwrap()), put.content);
             frame::encode(&pb::RpbPutResp::default(), output).unwrap();
+        }
+        MessageCode::DT_UPDATE_REQ => {
+            let update: pb::DtUpdateReq = request.decode().unwrap();
+            let by = update.op.counter_op.unwrap().increment.unwrap();
+            let place = (update.r#type, update.bucket, update.key.unwrap());
+            *store.counters.entry(place).or_default() += by;
+            frame::encode(&pb::DtUpdateResp::default(), output).unwrap();
+        }
+        MessageCode::DT_FETCH_REQ => {
+            let fetch: pb::DtFetchReq = request.decode().unwrap();
+            let place = (fetch.r#type, fetch.bucket, fetch.key);
+            let counter_value = store.counters.get(&place).copied();
+            let value = counter_value.map(|it| pb::DtValue {
+                counter_value: Some(it),
+                ..pb::DtValue::default()
+            });
+            let fetched = pb::DtFetchResp {
+                value,
+                ..pb::DtFetchResp::default()
+            };
+            frame::encode(&fetched, output).unwrap();
         }
         MessageCode::RPB_DEL_REQ => {
             let delete: pb::RpbDelReq = request.decode().unwrap();

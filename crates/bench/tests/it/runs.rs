@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bytes::Bytes;
 use clap::Parser;
 use kvorum_bench::run_record::RunRecord;
 
@@ -267,6 +268,32 @@ fn verification_finds_damaged_values_and_fails_the_run() {
         run.configured(&text, &["--duration", "1", "--verify"])
     ));
     assert!(run.result("errors.csv").contains("{verification,damaged}"));
+}
+
+#[test]
+fn counters_are_incremented_by_one_and_read() {
+    let server = FakeServer::start(Fault::None);
+    let run = Run::new();
+    let text = format!(
+        "{{mode, max}}. {{duration, 60}}. {{concurrent, 2}}. {{report_interval, 1}}.
+         {{driver, basho_bench_driver_riakc_pb}}. {{riakc_pb_port, {}}}.
+         {{riakc_pb_bucket, {{<<\"counters\">>, <<\"b\">>}}}}.
+         {{key_generator, {{partitioned_sequential_int, 100}}}}.
+         {{value_generator, {{fixed_bin, 1}}}}.
+         {{operations, [{{{{counter, increment}}, 1}}]}}.",
+        server.port
+    );
+    assert!(succeeded(run.configured(&text, &[])));
+    let counters = server.store.lock().unwrap().counters.clone();
+    assert_eq!(counters.len(), 100);
+    let is_of_the_type = |place: &(Bytes, Bytes, Bytes)| place.0 == "counters" && place.1 == "b";
+    assert!(counters.keys().all(is_of_the_type));
+    assert!(counters.values().all(|value| *value == 1));
+    let read = text.replace("increment", "value");
+    let reading = Run::new();
+    assert!(succeeded(reading.configured(&read, &[])));
+    assert_eq!(reading.result("errors.csv"), "\"error\",\"count\"\n");
+    assert_eq!(reading.sum("summary.csv", 2), 100);
 }
 
 #[test]

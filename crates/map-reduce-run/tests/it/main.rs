@@ -17,7 +17,7 @@ use kvorum_coordinator::{
     RequestKind,
 };
 use kvorum_encoding::{Address, Bucket, BucketType, Key};
-use kvorum_map_reduce::Failure;
+use kvorum_map_reduce::{Failure, JOB_BYTES_MAX};
 use kvorum_map_reduce_run::{AdmittedJob, JobForm, JobOutputs, NotAdmitted, RunError, answer};
 use kvorum_object::{Clock, Content, IndexEntry, Limits, Metadata, Object};
 use kvorum_runtime::{Moment, Room, Runtime};
@@ -83,6 +83,15 @@ impl World {
 
     async fn run(&self, job: String) -> Result<String, RunError> {
         answer(&self.coordinator, self.admit(job).await.unwrap()).await
+    }
+
+    /// Runs a job while others leave this much memory.
+    async fn run_in(&self, room_bytes: usize, job: String) -> Result<String, RunError> {
+        let (coordinator, room) = (&self.coordinator, Room::new(room_bytes as u64));
+        let admitted = AdmittedJob::read(coordinator, &room, JobForm::Json, job.into()).await;
+        let ended = answer(coordinator, admitted.unwrap()).await;
+        assert_eq!(room.taken_bytes(), 0, "all room is given back");
+        ended
     }
 
     async fn put(&self, number: usize, value: Bytes) {
@@ -263,6 +272,45 @@ fn a_job_ends_when_others_take_the_room_that_it_needs() {
         let refused = world.admit(holding).await;
         assert!(matches!(refused, Err(NotAdmitted::Overload)));
         drop(others);
+    });
+}
+
+/// A job that sorts all values has to hold them at once. The room is a little larger than what a job may hold: if it
+/// held more, the end would be `overload`.
+#[test]
+fn a_job_holds_64_mb_and_one_that_wants_more_ends_with_its_phase() {
+    with_node(true, |world| async move {
+        let holding = || job(r#""b""#, &[VALUE, ("reduce", "reduce_sort"), COUNT]);
+        let room_bytes = JOB_BYTES_MAX + (4 << 20);
+        for number in 0..62 {
+            world.put(number, vec![b'v'; 1 << 20].into()).await;
+        }
+        let ended = world.run_in(room_bytes, holding()).await;
+        assert_eq!(ended.unwrap(), "[62]");
+        for number in 62..70 {
+            world.put(number, vec![b'v'; 1 << 20].into()).await;
+        }
+        let ended = world.run_in(room_bytes, holding()).await;
+        let Err(RunError::Failed(Failure::Memory { phase, bytes_max })) = ended else {
+            panic!("{ended:?}");
+        };
+        assert_eq!(bytes_max, 64 << 20);
+        assert!(phase <= 1, "phase {phase} wanted it");
+    });
+}
+
+#[test]
+fn a_compressed_job_is_refused_for_what_it_would_inflate_to() {
+    with_node(true, |world| async move {
+        let (coordinator, room) = (&world.coordinator, &world.room);
+        let named = (16_u32 << 20) + 1;
+        let text = [&[131, 80], &named.to_be_bytes()[..], &[0; 40]].concat();
+        let read = AdmittedJob::read(coordinator, room, JobForm::ErlangTerms, text.into());
+        let refused = read.await.err().unwrap();
+        assert!(
+            matches!(refused, NotAdmitted::TooLong { bytes, .. } if bytes == named as usize),
+            "{refused}"
+        );
     });
 }
 

@@ -1,7 +1,11 @@
 //! Jobs in Erlang's terms: their results equal those of the same jobs in JSON, and hostile ones are
 //! refused.
 
+use std::io::Write as _;
+
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use kvorum_erlang_terms::external_term::Term;
 use kvorum_map_reduce::{Inputs, Job, JobForm, Refusal};
 use proptest::prelude::*;
@@ -180,6 +184,56 @@ fn texts_in_the_old_form_do_not_grow_without_a_bound() {
     let read = job(data(2), list([])).unwrap();
     assert!(matches!(read.inputs, Inputs::Keys(keys) if keys.len() == 1));
     assert!(matches!(job(data(40), list([])), Err(Refusal::NoTerm)));
+}
+
+/// Behind the format byte: the tag, the length that is named, and the rest compressed.
+fn compressed(term: &Bytes, named_bytes: usize) -> Bytes {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&term[1..]).unwrap();
+    let named = u32::try_from(named_bytes).unwrap().to_be_bytes();
+    [&[131, 80], &named[..], &encoder.finish().unwrap()]
+        .concat()
+        .into()
+}
+
+fn job_with_data(data: Term) -> Bytes {
+    let key = tuple([tuple([binary("b"), binary("k1")]), data]);
+    let query = list([call("map", "map_object_value", atom("none"))]);
+    let members = [("inputs", list([key])), ("query", query)];
+    list(members.map(|(name, value)| tuple([atom(name), value]))).encode()
+}
+
+/// `term_to_binary(Job, [compressed])` was refused.
+#[test]
+fn a_compressed_job_is_the_same_job() {
+    let plain = job_with_data(binary("data"));
+    let compressed = compressed(&plain, plain.len() - 1);
+    let answer = |text: &Bytes| {
+        let job = Job::read(JobForm::ErlangTerms, text).unwrap();
+        store().answer(job, PLAIN).unwrap()
+    };
+    assert_eq!(answer(&plain), r#"["1"]"#);
+    assert_eq!(answer(&compressed), answer(&plain));
+    let bytes = Job::read_bytes(JobForm::ErlangTerms, &compressed);
+    assert_eq!(bytes, compressed.len().max(plain.len() - 1));
+    let cut = compressed.slice(..compressed.len() - 5);
+    assert!(matches!(Job::from_terms(&cut), Err(Refusal::NoTerm)));
+}
+
+#[test]
+fn a_compressed_job_inflates_to_what_it_names_and_no_further() {
+    let plain = job_with_data(Term::Binary(Bytes::from(vec![0; 32 << 20])));
+    let length = plain.len() - 1;
+    let honest = compressed(&plain, length);
+    assert!(honest.len() < 1 << 20);
+    let bytes = Job::read_bytes(JobForm::ErlangTerms, &honest);
+    assert_eq!(bytes, length);
+    for named in [0, 10, length - 1, length + 1] {
+        let lying = compressed(&plain, named);
+        assert!(Job::read_bytes(JobForm::ErlangTerms, &lying) <= named.max(lying.len()));
+        assert!(matches!(Job::from_terms(&lying), Err(Refusal::NoTerm)));
+    }
+    assert_eq!(Job::read_bytes(JobForm::Json, &honest), honest.len());
 }
 
 proptest! {

@@ -286,6 +286,10 @@ fn every_default_in_advanced_config_is_honoured_refused_or_named() {
                 assert!(output.status.success(), "{property}: {why}");
                 assert!(line.contains("HyperLogLogs are of bucket types"), "{line}");
             }
+            ("stat_tracked", _) => {
+                assert!(output.status.success(), "{property}: {why}");
+                assert!(line.contains("figures of their own"), "{line}");
+            }
             // It is shown as it is set.
             ("dvv_enabled", _) | (_, Effect::Honoured) => {
                 assert!(output.status.success(), "{property}: {why}");
@@ -319,6 +323,50 @@ fn defaults_that_place_and_sync_objects_reach_the_buckets() {
     let props = &shown["props"];
     assert_eq!(props["chash_keyfun"]["fun"], "chash_bucketonly_keyfun");
     assert_eq!(props["sync_on_write"], "all");
+}
+
+/// The property was kept without effect. It holds for a bucket, and for the buckets of a type.
+#[test]
+fn a_tracked_bucket_has_figures_of_its_own() {
+    let site = Site::new();
+    let _server = site.start();
+    let taken = |answer: &str| answer.starts_with("HTTP/1.1 204 ");
+    let track = |is_tracked: bool| {
+        let body = json!({"props": {"stat_tracked": is_tracked}}).to_string();
+        assert!(taken(&ask(&site, "PUT", "/buckets/counted/props", &body)));
+    };
+    let metrics = || ask(&site, "GET", "/metrics", "");
+    let family = "kvorum_bucket_";
+    assert!(!metrics().contains(family));
+    track(true);
+    let props = r#"{"props":{"stat_tracked":true}}"#;
+    let verb = ["admin", "bucket-type"];
+    for words in [&["create", "tracked", props][..], &["activate", "tracked"]] {
+        assert!(site.run(&[&verb[..], words].concat()).status.success());
+    }
+    // They are recorded once the figures have met the property, which is within a second or at the next look.
+    assert!(!metrics().contains(family));
+    for path in [
+        "/buckets/counted/keys/k",
+        "/types/tracked/buckets/b/keys/k",
+        "/buckets/other/keys/k",
+    ] {
+        assert!(taken(&ask(&site, "PUT", path, "\"value\"")), "{path}");
+        ask(&site, "GET", path, "");
+        ask(&site, "GET", path, "");
+    }
+    let shown = metrics();
+    for sample in [
+        "kvorum_bucket_gets_total{bucket_type=\"default\",bucket=\"counted\"} 2\n",
+        "kvorum_bucket_puts_total{bucket_type=\"default\",bucket=\"counted\"} 1\n",
+        "kvorum_bucket_get_time_seconds_count{bucket_type=\"tracked\",bucket=\"b\"} 2\n",
+        "kvorum_bucket_get_siblings_bucket{bucket_type=\"tracked\",bucket=\"b\",le=\"1.0\"} 2\n",
+    ] {
+        assert!(shown.contains(sample), "{sample}");
+    }
+    assert!(!shown.contains("\"other\""));
+    track(false);
+    assert!(!metrics().contains("\"counted\""));
 }
 
 /// Objects are stored by their kind: a bucket that has some keeps it.

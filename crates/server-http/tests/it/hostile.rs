@@ -15,7 +15,7 @@ async fn abuse(world: &World, bytes: &[u8]) -> Vec<u16> {
     statuses_in(&client.receive_all().await)
 }
 
-fn statuses_in(received: &[u8]) -> Vec<u16> {
+pub(crate) fn statuses_in(received: &[u8]) -> Vec<u16> {
     let lines = received
         .windows(b"HTTP/1.x 200".len())
         .filter(|window| window.starts_with(b"HTTP/1.") && window[8] == b' ');
@@ -24,7 +24,7 @@ fn statuses_in(received: &[u8]) -> Vec<u16> {
         .collect()
 }
 
-async fn assert_serving(world: &World) {
+pub(crate) async fn assert_serving(world: &World) {
     assert_eq!(world.client().await.get("/ping").await.text(), "OK");
 }
 

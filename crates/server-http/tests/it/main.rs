@@ -12,6 +12,7 @@ mod conditions;
 mod connections;
 mod data_types;
 mod expiry;
+mod fuzz;
 mod hostile;
 mod index_queries;
 mod key_folds;

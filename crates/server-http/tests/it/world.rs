@@ -12,7 +12,7 @@ use kvorum_coordinator::{Coordinator, CoordinatorSettings};
 use kvorum_encoding::BucketType;
 use kvorum_object::Limits;
 use kvorum_properties::{Datatype, PropertyOverlay};
-use kvorum_runtime::{ListenOptions, Room, Runtime};
+use kvorum_runtime::{ListenOptions, Room, Runtime, Stream};
 use kvorum_server_http::{HttpSettings, NodeFacts, Server};
 use kvorum_test_cluster::{LoneNode, coordinator_settings};
 use serde_json::Value;
@@ -42,7 +42,11 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn client(&self) -> Client {
-        Client::new(self.runtime.connect(self.address).await.unwrap())
+        Client::new(self.connect().await)
+    }
+
+    pub(crate) async fn connect(&self) -> Stream {
+        self.runtime.connect(self.address).await.unwrap()
     }
 
     pub(crate) async fn stop(&self) {

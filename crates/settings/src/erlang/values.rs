@@ -224,8 +224,7 @@ fn listeners(protocol: &str, term: &Term) -> Result<Translated, Misfit> {
 }
 
 /// Default properties without effect, each with the reason.
-const WITHOUT_EFFECT: [(&str, &str); 15] = [
-    ("linkfun", "links are read from the Link metadata alone"),
+const WITHOUT_EFFECT: [(&str, &str); 14] = [
     ("small_vclock", PRUNING),
     ("big_vclock", PRUNING),
     ("young_vclock", PRUNING),
@@ -237,7 +236,10 @@ const WITHOUT_EFFECT: [(&str, &str); 15] = [
         "hll_precision",
         "HyperLogLogs are of bucket types, which have properties of their own",
     ),
-    ("stat_tracked", "no statistics are kept for a bucket alone"),
+    (
+        "stat_tracked",
+        "figures of their own have the buckets and types that set it themselves",
+    ),
     (
         "aae_tree_exclude",
         "the replicas of every bucket are compared",
@@ -249,6 +251,9 @@ const WITHOUT_EFFECT: [(&str, &str); 15] = [
 ];
 
 const PRUNING: &str = "clocks are never pruned";
+
+const FOREIGN_LINK_FUNCTION: &str =
+    "it names a function that Kvorum cannot run; links are read from the Link metadata";
 
 /// Default properties. One that Kvorum cannot honour would silently give objects another fate than
 /// before, so it is refused; those that change nothing for a client are named.
@@ -293,6 +298,11 @@ pub(super) fn bucket_properties(term: &Term) -> Result<Translated, Misfit> {
             translated
                 .lines
                 .push(line("buckets.default.chash_keyfun", function));
+        } else if name == "linkfun" {
+            if !is_link_function(&value) {
+                return Err(Misfit::Refused(name, FOREIGN_LINK_FUNCTION));
+            }
+            translated.ignore(name, value, "every bucket has this function");
         } else if let Some((_, reason)) = without_effect {
             translated.ignore(name, value, reason);
         } else if is_off {
@@ -313,6 +323,13 @@ fn key_function(value: &Term) -> Option<&'static str> {
         ["riak_core_util", "chash_bucketonly_keyfun"] => Some("chash_bucketonly_keyfun"),
         _ => None,
     }
+}
+
+/// True for the function of Riak that takes links out of the Link metadata.
+fn is_link_function(value: &Term) -> bool {
+    let parts = value.as_tuple().unwrap_or_default();
+    let names: Vec<_> = parts.iter().filter_map(Term::as_atom).collect();
+    names == ["modfun", "riak_kv_wm_link_walker", "mapreduce_linkfun"]
 }
 
 fn why_refused(value: &Term) -> &'static str {

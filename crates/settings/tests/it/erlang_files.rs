@@ -89,7 +89,8 @@ fn a_list_replaces_all_of_its_keys_as_in_riak() {
     let conf = "buckets.default.n_val = 5\nlistener.protobuf.a = 127.0.0.1:1\n\
                 listener.protobuf.b = 127.0.0.1:2\n";
     let advanced = "[{riak_core, [{default_bucket_props, [{allow_mult, true}, {w, 2}, \
-                    {dvv_enabled, true}, {precommit, []}, {linkfun, {modfun, m, f}}]}]}, \
+                    {dvv_enabled, true}, {precommit, []}, \
+                    {linkfun, {modfun, riak_kv_wm_link_walker, mapreduce_linkfun}}]}]}, \
                     {riak_api, [{pb, [{\"127.0.0.1\", 8087}, {\"10.0.0.1\", 9}]}]}].";
     let loaded = load(conf, advanced).unwrap();
     assert!(loaded.settings.buckets.allow_mult);
@@ -260,6 +261,10 @@ fn what_would_change_the_backend_or_the_defaults_is_never_ignored() {
             "[{riak_core,[{default_bucket_props,[{write_once,true}]}]}].",
             "write_once",
         ),
+        (
+            "[{riak_core,[{default_bucket_props,[{linkfun,{modfun,m,f}}]}]}].",
+            "linkfun",
+        ),
     ] {
         let text = refusal(advanced);
         assert!(
@@ -290,7 +295,8 @@ fn malformed_files_are_refused_with_line_and_column() {
 /// A list was named as a whole, so that an operator did not see which of its members counted.
 #[test]
 fn members_without_effect_are_named_one_by_one() {
-    let advanced = "[{riak_core, [{default_bucket_props, [{n_val, 2}, {linkfun, {modfun, m, f}}, \
+    let advanced = "[{riak_core, [{default_bucket_props, [{n_val, 2}, \
+                    {linkfun, {modfun, riak_kv_wm_link_walker, mapreduce_linkfun}}, \
                     {small_vclock, 10}, {big_vclock, 10}, {young_vclock, 10}, {old_vclock, 10}, \
                     {repl, true}, {search, true}, {search_index, <<\"i\">>}, {stat_tracked, true}, \
                     {hll_precision, 9}, {aae_tree_exclude, true}, {name, x}, {bucket_type, x}, \

@@ -1,0 +1,16 @@
+//! Requests that a server has to survive: valid ones of every kind, damaged ones, and some that are too large.
+//!
+//! A fuzzer that starts from random bytes meets the first check of a decoder and little behind it. Here requests are
+//! drawn whole, each with fields that go on to handlers, and are then damaged in a few places. Everything comes from
+//! one source of random numbers, so that a seed is a test case.
+//!
+//! This crate must not depend on servers, or on connections.
+
+mod burst;
+mod damage;
+mod messages;
+mod requests;
+mod seeds;
+
+pub use burst::{BUCKET_TYPES, Burst, Protocol};
+pub use seeds::for_each_burst;
