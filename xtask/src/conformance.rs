@@ -24,6 +24,16 @@ use crate::tally::Tally;
 /// The folder of the Python client's runner, from the root.
 const PYTHON_FOLDER: &str = "tests/conformance/python";
 
+/// Its lists of packages, each with further arguments of pip. The tests are in the client's source
+/// package alone.
+const PYTHON_LISTS: &[(&str, &[&str])] = &[
+    ("requirements.txt", &[]),
+    (
+        "client.txt",
+        &["--no-deps", "--no-build-isolation", "--no-binary", "riak"],
+    ),
+];
+
 /// The folder of the Node.js client's scenarios, from the root.
 const NODE_FOLDER: &str = "tests/conformance/node";
 
@@ -76,7 +86,7 @@ const ENGINES: [(&str, bool); 6] = [
 pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(Stage::Python.prerequisites())?;
     let folder = run.workspace.root().join(PYTHON_FOLDER);
-    let python = install_python(run, &folder)?;
+    let python = install_python(run, &folder, "conformance/python", PYTHON_LISTS)?;
     let mut total = on_cluster(run, &python, &folder)?;
     total += on_every_engine(run, |site, has_indexes| {
         fill_listed_bucket(site.protobuf).context("adding keys to list")?;
@@ -197,7 +207,8 @@ fn prepare_site(binary: &Binary, directory: &Path, engine: &str) -> anyhow::Resu
     Site::new(binary, directory, &settings)
 }
 
-fn create_bucket_types(site: &Site) -> anyhow::Result<()> {
+/// Creates the bucket types that clients' tests find.
+pub(crate) fn create_bucket_types(site: &Site) -> anyhow::Result<()> {
     for (name, properties) in BUCKET_TYPES {
         site.run(&["admin", "bucket-type", "create", name, properties])?;
         site.run(&["admin", "bucket-type", "activate", name])?;
@@ -244,32 +255,33 @@ pub(crate) fn run_client(command: &mut Command, server: &str) -> anyhow::Result<
     Ok(tally)
 }
 
-/// Makes the virtual environment; returns the Python in it.
-fn install_python(run: &Run<'_>, folder: &Path) -> anyhow::Result<PathBuf> {
-    let home = run.workspace.scratch("conformance/python")?;
+/// Makes a virtual environment below the target directory under `name`, with the packages of a
+/// folder's lists; returns the Python in it.
+pub(crate) fn install_python(
+    run: &Run<'_>,
+    folder: &Path,
+    name: &str,
+    lists: &[(&str, &[&str])],
+) -> anyhow::Result<PathBuf> {
+    let home = run.workspace.scratch(name)?;
     let python = home.join("bin/python");
-    let wanted = read_all(&[folder.join("requirements.txt"), folder.join("client.txt")])?;
+    let files: Vec<PathBuf> = lists.iter().map(|(list, _)| folder.join(list)).collect();
+    let wanted = read_all(&files)?;
     if is_installed(&home, &wanted) {
         return Ok(python);
     }
-    let home = run.workspace.clean_scratch("conformance/python")?;
+    let home = run.workspace.clean_scratch(name)?;
     let temporary = run.workspace.scratch("tmp")?;
     quiet(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
-    let pip = |arguments: &[&str], list: &str| {
+    for (file, (_, arguments)) in files.iter().zip(lists) {
         let mut command = Command::new(&python);
         command.args(["-m", "pip", "install", "--quiet", "--no-cache-dir"]);
         command
             .args(["--disable-pip-version-check"])
-            .args(arguments);
-        command.arg("--requirement").arg(folder.join(list));
-        quiet(command.env("TMPDIR", &temporary)).map(drop)
-    };
-    pip(&[], "requirements.txt")?;
-    // The tests are in the source package alone.
-    pip(
-        &["--no-deps", "--no-build-isolation", "--no-binary", "riak"],
-        "client.txt",
-    )?;
+            .args(*arguments);
+        command.arg("--requirement").arg(file);
+        quiet(command.env("TMPDIR", &temporary))?;
+    }
     note_installed(&home, &wanted)?;
     Ok(python)
 }

@@ -25,6 +25,7 @@ mod printed;
 mod process;
 mod profile_get;
 mod run;
+mod schemathesis;
 mod second_lane;
 mod seed;
 mod server;

@@ -30,7 +30,7 @@ pub(crate) const GIT: Prerequisite = Prerequisite {
 
 pub(crate) const PYTHON: Prerequisite = Prerequisite {
     probe: &["python3", "-c", "import ensurepip, venv"],
-    purpose: "the Python client's test suite runs in a virtual environment",
+    purpose: "the Python client's test suite and schemathesis run in virtual environments",
     packages: &["python3", "python3-venv"],
 };
 

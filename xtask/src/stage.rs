@@ -38,6 +38,8 @@ pub(crate) enum Stage {
     Python,
     /// Scenarios with the Node.js client.
     Node,
+    /// Requests that schemathesis makes of the HTTP interface's description: every answer is described.
+    Schemathesis,
     /// The pages of `kvorum bench` in headless Chromium.
     Browser,
 }
@@ -66,7 +68,7 @@ impl Stage {
             Stage::Transcripts => &[PYTHON_PLAIN],
             Stage::PowerCut => &[MKFS, MOUNT, PYTHON_PLAIN],
             Stage::Cluster => &[UNSHARE, NSENTER, IP, NFT, CC, MKFS, MOUNT, PYTHON_PLAIN],
-            Stage::Python => &[PYTHON],
+            Stage::Python | Stage::Schemathesis => &[PYTHON],
             Stage::Node => &[NODE, NPM],
             Stage::Browser => &[NODE, NPM, CHROMIUM],
         }
@@ -84,6 +86,7 @@ impl Stage {
                 | Stage::Transcripts
                 | Stage::Python
                 | Stage::Node
+                | Stage::Schemathesis
                 | Stage::Browser
         )
     }

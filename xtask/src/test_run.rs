@@ -13,8 +13,8 @@ use crate::stage::Stage;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{
-    browser, cargo_stages, cluster, conformance, console, prerequisite, printed, process, seed,
-    simulation, tidy, transcripts,
+    browser, cargo_stages, cluster, conformance, console, prerequisite, printed, process,
+    schemathesis, seed, simulation, tidy, transcripts,
 };
 
 /// The stages and variants to run.
@@ -180,6 +180,7 @@ fn run_stage(stage: Stage, run: &Run<'_>) -> anyhow::Result<Tally> {
         Stage::Transcripts => transcripts::stage(run),
         Stage::Python => conformance::python(run),
         Stage::Node => conformance::node(run),
+        Stage::Schemathesis => schemathesis::stage(run),
         Stage::Browser => browser::run(run),
     }
 }
