@@ -19,6 +19,7 @@ use crate::prerequisite;
 use crate::run::Run;
 use crate::server::{Binary, Server, Site};
 use crate::stage::Stage;
+use crate::suites;
 use crate::tally::Tally;
 
 /// The folder of the Python client's runner, from the root.
@@ -37,9 +38,9 @@ const PYTHON_LISTS: &[(&str, &[&str])] = &[
 /// The folder of the Node.js client's scenarios, from the root.
 const NODE_FOLDER: &str = "tests/conformance/node";
 
-/// The settings that both clients' tests expect of a server: Riak's name for the node, since one
+/// The settings that clients' tests expect of a server: Riak's name for the node, since one
 /// test compares it, and Riak's several copies on one node, since one test counts them.
-const SETTINGS: &[(&str, &str)] = &[("nodename", "riak@127.0.0.1"), ("colocated_replicas", "on")];
+pub(crate) const SETTINGS: &[(&str, &str)] = &[("nodename", "riak@127.0.0.1"), ("colocated_replicas", "on")];
 
 /// The bucket types for the clients' tests.
 const BUCKET_TYPES: &[(&str, &str)] = &[
@@ -131,7 +132,7 @@ fn on_cluster(run: &Run<'_>, python: &Path, folder: &Path) -> anyhow::Result<Tal
     Ok(total)
 }
 
-/// Our scenarios with the Node.js client.
+/// The Node.js client's own suite, and our scenarios with that client.
 pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(Stage::Node.prerequisites())?;
     let folder = install_npm(
@@ -139,7 +140,8 @@ pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
         &run.workspace.root().join(NODE_FOLDER),
         "conformance/node",
     )?;
-    on_every_engine(run, |site, has_indexes| {
+    let mut total = suites::stage(run, Stage::Node)?;
+    total += on_every_engine(run, |site, has_indexes| {
         let mut command = Command::new("node");
         command.arg("--no-warnings").arg(folder.join("run.js"));
         if !has_indexes {
@@ -147,7 +149,8 @@ pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
         }
         command.arg(site.protobuf.port().to_string());
         Ok(command)
-    })
+    })?;
+    Ok(total)
 }
 
 /// On a server of each engine, side by side: clients' tests mostly wait.
@@ -209,7 +212,12 @@ fn prepare_site(binary: &Binary, directory: &Path, engine: &str) -> anyhow::Resu
 
 /// Creates the bucket types that clients' tests find.
 pub(crate) fn create_bucket_types(site: &Site) -> anyhow::Result<()> {
-    for (name, properties) in BUCKET_TYPES {
+    create_types(site, BUCKET_TYPES)
+}
+
+/// Creates bucket types of these names with these properties.
+pub(crate) fn create_types(site: &Site, types: &[(&str, &str)]) -> anyhow::Result<()> {
+    for (name, properties) in types {
         site.run(&["admin", "bucket-type", "create", name, properties])?;
         site.run(&["admin", "bucket-type", "activate", name])?;
     }
@@ -320,7 +328,7 @@ fn copy_into(file: &Path, folder: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("copying {}", file.display()))
 }
 
-fn read_all(files: &[PathBuf]) -> anyhow::Result<String> {
+pub(crate) fn read_all(files: &[PathBuf]) -> anyhow::Result<String> {
     let mut text = String::new();
     for file in files {
         text += &fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
@@ -329,10 +337,10 @@ fn read_all(files: &[PathBuf]) -> anyhow::Result<String> {
 }
 
 /// The note is written last, so that an interrupted installation is repeated.
-fn note_installed(home: &Path, wanted: &str) -> anyhow::Result<()> {
+pub(crate) fn note_installed(home: &Path, wanted: &str) -> anyhow::Result<()> {
     fs::write(home.join("installed"), wanted).context("noting what is installed")
 }
 
-fn is_installed(home: &Path, wanted: &str) -> bool {
+pub(crate) fn is_installed(home: &Path, wanted: &str) -> bool {
     fs::read_to_string(home.join("installed")).is_ok_and(|installed| installed == wanted)
 }

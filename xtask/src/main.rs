@@ -31,6 +31,7 @@ mod seed;
 mod server;
 mod simulation;
 mod stage;
+mod suites;
 mod tally;
 mod test_run;
 mod tidy;
