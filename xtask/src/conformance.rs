@@ -19,7 +19,6 @@ use crate::prerequisite;
 use crate::run::Run;
 use crate::server::{Binary, Server, Site};
 use crate::stage::Stage;
-use crate::suites;
 use crate::tally::Tally;
 
 /// The folder of the Python client's runner, from the root.
@@ -40,7 +39,8 @@ const NODE_FOLDER: &str = "tests/conformance/node";
 
 /// The settings that clients' tests expect of a server: Riak's name for the node, since one
 /// test compares it, and Riak's several copies on one node, since one test counts them.
-pub(crate) const SETTINGS: &[(&str, &str)] = &[("nodename", "riak@127.0.0.1"), ("colocated_replicas", "on")];
+pub(crate) const SETTINGS: &[(&str, &str)] =
+    &[("nodename", "riak@127.0.0.1"), ("colocated_replicas", "on")];
 
 /// The bucket types for the clients' tests.
 const BUCKET_TYPES: &[(&str, &str)] = &[
@@ -132,7 +132,7 @@ fn on_cluster(run: &Run<'_>, python: &Path, folder: &Path) -> anyhow::Result<Tal
     Ok(total)
 }
 
-/// The Node.js client's own suite, and our scenarios with that client.
+/// Our scenarios with the Node.js client.
 pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(Stage::Node.prerequisites())?;
     let folder = install_npm(
@@ -140,8 +140,7 @@ pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
         &run.workspace.root().join(NODE_FOLDER),
         "conformance/node",
     )?;
-    let mut total = suites::stage(run, Stage::Node)?;
-    total += on_every_engine(run, |site, has_indexes| {
+    on_every_engine(run, |site, has_indexes| {
         let mut command = Command::new("node");
         command.arg("--no-warnings").arg(folder.join("run.js"));
         if !has_indexes {
@@ -149,8 +148,7 @@ pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
         }
         command.arg(site.protobuf.port().to_string());
         Ok(command)
-    })?;
-    Ok(total)
+    })
 }
 
 /// On a server of each engine, side by side: clients' tests mostly wait.

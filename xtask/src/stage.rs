@@ -3,8 +3,8 @@
 use clap::ValueEnum;
 
 use crate::prerequisite::{
-    CC, CHROMIUM, CURL, ERLANG, GIT, GO, IP, JAVAC, MAVEN, MKFS, MOUNT, NFT, NODE, NPM, NSENTER, PHP,
-    PHPUNIT, PYTHON, PYTHON_PLAIN, Prerequisite, RSYNC, RUBY, STRACE, UNSHARE,
+    CC, CHROMIUM, CURL, ERLANG, GIT, GO, IP, JAVAC, MAVEN, MKFS, MOUNT, NFT, NODE, NPM, NSENTER,
+    PHP, PHPUNIT, PYTHON, PYTHON_PLAIN, Prerequisite, RSYNC, RUBY, STRACE, UNSHARE,
 };
 
 /// A part of `cargo xtask test` that can be run alone.
@@ -116,10 +116,7 @@ impl Stage {
 
     /// True if the stage is part of a run only with `--long`: it would add minutes, or programs, to each.
     pub(crate) fn is_for_long_runs(self) -> bool {
-        matches!(
-            self,
-            Stage::Ycsb | Stage::Erlang | Stage::Ruby | Stage::Php
-        )
+        matches!(self, Stage::Ycsb | Stage::Erlang | Stage::Ruby | Stage::Php)
     }
 
     /// True if the stage keeps the processor busy for minutes and runs no server.

@@ -22,7 +22,7 @@ use anyhow::{Context, ensure};
 
 use crate::command::quiet;
 use crate::conformance::{
-    SETTINGS, create_bucket_types, create_types, is_installed, note_installed, read_all, run_client,
+    self, SETTINGS, create_bucket_types, create_types, is_installed, note_installed, read_all, run_client,
 };
 use crate::console;
 use crate::prerequisite;
@@ -62,8 +62,12 @@ struct Suite {
 pub(crate) fn stage(run: &Run<'_>, stage: Stage) -> anyhow::Result<Tally> {
     prerequisite::require(stage.prerequisites())?;
     let suites = run.workspace.root().join(FOLDER);
-    quiet(Command::new("python3").arg("-B").arg(suites.join("judge_test.py")))
-        .context("the judge's own test")?;
+    quiet(
+        Command::new("python3")
+            .arg("-B")
+            .arg(suites.join("judge_test.py")),
+    )
+    .context("the judge's own test")?;
     let suite = Suite::of(run, &suites, stage.name())?;
     match suite.prepare(run)? {
         Sources::AreThere => suite.run(run),
@@ -72,6 +76,13 @@ pub(crate) fn stage(run: &Run<'_>, stage: Stage) -> anyhow::Result<Tally> {
             Ok(Tally::not_run())
         }
     }
+}
+
+/// The Node.js client's own suite, and our scenarios with that client.
+pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
+    let mut total = stage(run, Stage::Node)?;
+    total += conformance::node(run)?;
+    Ok(total)
 }
 
 impl Suite {
@@ -115,7 +126,10 @@ impl Suite {
         let server = site.start()?;
         create_bucket_types(&site)?;
         create_types(&site, &BUCKET_TYPES)?;
-        create_types(&site, &pairs(&self.description.bucket_types).collect::<Vec<_>>())?;
+        create_types(
+            &site,
+            &pairs(&self.description.bucket_types).collect::<Vec<_>>(),
+        )?;
         self.ask(run, &site)?;
         let mut total = run_client(&mut self.judge(run), &self.name)?;
         let result = stop(server);
@@ -147,8 +161,7 @@ impl Suite {
         log: &Path,
         variables: &[(&str, String)],
     ) -> anyhow::Result<bool> {
-        let output =
-            File::create(log).with_context(|| format!("creating {}", log.display()))?;
+        let output = File::create(log).with_context(|| format!("creating {}", log.display()))?;
         let status = Command::new("timeout")
             .args(["--kill-after=10", &seconds.to_string(), "bash"])
             .arg(self.folder.join(name))
@@ -183,7 +196,8 @@ fn home_of(name: &str) -> String {
 }
 
 fn pairs(map: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
-    map.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    map.iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
 }
 
 fn stop(server: Server) -> anyhow::Result<String> {

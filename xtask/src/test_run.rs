@@ -181,13 +181,10 @@ fn run_stage(stage: Stage, run: &Run<'_>) -> anyhow::Result<Tally> {
         Stage::Cluster => cluster::stage(run),
         Stage::Transcripts => transcripts::stage(run),
         Stage::Python => conformance::python(run),
-        Stage::Node => conformance::node(run),
-        Stage::Go
-        | Stage::Java
-        | Stage::Ycsb
-        | Stage::Erlang
-        | Stage::Ruby
-        | Stage::Php => suites::stage(run, stage),
+        Stage::Node => suites::node(run),
+        Stage::Go | Stage::Java | Stage::Ycsb | Stage::Erlang | Stage::Ruby | Stage::Php => {
+            suites::stage(run, stage)
+        }
         Stage::Schemathesis => schemathesis::stage(run),
         Stage::Browser => browser::run(run),
     }

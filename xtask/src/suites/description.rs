@@ -54,9 +54,6 @@ impl Source {
     /// The name of its archive, without the commit.
     pub(crate) fn archive(&self) -> &str {
         let name = self.repository.rsplit('/').next();
-        self.archive
-            .as_deref()
-            .or(name)
-            .unwrap_or(&self.repository)
+        self.archive.as_deref().or(name).unwrap_or(&self.repository)
     }
 }

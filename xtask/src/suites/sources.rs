@@ -120,8 +120,14 @@ mod tests {
 
     #[test]
     fn an_archive_is_found_by_its_name_and_the_beginning_of_its_commit() {
-        assert!(holds(Path::new("/a/riak_pb-nodejs-cb15cc4.tar.gz"), &source()));
-        assert!(holds(Path::new("riak_pb-nodejs-cb15cc4770.tar.gz"), &source()));
+        assert!(holds(
+            Path::new("/a/riak_pb-nodejs-cb15cc4.tar.gz"),
+            &source()
+        ));
+        assert!(holds(
+            Path::new("riak_pb-nodejs-cb15cc4770.tar.gz"),
+            &source()
+        ));
         for other in [
             "riak_pb-erlang-cb15cc4.tar.gz",
             "riak_pb-nodejs-cb15cc5.tar.gz",
@@ -138,7 +144,12 @@ mod tests {
         let Sources::AreMissing { needed } = missing(&source(), &error) else {
             panic!("it is missing");
         };
-        for part in ["basho/riak_pb", "riak_pb-nodejs-cb15cc4.tar.gz", VARIABLE, "no network"] {
+        for part in [
+            "basho/riak_pb",
+            "riak_pb-nodejs-cb15cc4.tar.gz",
+            VARIABLE,
+            "no network",
+        ] {
             assert!(needed.contains(part), "{needed}");
         }
     }
