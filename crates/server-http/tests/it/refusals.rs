@@ -68,6 +68,14 @@ fn each_mistake_has_its_status_and_text() {
             ("PATCH", OBJECT, &[], 501, "Not Implemented"),
             ("PATCH", "/nowhere", &[], 404, "Not Found"),
             ("TRACE", OBJECT, &[], 405, "Method Not Allowed"),
+            ("POST", "/buckets/b/query", &[], 501, "queries of Riak 3.4"),
+            (
+                "GET",
+                "/types/typed/buckets/b/query?result_queue=q",
+                &[],
+                501,
+                "queries of Riak 3.4",
+            ),
             (
                 "PUT",
                 OBJECT,
