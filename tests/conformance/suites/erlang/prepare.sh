@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the compiler of protocol buffers, the messages, the client with its tests, and the node that stands in.
+# Compiles the compiler of protocol buffers, the messages, and the client with its tests.
 set -euo pipefail
 (
   cd gpb
@@ -25,8 +25,6 @@ set -euo pipefail
   ERL_LIBS=.. erlc -Dnamespaced_types -DTEST -I include -o ebin src/*.erl test/*.erl
   cp src/riakc.app.src ebin/riakc.app
 )
-mkdir -p stand_in
-erlc -o stand_in "$SUITE"/stand_in/*.erl
 # The tests read the version of the server from the name of its release.
 erl -noshell -eval '
   {ok, [{script, _, Steps}]} = file:consult(filename:join([code:root_dir(), "bin", "start_clean.script"])),

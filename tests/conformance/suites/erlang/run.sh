@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Starts the node that stands in, and runs the tests. Erlang's own daemon of names gets a port of its own.
 export ERL_LIBS=$PWD RIAK_TEST_PBC_1=$PB_PORT ERL_EPMD_PORT=$((PB_PORT - 10000))
-rm -f stand_in_is_ready
+rm -rf stand_in stand_in_is_ready
+mkdir stand_in
+erlc -o stand_in "$SUITE"/stand_in/*.erl
 epmd &
 daemon=$!
 erl -noshell -noinput -boot "$PWD/riak" -name riak@127.0.0.1 -setcookie riak -pa stand_in -s stand_in start &
