@@ -35,7 +35,7 @@ impl Connection {
             notfound_ok: request.notfound_ok,
             n_val: request.n_val,
             sloppy_quorum: request.sloppy_quorum,
-            timeout: timeout_of(request.timeout),
+            timeout: timeout_above_zero(request.timeout),
             ..GetOptions::default()
         };
         let has_context = request.include_context();
@@ -66,7 +66,7 @@ impl Connection {
             node_confirms: quorum(request.node_confirms),
             n_val: request.n_val,
             sloppy_quorum: request.sloppy_quorum,
-            timeout: timeout_of(request.timeout),
+            timeout: timeout_above_zero(request.timeout),
             ..PutOptions::default()
         };
         let operation = operation_of(request.op)?;
