@@ -1,5 +1,7 @@
 //! Fetches and updates of data types, and the counters of Riak 1.4.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use kvorum_coordinator::{GetOptions, PutOptions, RequestError};
 use kvorum_data_types::{Kind, Operation, Value, decode_context};
@@ -147,6 +149,11 @@ impl Connection {
             kind => Ok(kind?),
         }
     }
+}
+
+/// A time limit of zero is none for data types, as in Riak: clients send it where their callers set none.
+fn timeout_above_zero(milliseconds: Option<u32>) -> Option<Duration> {
+    timeout_of(milliseconds).filter(|limit| !limit.is_zero())
 }
 
 fn seen(context: Option<&Bytes>) -> Result<Option<kvorum_data_types::Clock>, Refusal> {

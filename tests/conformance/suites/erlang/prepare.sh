@@ -27,6 +27,7 @@ set -euo pipefail
 )
 # The tests read the version of the server from the name of its release.
 erl -noshell -eval '
-  {ok, [{script, _, Steps}]} = file:consult(filename:join([code:root_dir(), "bin", "start_clean.script"])),
-  ok = file:write_file("riak.script", io_lib:format("~p.~n", [{script, {"riak", "3.2.0"}, Steps}])),
-  ok = systools:script2boot("riak"), halt().'
+  Version = fun(App) -> application:load(App), {ok, V} = application:get_key(App, vsn), {App, V} end,
+  Release = {release, {"riak", "3.2.0"}, {erts, erlang:system_info(version)}, [Version(kernel), Version(stdlib)]},
+  ok = file:write_file("riak.rel", io_lib:format("~p.~n", [Release])),
+  {ok, _, _} = systools:make_script("riak", [silent]), halt().'
