@@ -1,4 +1,4 @@
-//! What `suite.toml` says of a suite.
+//! Descriptions of suites: the contents of `suite.toml`.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -26,7 +26,7 @@ const ENDING: &str = ".tar.gz";
 /// The time limit for one repository.
 const FETCH_SECONDS: &str = "120";
 
-/// Whether a suite can run.
+/// The result of a search for sources.
 pub(crate) enum Sources {
     AreThere,
     AreMissing { needed: String },
