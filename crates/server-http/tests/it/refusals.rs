@@ -14,7 +14,7 @@ fn each_mistake_has_its_status_and_text() {
         let mut client = world.client().await;
         client.put(OBJECT, "v").await;
         let quorum = "must be an integer or one of the following words";
-        let cases: [(&str, &str, Headers, u16, &str); 42] = [
+        let cases: [(&str, &str, Headers, u16, &str); 44] = [
             ("GET", "/nowhere", &[], 404, "Not Found"),
             (
                 "GET",
