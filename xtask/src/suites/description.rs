@@ -11,7 +11,7 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Description {
-    /// The number of tests that it reports, so that an early end is found.
+    /// The number of tests that it reports beside those of the harness, so that an early end is found.
     pub(crate) tests: usize,
     /// Its time limit.
     pub(crate) seconds: u32,
