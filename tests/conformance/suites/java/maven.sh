@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs Maven on the client, with what both scripts tell it. The arguments are further ones.
+# Runs Maven on the client with the options of both scripts; the arguments are further ones.
 set -euo pipefail
 opens=""
 for package in java.lang java.nio java.net java.util java.util.concurrent sun.nio.ch; do
