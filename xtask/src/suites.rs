@@ -22,7 +22,8 @@ use anyhow::{Context, ensure};
 
 use crate::command::quiet;
 use crate::conformance::{
-    self, SETTINGS, create_bucket_types, create_types, is_installed, note_installed, read_all, run_client,
+    self, SETTINGS, create_bucket_types, create_types, is_installed, note_installed, read_all,
+    run_client,
 };
 use crate::console;
 use crate::prerequisite;
