@@ -50,8 +50,10 @@ def read_go(path):
 
 
 def read_junit(path):
+    """Names of Erlang's tests hold numbers that its compiler gives; they are taken off."""
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         name = ".".join(part for part in (case.get("classname"), case.get("name")) if part)
+        name = re.sub(r":\d+ -\S+-fun-\d+- ", " ", name)
         status, reason = "pass", ""
         for kind, meaning in (("failure", "fail"), ("error", "fail"), ("skipped", "skip")):
             found = case.find(kind)

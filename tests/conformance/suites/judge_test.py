@@ -18,7 +18,8 @@ FAIL
 
 JUNIT = """<testsuite><testcase classname="a.B" name="c"/>
 <testcase classname="a.B" name="d"><failure message="differs"/></testcase>
-<testcase name="e"><skipped/></testcase></testsuite>
+<testcase name="e"><skipped/></testcase>
+<testcase name="m:399 -f/0-fun-180- (a title)"/></testsuite>
 """
 
 RSPEC = """{"examples": [
@@ -52,7 +53,7 @@ class Reading(unittest.TestCase):
         outcomes, _ = read("junit", JUNIT)
         self.assertEqual(
             [(it.name, it.status) for it in outcomes],
-            [("a.B.c", "pass"), ("a.B.d", "fail"), ("e", "skip")])
+            [("a.B.c", "pass"), ("a.B.d", "fail"), ("e", "skip"), ("m (a title)", "pass")])
         outcomes, _ = read("rspec", RSPEC)
         self.assertEqual(
             outcomes,
