@@ -6,7 +6,7 @@ export RIAK_HOST=127.0.0.1 RIAK_PORT=$PB_PORT
 mocha() {
   name=$1
   shift
-  node --no-warnings ../node_modules/mocha/bin/_mocha --require test/disable-log --no-colors \
+  node --no-warnings ../node_modules/mocha/bin/_mocha --require test/disable-log --timeout 10000 --no-colors \
     --reporter xunit --reporter-options "output=../results/$name.xml" "$@"
 }
 mocha others test/integration/client.js 'test/integration/{core,crdt,kv,mapreduce,ts}/*.js'

@@ -6,7 +6,8 @@
 
 reset() ->
     stand_in:with_client(fun(Client) -> [empty(Client, Type) || Type <- ?TYPES] end),
-    timer:sleep(200),
+    %% Tombstones are reaped meanwhile: one would be a sibling of what the next test puts.
+    timer:sleep(1000),
     ok.
 
 empty(Client, Type) ->
