@@ -24,12 +24,23 @@ use crate::tally::Tally;
 /// The folder of the Python client's runner, from the root.
 const PYTHON_FOLDER: &str = "tests/conformance/python";
 
+/// Its lists of packages, each with further arguments of pip. The tests are in the client's source
+/// package alone.
+const PYTHON_LISTS: &[(&str, &[&str])] = &[
+    ("requirements.txt", &[]),
+    (
+        "client.txt",
+        &["--no-deps", "--no-build-isolation", "--no-binary", "riak"],
+    ),
+];
+
 /// The folder of the Node.js client's scenarios, from the root.
 const NODE_FOLDER: &str = "tests/conformance/node";
 
-/// The settings that both clients' tests expect of a server: Riak's name for the node, since one
+/// The settings that clients' tests expect of a server: Riak's name for the node, since one
 /// test compares it, and Riak's several copies on one node, since one test counts them.
-const SETTINGS: &[(&str, &str)] = &[("nodename", "riak@127.0.0.1"), ("colocated_replicas", "on")];
+pub(crate) const SETTINGS: &[(&str, &str)] =
+    &[("nodename", "riak@127.0.0.1"), ("colocated_replicas", "on")];
 
 /// The bucket types for the clients' tests.
 const BUCKET_TYPES: &[(&str, &str)] = &[
@@ -76,7 +87,7 @@ const ENGINES: [(&str, bool); 6] = [
 pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(Stage::Python.prerequisites())?;
     let folder = run.workspace.root().join(PYTHON_FOLDER);
-    let python = install_python(run, &folder)?;
+    let python = install_python(run, &folder, "conformance/python", PYTHON_LISTS)?;
     let mut total = on_cluster(run, &python, &folder)?;
     total += on_every_engine(run, |site, has_indexes| {
         fill_listed_bucket(site.protobuf).context("adding keys to list")?;
@@ -197,8 +208,14 @@ fn prepare_site(binary: &Binary, directory: &Path, engine: &str) -> anyhow::Resu
     Site::new(binary, directory, &settings)
 }
 
-fn create_bucket_types(site: &Site) -> anyhow::Result<()> {
-    for (name, properties) in BUCKET_TYPES {
+/// Creates the bucket types that clients' tests find.
+pub(crate) fn create_bucket_types(site: &Site) -> anyhow::Result<()> {
+    create_types(site, BUCKET_TYPES)
+}
+
+/// Creates bucket types of these names with these properties.
+pub(crate) fn create_types(site: &Site, types: &[(&str, &str)]) -> anyhow::Result<()> {
+    for (name, properties) in types {
         site.run(&["admin", "bucket-type", "create", name, properties])?;
         site.run(&["admin", "bucket-type", "activate", name])?;
     }
@@ -244,32 +261,33 @@ pub(crate) fn run_client(command: &mut Command, server: &str) -> anyhow::Result<
     Ok(tally)
 }
 
-/// Makes the virtual environment; returns the Python in it.
-fn install_python(run: &Run<'_>, folder: &Path) -> anyhow::Result<PathBuf> {
-    let home = run.workspace.scratch("conformance/python")?;
+/// Makes a virtual environment below the target directory under `name`, with the packages of a
+/// folder's lists; returns the Python in it.
+pub(crate) fn install_python(
+    run: &Run<'_>,
+    folder: &Path,
+    name: &str,
+    lists: &[(&str, &[&str])],
+) -> anyhow::Result<PathBuf> {
+    let home = run.workspace.scratch(name)?;
     let python = home.join("bin/python");
-    let wanted = read_all(&[folder.join("requirements.txt"), folder.join("client.txt")])?;
+    let files: Vec<PathBuf> = lists.iter().map(|(list, _)| folder.join(list)).collect();
+    let wanted = read_all(&files)?;
     if is_installed(&home, &wanted) {
         return Ok(python);
     }
-    let home = run.workspace.clean_scratch("conformance/python")?;
+    let home = run.workspace.clean_scratch(name)?;
     let temporary = run.workspace.scratch("tmp")?;
     quiet(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
-    let pip = |arguments: &[&str], list: &str| {
+    for (file, (_, arguments)) in files.iter().zip(lists) {
         let mut command = Command::new(&python);
         command.args(["-m", "pip", "install", "--quiet", "--no-cache-dir"]);
         command
             .args(["--disable-pip-version-check"])
-            .args(arguments);
-        command.arg("--requirement").arg(folder.join(list));
-        quiet(command.env("TMPDIR", &temporary)).map(drop)
-    };
-    pip(&[], "requirements.txt")?;
-    // The tests are in the source package alone.
-    pip(
-        &["--no-deps", "--no-build-isolation", "--no-binary", "riak"],
-        "client.txt",
-    )?;
+            .args(*arguments);
+        command.arg("--requirement").arg(file);
+        quiet(command.env("TMPDIR", &temporary))?;
+    }
     note_installed(&home, &wanted)?;
     Ok(python)
 }
@@ -308,7 +326,7 @@ fn copy_into(file: &Path, folder: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("copying {}", file.display()))
 }
 
-fn read_all(files: &[PathBuf]) -> anyhow::Result<String> {
+pub(crate) fn read_all(files: &[PathBuf]) -> anyhow::Result<String> {
     let mut text = String::new();
     for file in files {
         text += &fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
@@ -317,10 +335,10 @@ fn read_all(files: &[PathBuf]) -> anyhow::Result<String> {
 }
 
 /// The note is written last, so that an interrupted installation is repeated.
-fn note_installed(home: &Path, wanted: &str) -> anyhow::Result<()> {
+pub(crate) fn note_installed(home: &Path, wanted: &str) -> anyhow::Result<()> {
     fs::write(home.join("installed"), wanted).context("noting what is installed")
 }
 
-fn is_installed(home: &Path, wanted: &str) -> bool {
+pub(crate) fn is_installed(home: &Path, wanted: &str) -> bool {
     fs::read_to_string(home.join("installed")).is_ok_and(|installed| installed == wanted)
 }

@@ -24,19 +24,19 @@ pub(crate) struct Prerequisite {
 
 pub(crate) const GIT: Prerequisite = Prerequisite {
     probe: &["git", "--version"],
-    purpose: "tidy asks git which files belong to the tree",
+    purpose: "tidy asks git which files belong to the tree, and suites of clients come from repositories",
     packages: &["git"],
 };
 
 pub(crate) const PYTHON: Prerequisite = Prerequisite {
     probe: &["python3", "-c", "import ensurepip, venv"],
-    purpose: "the Python client's test suite runs in a virtual environment",
+    purpose: "the Python client's test suite and schemathesis run in virtual environments",
     packages: &["python3", "python3-venv"],
 };
 
 pub(crate) const PYTHON_PLAIN: Prerequisite = Prerequisite {
     probe: &["python3", "--version"],
-    purpose: "the power is cut by a request to the file system, made from Python",
+    purpose: "scripts in Python cut the power, play transcripts and judge suites of clients",
     packages: &["python3"],
 };
 
@@ -50,6 +50,74 @@ pub(crate) const NPM: Prerequisite = Prerequisite {
     probe: &["npm", "--version"],
     purpose: "it installs the Node.js client and the browser's driver",
     packages: &["nodejs", "npm"],
+};
+
+pub(crate) const GO: Prerequisite = Prerequisite {
+    probe: &["go", "version"],
+    purpose: "the Go client's test suite is built and run",
+    packages: &["golang-go"],
+};
+
+pub(crate) const JAVAC: Prerequisite = Prerequisite {
+    probe: &["javac", "-version"],
+    purpose: "the Java client's test suite and YCSB's binding are compiled and run",
+    packages: &["default-jdk-headless"],
+};
+
+pub(crate) const MAVEN: Prerequisite = Prerequisite {
+    probe: &["mvn", "--version"],
+    purpose: "it fetches what Java's clients need, and runs their tests",
+    packages: &["maven", "default-jdk-headless"],
+};
+
+pub(crate) const ERLANG: Prerequisite = Prerequisite {
+    probe: &["erl", "-noshell", "-eval", ERLANG_LIBRARIES],
+    purpose: "the Erlang client's test suite is compiled and run",
+    packages: &[
+        "erlang-base",
+        "erlang-dev",
+        "erlang-eunit",
+        "erlang-parsetools",
+        "erlang-ssl",
+        "erlang-syntax-tools",
+        "erlang-tools",
+        "erlang-xmerl",
+    ],
+};
+
+/// Ends well if all libraries are there.
+const ERLANG_LIBRARIES: &str = "[true = is_list(code:lib_dir(It)) \
+    || It <- [eunit, parsetools, ssl, syntax_tools, tools, xmerl]], halt().";
+
+pub(crate) const RUBY: Prerequisite = Prerequisite {
+    probe: &["ruby", "-e", RUBY_LIBRARIES],
+    purpose: "the Ruby client's test suite is run",
+    packages: &[
+        "ruby",
+        "ruby-activesupport",
+        "ruby-beefcake",
+        "ruby-i18n",
+        "ruby-innertube",
+        "ruby-multi-json",
+        "ruby-rspec",
+        "ruby-yajl",
+    ],
+};
+
+/// Ends well if all libraries are there.
+const RUBY_LIBRARIES: &str =
+    "%w[active_support beefcake i18n innertube multi_json rspec yajl].each { |it| require it }";
+
+pub(crate) const PHP: Prerequisite = Prerequisite {
+    probe: &["php", "-r", "exit(extension_loaded('curl') ? 0 : 1);"],
+    purpose: "the PHP client's test suite is run, over HTTP",
+    packages: &["php-cli", "php-curl"],
+};
+
+pub(crate) const PHPUNIT: Prerequisite = Prerequisite {
+    probe: &["phpunit", "--version"],
+    purpose: "it runs the PHP client's test suite",
+    packages: &["phpunit", "php-cli", "php-xml", "php-mbstring"],
 };
 
 pub(crate) const CHROMIUM: Prerequisite = Prerequisite {

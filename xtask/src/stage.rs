@@ -3,8 +3,8 @@
 use clap::ValueEnum;
 
 use crate::prerequisite::{
-    CC, CHROMIUM, CURL, GIT, IP, MKFS, MOUNT, NFT, NODE, NPM, NSENTER, PYTHON, PYTHON_PLAIN,
-    Prerequisite, RSYNC, STRACE, UNSHARE,
+    CC, CHROMIUM, CURL, ERLANG, GIT, GO, IP, JAVAC, MAVEN, MKFS, MOUNT, NFT, NODE, NPM, NSENTER,
+    PHP, PHPUNIT, PYTHON, PYTHON_PLAIN, Prerequisite, RSYNC, RUBY, STRACE, UNSHARE,
 };
 
 /// A part of `cargo xtask test` that can be run alone.
@@ -38,8 +38,22 @@ pub(crate) enum Stage {
     Transcripts,
     /// The Python client's own test suite, over protocol buffers and HTTP.
     Python,
-    /// Scenarios with the Node.js client.
+    /// The Node.js client's own test suite, and scenarios with that client.
     Node,
+    /// The Go client's own test suite.
+    Go,
+    /// The Java client's own test suite.
+    Java,
+    /// YCSB's workloads by its binding for Riak (with `--long`, or alone).
+    Ycsb,
+    /// The Erlang client's own test suite (with `--long`, or alone).
+    Erlang,
+    /// The Ruby client's own test suite (with `--long`, or alone).
+    Ruby,
+    /// The PHP client's own test suite (with `--long`, or alone).
+    Php,
+    /// Requests that schemathesis makes of the HTTP interface's description: every answer is described.
+    Schemathesis,
     /// The pages of `kvorum bench` in headless Chromium.
     Browser,
 }
@@ -68,8 +82,13 @@ impl Stage {
             Stage::Transcripts => &[PYTHON_PLAIN],
             Stage::PowerCut => &[MKFS, MOUNT, PYTHON_PLAIN],
             Stage::Cluster => &[UNSHARE, NSENTER, IP, NFT, CC, MKFS, MOUNT, PYTHON_PLAIN],
-            Stage::Python => &[PYTHON],
-            Stage::Node => &[NODE, NPM],
+            Stage::Python | Stage::Schemathesis => &[PYTHON],
+            Stage::Node => &[NODE, NPM, GIT, PYTHON_PLAIN],
+            Stage::Go => &[GO, GIT, PYTHON_PLAIN],
+            Stage::Java | Stage::Ycsb => &[JAVAC, MAVEN, GIT, PYTHON_PLAIN],
+            Stage::Erlang => &[ERLANG, GIT, PYTHON_PLAIN],
+            Stage::Ruby => &[RUBY, GIT, PYTHON_PLAIN],
+            Stage::Php => &[PHP, PHPUNIT, GIT, PYTHON_PLAIN],
             Stage::Browser => &[NODE, NPM, CHROMIUM],
         }
     }
@@ -87,8 +106,20 @@ impl Stage {
                 | Stage::Transcripts
                 | Stage::Python
                 | Stage::Node
+                | Stage::Go
+                | Stage::Java
+                | Stage::Ycsb
+                | Stage::Erlang
+                | Stage::Ruby
+                | Stage::Php
+                | Stage::Schemathesis
                 | Stage::Browser
         )
+    }
+
+    /// True if the stage is part of a run only with `--long`: it would add minutes, or programs, to each.
+    pub(crate) fn is_for_long_runs(self) -> bool {
+        matches!(self, Stage::Ycsb | Stage::Erlang | Stage::Ruby | Stage::Php)
     }
 
     /// True if the stage keeps the processor busy for minutes and runs no server.

@@ -1,15 +1,17 @@
-//! Counts of checks that passed and failed.
+//! Counts of checks that passed and failed, and of suites that could not be run.
 
 use std::fmt;
 use std::ops::AddAssign;
 
 use crate::console;
 
-/// Numbers of passed and failed checks.
+/// Numbers of passed and failed checks, and of suites that could not be run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
+    /// Suites whose sources cannot be had on this machine.
+    pub(crate) not_run: usize,
 }
 
 impl Tally {
@@ -18,6 +20,15 @@ impl Tally {
         Tally {
             passed: usize::from(passed),
             failed: usize::from(!passed),
+            not_run: 0,
+        }
+    }
+
+    /// One suite that could not be run.
+    pub(crate) fn not_run() -> Tally {
+        Tally {
+            not_run: 1,
+            ..Tally::default()
         }
     }
 
@@ -31,13 +42,17 @@ impl Tally {
         *self += Tally::one(result.is_ok());
     }
 
-    /// Reads a line of the form `12 passed, 3 failed`, with anything after it.
+    /// Reads a line of the form `12 passed, 3 failed`, with `, 1 not run` or anything else after it.
     pub(crate) fn parse(line: &str) -> Option<Tally> {
         let (passed, rest) = line.trim().split_once(" passed, ")?;
-        let (failed, _) = rest.split_once(" failed")?;
+        let (failed, rest) = rest.split_once(" failed")?;
+        let not_run = rest
+            .strip_prefix(", ")
+            .and_then(|rest| rest.strip_suffix(" not run"));
         Some(Tally {
             passed: passed.parse().ok()?,
             failed: failed.parse().ok()?,
+            not_run: not_run.map_or(Ok(0), str::parse).ok()?,
         })
     }
 
@@ -60,12 +75,17 @@ impl AddAssign for Tally {
     fn add_assign(&mut self, other: Tally) {
         self.passed += other.passed;
         self.failed += other.failed;
+        self.not_run += other.not_run;
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed", self.passed, self.failed)
+        write!(f, "{} passed, {} failed", self.passed, self.failed)?;
+        match self.not_run {
+            0 => Ok(()),
+            not_run => write!(f, ", {not_run} not run"),
+        }
     }
 }
 
@@ -78,8 +98,15 @@ mod tests {
         let tally = Tally {
             passed: 12,
             failed: 3,
+            not_run: 0,
         };
         assert_eq!(Tally::parse(&tally.to_string()), Some(tally));
+        let with_one = Tally {
+            not_run: 1,
+            ..tally
+        };
+        assert_eq!(with_one.to_string(), "12 passed, 3 failed, 1 not run");
+        assert_eq!(Tally::parse(&with_one.to_string()), Some(with_one));
         assert_eq!(Tally::parse("12 passed, 3 failed, 1 skipped"), Some(tally));
         assert_eq!(Tally::parse("some passed, 3 failed"), None);
         assert_eq!(Tally::parse("running 3 tests"), None);
@@ -91,6 +118,7 @@ mod tests {
         let tally = Tally {
             passed: 29,
             failed: 1,
+            not_run: 0,
         };
         assert_eq!(Tally::parse_cargo(line), Some(tally));
         assert_eq!(Tally::parse_cargo("test a::b ... ok"), None);

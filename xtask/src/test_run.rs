@@ -14,13 +14,13 @@ use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{
     browser, cargo_stages, cluster, conformance, console, hostile, prerequisite, printed, process,
-    seed, simulation, tidy, transcripts,
+    schemathesis, seed, simulation, suites, tidy, transcripts,
 };
 
 /// The stages and variants to run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TestOptions {
-    /// Run the large variants: more rounds, a release build.
+    /// Run the large variants: more rounds, a release build, every client's suite.
     #[arg(long)]
     pub(crate) long: bool,
     /// Run this stage alone; may be given several times.
@@ -154,6 +154,8 @@ fn chosen(options: &TestOptions) -> Vec<Stage> {
     let mut stages = Stage::all().to_vec();
     if !options.only.is_empty() {
         stages.retain(|stage| options.only.contains(stage));
+    } else if !options.long {
+        stages.retain(|stage| !stage.is_for_long_runs());
     }
     if options.without_power_cut {
         stages.retain(|stage| *stage != Stage::PowerCut);
@@ -180,7 +182,11 @@ fn run_stage(stage: Stage, run: &Run<'_>) -> anyhow::Result<Tally> {
         Stage::Cluster => cluster::stage(run),
         Stage::Transcripts => transcripts::stage(run),
         Stage::Python => conformance::python(run),
-        Stage::Node => conformance::node(run),
+        Stage::Node => suites::node(run),
+        Stage::Go | Stage::Java | Stage::Ycsb | Stage::Erlang | Stage::Ruby | Stage::Php => {
+            suites::stage(run, stage)
+        }
+        Stage::Schemathesis => schemathesis::stage(run),
         Stage::Browser => browser::run(run),
     }
 }
@@ -237,17 +243,25 @@ mod tests {
         }
     }
 
+    fn long() -> TestOptions {
+        TestOptions {
+            long: true,
+            ..options()
+        }
+    }
+
     #[test]
-    fn every_stage_runs_unless_some_are_named() {
-        assert_eq!(chosen(&options()), Stage::all());
+    fn every_stage_of_a_run_is_in_it_unless_some_are_named() {
+        assert_eq!(chosen(&long()), Stage::all());
+        assert!(!chosen(&options()).contains(&Stage::Php));
         let mut only = options();
-        only.only = vec![Stage::Node, Stage::Fmt];
-        assert_eq!(chosen(&only), [Stage::Fmt, Stage::Node]);
+        only.only = vec![Stage::Php, Stage::Fmt];
+        assert_eq!(chosen(&only), [Stage::Fmt, Stage::Php]);
     }
 
     #[test]
     fn the_power_cut_is_left_out_on_request_alone() {
-        let mut without = options();
+        let mut without = long();
         without.without_power_cut = true;
         let chosen = chosen(&without);
         assert!(!chosen.contains(&Stage::PowerCut));
@@ -270,7 +284,11 @@ mod tests {
     fn one_failure_fails_the_run() {
         let outcome = |failed| Outcome {
             name: String::new(),
-            tally: Tally { passed: 3, failed },
+            tally: Tally {
+                passed: 3,
+                failed,
+                not_run: 0,
+            },
             took: Duration::ZERO,
         };
         assert!(summarise(&[outcome(0), outcome(0)]));

@@ -151,6 +151,7 @@ async fn serve(exchange: Exchange<'_>, route: Route) -> Outcome {
             _ => data_type::fetch(&exchange, &path, key).await,
         },
         Route::Index(path) => index::query(&exchange, &path).await,
+        Route::Query(_) => Ok(text(StatusCode::NOT_IMPLEMENTED, NO_QUERIES)),
         Route::KeyFold(path, verb) => key_fold::fold(&exchange, &path, &verb).await,
         Route::AllBuckets => key_fold::buckets(&exchange).await,
         Route::PreferenceList(path, key) => preference_list::get(&exchange, &path, key),
@@ -170,6 +171,10 @@ async fn old_bucket(exchange: &Exchange<'_>, path: &route::BucketPath) -> Outcom
     }
     properties::of_bucket(exchange, path)
 }
+
+/// The answer to queries of Riak 3.4.
+const NO_QUERIES: &str =
+    "The queries of Riak 3.4 are not supported yet: an index or MapReduce answers some of them\n";
 
 /// The answer to links to walk that are not `bucket,tag,keep`.
 const INVALID_LINK_WALK: &str = "Invalid link walk query submitted. Valid link walk query format is: \

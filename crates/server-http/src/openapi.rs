@@ -88,6 +88,7 @@ mod tests {
             Route::Index(index) if index.last.is_some() => of_form("range", index.path.form),
             Route::Index(index) if index.first.is_empty() => of_form("index", index.path.form),
             Route::Index(index) => of_form("entries", index.path.form),
+            Route::Query(path) => of_form("query", path.form),
             Route::KeyFold(path, verb) => of_form(name_of_fold(verb), path.form),
             Route::AllBuckets => "all buckets".to_owned(),
             Route::LinkWalk(path, ..) => of_form("walk", path.form),
@@ -110,7 +111,7 @@ mod tests {
         }
     }
 
-    const RESOURCES: [&str; 55] = [
+    const RESOURCES: [&str; 57] = [
         "root",
         "ping",
         "live",
@@ -142,6 +143,8 @@ mod tests {
         "entries, Typed",
         "range, Untyped",
         "range, Typed",
+        "query, Untyped",
+        "query, Typed",
         "object stats, Untyped",
         "keys by siblings, Untyped",
         "keys by size, Untyped",

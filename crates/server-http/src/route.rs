@@ -147,6 +147,8 @@ pub(crate) enum Route {
     DataType(BucketPath, Key),
     PreferenceList(BucketPath, Key),
     Index(IndexPath),
+    /// A query of Riak 3.4, which is refused.
+    Query(BucketPath),
     /// A fold over the keys of a bucket.
     KeyFold(BucketPath, KeyFoldVerb),
     /// The buckets of all types.
@@ -208,7 +210,7 @@ impl Route {
             Self::BucketProperties(_) => &["HEAD", "GET", "PUT", "DELETE"],
             Self::TypeProperties(_) => &["HEAD", "GET", "PUT"],
             Self::Object(..) => &["HEAD", "GET", "POST", "PUT", "DELETE"],
-            Self::Counter(..) => &["GET", "POST"],
+            Self::Counter(..) | Self::Query(_) => &["GET", "POST"],
             // Any other method than POST finds nothing there, as in Riak.
             Self::DataTypes(_) => &KNOWN_METHODS,
             Self::DataType(..) => &["GET", "HEAD", "POST"],
@@ -341,6 +343,7 @@ fn within(pieces: &mut Pieces<'_>, form: Form, bucket_type: BucketType) -> Optio
         "props" => Route::BucketProperties(path),
         "keys" => return keys(pieces, path),
         "index" => return index(pieces, path),
+        "query" => Route::Query(path),
         "counters" if form == Form::Untyped => Route::Counter(path, pieces.next_name()?.into()),
         "datatypes" if form == Form::Typed => match pieces.next_name() {
             None => Route::DataTypes(path),
@@ -533,6 +536,9 @@ mod tests {
                 })),
             ),
             ("/buckets/b/index", None),
+            ("/buckets/b/query", Some(Route::Query(untyped()))),
+            ("/types/t/buckets/b/query", Some(Route::Query(typed()))),
+            ("/buckets/b/query/x", None),
             (
                 "/buckets/b/index/f_bin",
                 Some(Route::Index(IndexPath {

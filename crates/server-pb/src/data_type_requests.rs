@@ -1,5 +1,7 @@
 //! Fetches and updates of data types, and the counters of Riak 1.4.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use kvorum_coordinator::{GetOptions, PutOptions, RequestError};
 use kvorum_data_types::{Kind, Operation, Value, decode_context};
@@ -35,7 +37,7 @@ impl Connection {
             notfound_ok: request.notfound_ok,
             n_val: request.n_val,
             sloppy_quorum: request.sloppy_quorum,
-            timeout: timeout_of(request.timeout),
+            timeout: timeout_above_zero(request.timeout),
             ..GetOptions::default()
         };
         let has_context = request.include_context();
@@ -66,7 +68,7 @@ impl Connection {
             node_confirms: quorum(request.node_confirms),
             n_val: request.n_val,
             sloppy_quorum: request.sloppy_quorum,
-            timeout: timeout_of(request.timeout),
+            timeout: timeout_above_zero(request.timeout),
             ..PutOptions::default()
         };
         let operation = operation_of(request.op)?;
@@ -147,6 +149,11 @@ impl Connection {
             kind => Ok(kind?),
         }
     }
+}
+
+/// A time limit of zero is none for data types, as in Riak: clients send it where their callers set none.
+fn timeout_above_zero(milliseconds: Option<u32>) -> Option<Duration> {
+    timeout_of(milliseconds).filter(|limit| !limit.is_zero())
 }
 
 fn seen(context: Option<&Bytes>) -> Result<Option<kvorum_data_types::Clock>, Refusal> {

@@ -14,7 +14,7 @@ fn each_mistake_has_its_status_and_text() {
         let mut client = world.client().await;
         client.put(OBJECT, "v").await;
         let quorum = "must be an integer or one of the following words";
-        let cases: [(&str, &str, Headers, u16, &str); 42] = [
+        let cases: [(&str, &str, Headers, u16, &str); 44] = [
             ("GET", "/nowhere", &[], 404, "Not Found"),
             (
                 "GET",
@@ -68,6 +68,14 @@ fn each_mistake_has_its_status_and_text() {
             ("PATCH", OBJECT, &[], 501, "Not Implemented"),
             ("PATCH", "/nowhere", &[], 404, "Not Found"),
             ("TRACE", OBJECT, &[], 405, "Method Not Allowed"),
+            ("POST", "/buckets/b/query", &[], 501, "queries of Riak 3.4"),
+            (
+                "GET",
+                "/types/typed/buckets/b/query?result_queue=q",
+                &[],
+                501,
+                "queries of Riak 3.4",
+            ),
             (
                 "PUT",
                 OBJECT,

@@ -103,6 +103,39 @@ fn a_counter_beyond_64_bits_is_shown_as_the_greatest_that_a_message_holds() {
     });
 }
 
+/// The Go client sends each field of an update of a counter, those that its caller left out as zero: no
+/// counter could be changed, since every update was over before it began.
+#[test]
+fn a_time_limit_of_zero_is_none_for_data_types() {
+    with_node(|node| async move {
+        let mut client = node.typed_client().await;
+        let request = pb::DtUpdateReq {
+            bucket: bytes("b"),
+            r#type: bytes("counters"),
+            op: count(10),
+            w: Some(0),
+            dw: Some(0),
+            pw: Some(0),
+            return_body: Some(true),
+            timeout: Some(0),
+            ..pb::DtUpdateReq::default()
+        };
+        let reply = send(&mut client, MessageCode::DT_UPDATE_REQ, &request).await;
+        let updated: pb::DtUpdateResp = reply.unwrap().decode().unwrap();
+        assert_eq!(updated.counter_value, Some(10));
+        let request = pb::DtFetchReq {
+            bucket: bytes("b"),
+            key: updated.key.unwrap(),
+            r#type: bytes("counters"),
+            timeout: Some(0),
+            ..pb::DtFetchReq::default()
+        };
+        let reply = send(&mut client, MessageCode::DT_FETCH_REQ, &request).await;
+        let fetched: pb::DtFetchResp = reply.unwrap().decode().unwrap();
+        assert_eq!(fetched.value.unwrap().counter_value, Some(10));
+    });
+}
+
 #[test]
 fn a_context_that_was_not_given_out_is_refused_and_nothing_is_changed() {
     with_node(|node| async move {

@@ -1,0 +1,3 @@
+module github.com/basho/backoff
+
+go 1.16

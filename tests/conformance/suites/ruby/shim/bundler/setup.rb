@@ -1,0 +1,1 @@
+# Stands for Bundler: the gems are those of the system.

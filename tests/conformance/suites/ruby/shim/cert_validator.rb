@@ -1,0 +1,3 @@
+# Stands for the gem cert_validator, which checks whether certificates were revoked.
+class CertValidator
+end

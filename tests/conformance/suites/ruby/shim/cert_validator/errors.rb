@@ -1,0 +1,1 @@
+# Stands for a part of the gem cert_validator.
