@@ -88,7 +88,10 @@ fn check(script: &str) {
         let mut effects = GetEffects::new();
         let quorum = quorum(header);
         let (replicas, first) = (&header.replicas, first(header));
-        let machine = GetMachine::start(replicas, first, quorum, resolution, &mut effects);
+        let mut machine = GetMachine::start(replicas, first, quorum, resolution, &mut effects);
+        if header.has("compare") {
+            machine.compare_all();
+        }
         (Box::new(machine), print(effects))
     });
 }
@@ -108,6 +111,64 @@ fn replicas_that_the_quorum_does_not_need_are_left_alone() {
         0: nothing
         1: nothing
         -> reply nothing, done",
+    );
+}
+
+#[test]
+fn a_get_that_compares_all_asks_the_others_once_it_has_replied() {
+    check(
+        "1 2 3 | r=2 first=2 compare
+        -> ask 0, ask 1
+        0: old
+        1: old
+        -> reply old, ask 2
+        2: old
+        -> done",
+    );
+    check(
+        "1 2 3 | r=1 first=1 compare
+        -> ask 0
+        0: new
+        -> reply new, ask 1, ask 2
+        1: head of new
+        2: head of old
+        -> repair 2 with new, done",
+    );
+    check(
+        "1 2 3 | r=2 first=2 compare
+        -> ask 0, ask 1
+        0: old
+        1: old
+        -> reply old, ask 2
+        deadline
+        -> done",
+    );
+}
+
+/// The client has its answer, and the newest values are at the replica that it did not need.
+#[test]
+fn a_newer_head_behind_the_reply_is_followed_up_and_repairs_the_others() {
+    check(
+        "1 2 3 | r=2 first=2 compare
+        -> ask 0, ask 1
+        0: old
+        1: head of old
+        -> reply old, ask 2
+        2: head of new
+        -> fetch 2
+        2: new
+        -> repair 0 with new, repair 1 with new, done",
+    );
+    check(
+        "1 2 3 | r=2 first=2 compare
+        -> ask 0, ask 1
+        0: old
+        1: head of old
+        -> reply old, ask 2
+        2: head of new
+        -> fetch 2
+        2: broken
+        -> done",
     );
 }
 
@@ -601,7 +662,7 @@ proptest! {
         replicas in replicas(),
         (r, pr, nodes) in (0..6_usize, 0..4_usize, 0..3_usize),
         (basic, notfound_ok) in (any::<bool>(), any::<bool>()),
-        first in any::<u64>(),
+        (first, compares_all) in (any::<u64>(), any::<bool>()),
         order in prop::collection::vec((0..6_usize, 0..100), 0..20),
     ) {
         let n = replicas.len();
@@ -625,6 +686,9 @@ proptest! {
         let mut started = GetEffects::new();
         let mut machine =
             GetMachine::start(&header.replicas, first, quorum, resolution, &mut started);
+        if compares_all {
+            machine.compare_all();
+        }
         prop_assert_eq!(started.len(), asked.len());
 
         // Random events first, then all missing answers, those of replicas that are asked only then
@@ -669,6 +733,7 @@ proptest! {
             }
         }
         prop_assert_eq!((replies.len(), ends), (1, 1));
+        prop_assert!(!compares_all || was_late || asked.len() == n, "a replica was left out");
         let (reply, by, was_deadline) = &replies[0];
         let said: Vec<_> = by.iter().map(|slot| replicas[*slot]).collect();
         let is_absent = |(.., what): &(u8, bool, usize)| matches!(WHAT[*what], "nothing" | "grave");
