@@ -55,7 +55,6 @@ pub(crate) async fn converse(
         limits: means.settings.limits,
         hint: order.hint.clone(),
         after: order.after.clone(),
-        now: means.runtime.wall_time().micros(),
         turn: order.turn,
     };
     let mut conversation = Conversation {
@@ -254,9 +253,14 @@ fn branches_of(answer: Option<TreeAnswer>) -> BranchesAnswer {
 
 fn keys_of(answer: Option<TreeAnswer>) -> KeysAnswer {
     match answer {
-        Some(TreeAnswer::Keys { entries, is_cut }) => KeysAnswer::Keys {
+        Some(TreeAnswer::Keys {
+            entries,
+            is_cut,
+            now,
+        }) => KeysAnswer::Keys {
             seen: entries.into_iter().map(seen_of).collect(),
             is_cut,
+            now,
         },
         _ => KeysAnswer::Failed,
     }
