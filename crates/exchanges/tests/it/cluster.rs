@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_anti_entropy::{ExchangeLimits, ScheduleSettings};
-use kvorum_backend::{Batch, Durability, FoldClock, Lease, Reading, Timestamp, Write};
+use kvorum_backend::{Backend, Batch, Durability, FoldClock, Lease, Reading, Timestamp, Write};
 use kvorum_cluster::{ClusterId, ClusterState, Command, Member};
 use kvorum_coordinator::{
     Coordinator, Liveness as _, LocalVnodes as _, PeerReplicas, Remote, ReplicaService, VnodeHints,
@@ -346,6 +346,14 @@ impl Cluster {
     /// Puts empty stores in place of all that a node has.
     pub(crate) fn wipe(&self, number: u8) {
         self.node(number).open(self.state.ring());
+    }
+
+    /// Puts a store in place of that which a node has for a key.
+    pub(crate) fn open_over(&self, number: u8, key: &StorageKey, store: Arc<dyn Backend>) {
+        let (node, partition) = (self.node(number), self.partition(number, key));
+        let vnode = node.stores.open_over(partition, Epoch::FIRST, store);
+        let vnode = vnode.unwrap().with_trees(node.places.clone());
+        node.vnodes.insert(Arc::new(vnode));
     }
 
     pub(crate) fn set_down(&self, number: u8, is_down: bool, is_noticed: bool) {
