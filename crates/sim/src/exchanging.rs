@@ -12,12 +12,13 @@ use crate::finds::Finds;
 /// Trees are dropped for so long, and so often that few of them are ever built meanwhile.
 const TREES_DROPPED_FOR: Duration = Duration::from_secs(8);
 const TREES_DROPPED_EVERY: Duration = Duration::from_millis(5);
+const DROPS_BETWEEN_LOOKS: u32 = 20;
 /// Once all is calm, every preference list is compared completely within this.
 const EXCHANGES_WAIT_MAX: Duration = Duration::from_secs(240);
 
 impl Cluster {
     /// Waits until an exchange that began without faults has found all replicas equal, for each
-    /// preference list. From then on nothing is repaired any more.
+    /// preference list.
     pub(crate) async fn repair_by_exchanges(&self) {
         let mut finds = None;
         if self.plan.has_rare_exchanges {
@@ -27,15 +28,18 @@ impl Cluster {
         if self.plan.drops_trees {
             self.drop_trees_for_a_while(begun).await;
         }
-        let is_compared = self.await_exchanges(begun, &mut finds).await;
-        if is_compared && !self.plan.has_rare_exchanges {
-            self.check_rest().await;
-        }
+        let _compared_or_accused = self.await_exchanges(begun, &mut finds).await;
     }
 
-    /// Drops all trees again and again, so that most are being built while they are compared.
+    /// Drops all trees again and again, so that most are being built while they are compared. It ends
+    /// early when every preference list counts as complete.
     async fn drop_trees_for_a_while(&self, begun: Moment) {
+        let mut drops = 0_u32;
         while self.runtime.now().since(begun) < TREES_DROPPED_FOR {
+            drops += 1;
+            if drops.is_multiple_of(DROPS_BETWEEN_LOOKS) && self.incomplete_since(begun).is_empty() {
+                return;
+            }
             for machine in self.machines() {
                 let Some(running) = machine.running() else {
                     continue;
@@ -50,7 +54,7 @@ impl Cluster {
 
     /// What is equal everywhere stays so: two rounds of exchanges later nothing more is repaired than after
     /// one.
-    async fn check_rest(&self) {
+    pub(crate) async fn check_rest(&self) {
         let mut repaired = 0;
         for is_second in [false, true] {
             if !self.await_exchanges(self.runtime.now(), &mut None).await {

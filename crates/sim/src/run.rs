@@ -223,6 +223,10 @@ async fn live(cluster: &Arc<Cluster>) {
         }
         begin("checks of the replicas");
         cluster.check_replicas();
+        if cluster.plan.has_exchanges && !cluster.plan.has_rare_exchanges {
+            begin("exchanges at rest");
+            cluster.check_rest().await;
+        }
         begin("checks of the listings");
         cluster.check_listings().await;
         if let Some(counting) = &counting {

@@ -57,7 +57,10 @@ fn flip(disk: &MemoryDisk, text: &str) -> PathBuf {
 
 /// Reads all files again that are due.
 fn scrub(store: &Bitcask) {
-    let now = Timestamp(1_000_000_000_000_000);
+    let began = Timestamp(1_000_000_000_000_000);
+    let now = Timestamp(began.0 + 10_000_000);
+    // The first look begins a period.
+    assert!(store.maintenance_due(began).iter().all(|it| it.kind != TaskKind::Scrub));
     let mut steps = 0;
     loop {
         let due = store.maintenance_due(now).into_iter();

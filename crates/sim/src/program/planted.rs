@@ -122,6 +122,8 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
         | Defect::SentTransferKeepsTurn => &[Control::Members],
         // A member's vnode that is still being filled refuses reads by itself.
         Defect::FillingCountedAsComplete => &[Control::StandIn],
+        // A member that lost its stores is repaired by transfers, and too little is left to exchanges.
+        Defect::RangeHintSkipsNewest => &[Control::StandIn],
         _ => &[Control::StandIn, Control::Members],
     }
 }
