@@ -223,6 +223,10 @@ fn plan_exchanges(defect: PlantedDefect, plan: &mut RunPlan) {
     (plan.nodes, plan.ring_size, plan.keys) = (3, 8, 60);
     (plan.has_exchanges, plan.strict_percent) = (true, 20);
     plan.length = Duration::from_secs(12);
+    if defect == Defect::TreeUnchangedByRepair {
+        // Many keys are last written by a put that reached one replica, and read once afterwards.
+        (plan.keys, plan.blind_percent) = (300, 60);
+    }
     plan.drops_trees = defect == Defect::TreeTrustedWhileBuilt;
     plan.has_expiry = defect == Defect::ExpiredEntryRepaired;
     plan.has_rare_exchanges = !plan.drops_trees && !plan.has_expiry;
