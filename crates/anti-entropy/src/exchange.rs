@@ -163,9 +163,7 @@ impl Exchange {
             }
             ExchangeEvent::Keys { replica, answer } => {
                 let answer = match answer {
-                    KeysAnswer::Keys { seen, is_cut, now } => {
-                        Some(Answer::Keys(seen, is_cut, now))
-                    }
+                    KeysAnswer::Keys { seen, is_cut, now } => Some(Answer::Keys(seen, is_cut, now)),
                     KeysAnswer::Failed => None,
                 };
                 self.take(Step::Keys, replica, answer, effects);

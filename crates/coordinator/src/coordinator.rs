@@ -111,11 +111,7 @@ impl Coordinator {
         let compares_all = settings.compares_all_on_get;
         let attempts = Arc::new(Attempts::new(replicas.clone(), colocated));
         let accounts = Arc::new(Accounts::new(replicas.parts.clone(), settings));
-        let reads = Arc::new(Reads::new(
-            replicas.clone(),
-            attempts.clone(),
-            compares_all,
-        ));
+        let reads = Arc::new(Reads::new(replicas.clone(), attempts.clone(), compares_all));
         let writes = Arc::new(Writes {
             replicas: replicas.clone(),
             attempts: attempts.clone(),

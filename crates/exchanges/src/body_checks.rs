@@ -149,7 +149,9 @@ impl BodyChecks {
         });
         let page = page.await;
         let took = runtime.now().since(began);
-        runtime.sleep(took.clamp(PAGE_REST_MIN, PAGE_REST_MAX)).await;
+        runtime
+            .sleep(took.clamp(PAGE_REST_MIN, PAGE_REST_MAX))
+            .await;
         page
     }
 }

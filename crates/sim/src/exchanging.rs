@@ -37,7 +37,8 @@ impl Cluster {
         let mut drops = 0_u32;
         while self.runtime.now().since(begun) < TREES_DROPPED_FOR {
             drops += 1;
-            if drops.is_multiple_of(DROPS_BETWEEN_LOOKS) && self.incomplete_since(begun).is_empty() {
+            if drops.is_multiple_of(DROPS_BETWEEN_LOOKS) && self.incomplete_since(begun).is_empty()
+            {
                 return;
             }
             for machine in self.machines() {

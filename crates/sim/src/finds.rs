@@ -46,7 +46,10 @@ impl Cluster {
         let mut found: BTreeMap<Target, Differences> = BTreeMap::new();
         for (bucket, key) in busy.chain(steady) {
             let tree = places.tree_of(&StorageKey::from_address(&address(bucket, &key)));
-            let modified = self.held(bucket, &key).ok().and_then(|held| difference(&held));
+            let modified = self
+                .held(bucket, &key)
+                .ok()
+                .and_then(|held| difference(&held));
             let (Some(tree), Some(modified)) = (tree, modified) else {
                 continue;
             };

@@ -288,7 +288,11 @@ impl Cluster {
                 value: key.as_bytes().to_vec().into(),
             };
             let (address, content) = (address(bucket, key), (Clock::new(), content));
-            if node.put_content(address, content, all.clone()).await.is_ok() {
+            if node
+                .put_content(address, content, all.clone())
+                .await
+                .is_ok()
+            {
                 return;
             }
             self.runtime.sleep(Duration::from_millis(500)).await;

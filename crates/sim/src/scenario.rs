@@ -161,7 +161,14 @@ const SCENARIOS: [Scenario; 20] = [
         id: "R-15",
         name: "expiry-and-anti-entropy",
         holds: "trees converge while objects expire by clocks that differ, and nothing expired is repaired",
-        kinds: &[ClockBack, ClockForward, Restart, Crash, IsolateOne, Rollback],
+        kinds: &[
+            ClockBack,
+            ClockForward,
+            Restart,
+            Crash,
+            IsolateOne,
+            Rollback,
+        ],
         adapt: |plan| {
             (plan.has_exchanges, plan.has_expiry) = (true, true);
             alternate_engines(plan);

@@ -57,7 +57,10 @@ impl Vnode {
                 now: clock.now(),
                 reading: Reading::MayBlock,
             };
-            match self.read_object(&key, at).map_err(Interrupted::into_failure) {
+            match self
+                .read_object(&key, at)
+                .map_err(Interrupted::into_failure)
+            {
                 Ok(_) => {}
                 Err(ReplicaFailure::Damaged(_)) => damaged.push(key),
                 Err(failure) => return Err(failure.into()),

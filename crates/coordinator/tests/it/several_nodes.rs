@@ -184,7 +184,12 @@ fn each_get_finds_a_replica_that_is_behind_though_no_quorum_needs_it() {
         cluster.settle();
         cluster.heal(behind);
         assert_eq!(cluster.replicas_with(key), 2);
-        assert!(cluster.get(owners[(number + 2) % 3], key).unwrap().is_some());
+        assert!(
+            cluster
+                .get(owners[(number + 2) % 3], key)
+                .unwrap()
+                .is_some()
+        );
         cluster.settle();
         assert_eq!(cluster.replicas_with(key), 3, "{key}");
     }
@@ -206,7 +211,13 @@ fn a_get_brings_what_only_the_last_replica_has_to_the_others() {
         sloppy_quorum: Some(false),
         ..PutOptions::default()
     };
-    let written = put(cluster.node(owners[2]), "key", "new", read.clock(), &options);
+    let written = put(
+        cluster.node(owners[2]),
+        "key",
+        "new",
+        read.clock(),
+        &options,
+    );
     cluster.run(written).unwrap();
     cluster.settle();
     cluster.heal(owners[0]);

@@ -310,7 +310,9 @@ impl Cluster {
             entries_max: 1_000,
         };
         let clock = FoldClock::stopped_at(Timestamp(self.wall_micros()));
-        let page = vnode.index_page(&request, &clock, Lease::Unlimited).unwrap();
+        let page = vnode
+            .index_page(&request, &clock, Lease::Unlimited)
+            .unwrap();
         let mut keys = page.entries.iter().map(|it| it.key.as_bytes());
         keys.any(|it| it == name.as_bytes())
     }

@@ -55,24 +55,20 @@ fn flip(disk: &MemoryDisk, text: &str) -> PathBuf {
     panic!("no segment has {text:?}");
 }
 
-/// Reads all files again that are due.
-fn scrub(store: &Bitcask) {
-    let began = Timestamp(1_000_000_000_000_000);
-    let now = Timestamp(began.0 + 10_000_000);
-    // The first look begins a period.
-    assert!(store.maintenance_due(began).iter().all(|it| it.kind != TaskKind::Scrub));
-    let mut steps = 0;
-    loop {
+const BEGAN: Timestamp = Timestamp(1_000_000_000_000_000);
+
+/// Does all scrubs that are due, or all other work.
+fn tend(store: &Bitcask, now: Timestamp, does_scrub: bool) {
+    for _ in 0..1_000 {
         let due = store.maintenance_due(now).into_iter();
-        let Some(task) = due.into_iter().find(|it| it.kind == TaskKind::Scrub) else {
+        let is_wanted = |kind: TaskKind| (kind == TaskKind::Scrub) == does_scrub;
+        let Some(task) = due.into_iter().find(|it| is_wanted(it.kind)) else {
             return;
         };
-        store
-            .maintenance_step(&task, StepBudget { bytes: 1 << 20 }, now)
-            .unwrap();
-        steps += 1;
-        assert!(steps < 1_000, "it never ends");
+        let budget = StepBudget { bytes: 1 << 20 };
+        store.maintenance_step(&task, budget, now).unwrap();
     }
+    panic!("it never ends");
 }
 
 /// The head of the damaged entry is as it was, so trees agree all the while.
@@ -84,16 +80,16 @@ fn r31_a_damaged_body_that_a_scrub_finds_is_mended_though_nobody_reads() {
     cluster.open_over(2, &key("k0"), store.clone());
     for name in names() {
         cluster.give_all(&name, &object(1, &value_of(&name), None));
+        tend(&store, BEGAN, false);
     }
     cluster.converge();
     store.sync().unwrap();
     let flipped = flip(&disk, &value_of("k0"));
     assert_eq!(store.status().lost.len(), 0);
-    scrub(&store);
+    tend(&store, Timestamp(BEGAN.0 + 10_000_000), true);
     let lost = store.status().lost;
     assert_eq!(lost.len(), 1, "{flipped:?} {lost:?}");
     cluster.sleep(20);
-    assert_eq!(store.status().corrupt_reads, 2, "the check's, and the repair's");
     assert!(cluster.stored(2, "k0").is_some());
     for name in names() {
         assert!(cluster.are_same(&name), "{name}");

@@ -25,8 +25,12 @@ pub(super) const KEYS: &[Key] = &[
     own_key(
         "gets_compare",
         Kind::Choice(&[
-            Choice("all", |settings| settings.requests.compares_all_on_get = true),
-            Choice("some", |settings| settings.requests.compares_all_on_get = false),
+            Choice("all", |settings| {
+                settings.requests.compares_all_on_get = true
+            }),
+            Choice("some", |settings| {
+                settings.requests.compares_all_on_get = false
+            }),
         ]),
         "all",
         "How many gets compare all replicas of their key and bring those up to date that lack something. \
