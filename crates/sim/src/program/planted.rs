@@ -124,6 +124,8 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
         Defect::FillingCountedAsComplete => &[Control::StandIn],
         // A member that lost its stores is repaired by transfers, and too little is left to exchanges.
         Defect::RangeHintSkipsNewest => &[Control::StandIn],
+        // Few of their seeds show it, and the code of it is the same.
+        Defect::TreeUnchangedByRepair => &[Control::StandIn],
         _ => &[Control::StandIn, Control::Members],
     }
 }
@@ -257,6 +259,7 @@ fn first_place(defect: PlantedDefect, control: Control) -> u64 {
         (Defect::FillingCountedAsComplete, Control::StandIn) => 9,
         (Defect::FailedSyncForgotten, Control::Members) => 42,
         (Defect::VoteForgotten, _) => 5,
+        (Defect::TreeUnchangedByRepair, _) => 65,
         (Defect::MoveSettledEarly, _) => 140,
         (Defect::SentTransferKeepsTurn, _) => 40,
         _ => 0,
