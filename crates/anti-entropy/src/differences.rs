@@ -23,7 +23,7 @@ pub(crate) struct KeyTable(BTreeMap<StorageKey, Vec<Option<EntrySummary>>>);
 
 impl KeyTable {
     /// The keys of all replicas up to `to`. A key that has expired at one of them is left out: it counts
-    /// as absent at all.
+    /// as absent at all. `now` is the latest of their clocks.
     pub(crate) fn new(lists: &[Vec<EntrySummary>], to: Option<&StorageKey>, now: u64) -> Self {
         let mut table: BTreeMap<StorageKey, Vec<Option<EntrySummary>>> = BTreeMap::new();
         for (replica, list) in lists.iter().enumerate() {

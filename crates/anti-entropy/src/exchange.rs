@@ -68,8 +68,6 @@ pub struct ExchangeRequest {
     pub hint: Option<RangeHint>,
     /// Keys up to this one were listed by the exchange before, which was cut there.
     pub after: Option<StorageKey>,
-    /// The time by which expiry is judged, in microseconds since the Unix epoch.
-    pub now: u64,
     /// Counts the exchanges of these replicas: where bounds cut, each begins elsewhere.
     pub turn: usize,
 }
@@ -87,7 +85,17 @@ enum Step {
 enum Answer {
     Root(TreeSize, u8, Vec<u32>),
     Branches(Vec<Vec<u32>>),
-    Keys(Vec<EntrySummary>, bool),
+    Keys(Vec<EntrySummary>, bool, u64),
+}
+
+/// The keys that all replicas listed.
+#[derive(Default)]
+struct Lists {
+    lists: Vec<Vec<EntrySummary>>,
+    /// The key up to which all lists reach, if one was cut.
+    to: Option<StorageKey>,
+    /// The latest of the replicas' clocks: what one of them takes to have expired, it does not list.
+    now: u64,
 }
 
 /// One exchange in progress.
@@ -155,7 +163,7 @@ impl Exchange {
             }
             ExchangeEvent::Keys { replica, answer } => {
                 let answer = match answer {
-                    KeysAnswer::Keys { seen, is_cut } => Some(Answer::Keys(seen, is_cut)),
+                    KeysAnswer::Keys { seen, is_cut, now } => Some(Answer::Keys(seen, is_cut, now)),
                     KeysAnswer::Failed => None,
                 };
                 self.take(Step::Keys, replica, answer, effects);
@@ -362,11 +370,11 @@ impl Exchange {
     }
 
     fn compare_keys(&mut self, effects: &mut Vec<ExchangeEffect>) {
-        let (lists, to) = self.take_lists();
+        let Lists { lists, to, now } = self.take_lists();
         let read: usize = lists.iter().map(Vec::len).sum();
         self.outcome.keys_read += read as u64;
         self.note_cut(to.as_ref());
-        let differ = KeyTable::new(&lists, to.as_ref(), self.request.now).differing();
+        let differ = KeyTable::new(&lists, to.as_ref(), now).differing();
         if !self.is_second {
             return self.look_again(differ, effects);
         }
@@ -388,22 +396,22 @@ impl Exchange {
         self.outcome.resume_after = former.into_iter().chain(to.cloned()).min();
     }
 
-    /// The lists of the replicas, and the key up to which all lists reach if one was cut.
-    fn take_lists(&mut self) -> (Vec<Vec<EntrySummary>>, Option<StorageKey>) {
-        let (mut lists, mut to): (Vec<Vec<EntrySummary>>, Option<StorageKey>) = (Vec::new(), None);
+    fn take_lists(&mut self) -> Lists {
+        let mut all = Lists::default();
         for answer in self.answers.iter_mut().filter_map(Option::take) {
-            let Answer::Keys(seen, is_cut) = answer else {
+            let Answer::Keys(seen, is_cut, now) = answer else {
                 continue;
             };
             if let Some(last) = seen.last().filter(|_| is_cut) {
-                to = Some(match to {
+                all.to = Some(match all.to {
                     Some(to) => to.min(last.key.clone()),
                     None => last.key.clone(),
                 });
             }
-            lists.push(seen);
+            all.now = all.now.max(now);
+            all.lists.push(seen);
         }
-        (lists, to)
+        all
     }
 
     fn look_again(&mut self, differ: KeyTable, effects: &mut Vec<ExchangeEffect>) {

@@ -50,6 +50,8 @@ pub enum KeysAnswer {
         seen: Vec<EntrySummary>,
         /// There are more behind the last one.
         is_cut: bool,
+        /// The time by the replica's clock, in microseconds since the Unix epoch: it judges expiry by it.
+        now: u64,
     },
     /// It failed to answer.
     Failed,

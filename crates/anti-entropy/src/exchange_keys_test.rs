@@ -20,7 +20,6 @@ fn request() -> ExchangeRequest {
         limits: ExchangeLimits::default(),
         hint: None,
         after: None,
-        now: 0,
         turn: 0,
     }
 }
@@ -91,7 +90,11 @@ impl AtKeys {
     fn list(&mut self, lists: [(&[(u64, u64)], bool); 2]) {
         for (replica, (entries, is_cut)) in lists.into_iter().enumerate() {
             let seen = listed(entries);
-            let answer = KeysAnswer::Keys { seen, is_cut };
+            let answer = KeysAnswer::Keys {
+                seen,
+                is_cut,
+                now: 0,
+            };
             self.step(ExchangeEvent::Keys { replica, answer });
         }
         self.step(ExchangeEvent::PauseOver);

@@ -379,6 +379,26 @@ fn leaves_expired_entries_alone() -> bool {
     is_alone && first.ended_by == EndedBy::Recounted && rest.ended_by == EndedBy::Equal
 }
 
+/// By its own clock a replica has dropped an entry that the others still show.
+#[test]
+fn what_has_expired_by_the_clock_of_one_replica_counts_as_absent_at_all() {
+    let mut world = world(100);
+    let entry = Entry {
+        expiry: Some(1_500),
+        ..world.fresh()
+    };
+    world.replicas[0].put(&key(7777), entry);
+    world.replicas[1].clock_ahead = 1_000;
+    for _ in 0..3 {
+        let outcome = run(&mut world);
+        assert_eq!((outcome.keys_repaired, outcome.is_complete), (0, true));
+    }
+    assert!(!world.replicas[1].entries.contains_key(&key(7777)));
+    world.replicas[1].clock_ahead = 0;
+    assert_eq!(run(&mut world).keys_repaired, 1);
+    assert!(world.replicas[1].entries.contains_key(&key(7777)));
+}
+
 /// Every write reaches every replica, a little late at one: nothing is to be repaired, ever.
 fn tells_writes_under_way_from_differences() -> bool {
     (0..40).all(|seed| {

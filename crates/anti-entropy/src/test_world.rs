@@ -63,6 +63,8 @@ pub(crate) struct Replica {
     pub(crate) is_building: bool,
     pub(crate) is_down: bool,
     pub(crate) hash_version: u8,
+    /// Its clock is ahead of the world's by this much.
+    pub(crate) clock_ahead: u64,
 }
 
 impl Replica {
@@ -73,6 +75,7 @@ impl Replica {
             is_building: false,
             is_down: false,
             hash_version: HASH_VERSION,
+            clock_ahead: 0,
         }
     }
 
@@ -184,7 +187,6 @@ impl World {
             limits: crate::ExchangeLimits::default(),
             hint: None,
             after: None,
-            now: self.now,
             turn: 0,
         }
     }
@@ -277,7 +279,11 @@ impl World {
                 seen.truncate(keys_max);
                 let answer = match own.is_down {
                     true => KeysAnswer::Failed,
-                    false => KeysAnswer::Keys { seen, is_cut },
+                    false => KeysAnswer::Keys {
+                        seen,
+                        is_cut,
+                        now: self.now + own.clock_ahead,
+                    },
                 };
                 ExchangeEvent::Keys { replica, answer }
             }

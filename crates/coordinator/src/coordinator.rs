@@ -108,9 +108,10 @@ impl Coordinator {
 
     fn of_replicas(replicas: Replicas, settings: CoordinatorSettings) -> Self {
         let (replicas, colocated) = (Arc::new(replicas), settings.colocated_replicas);
+        let compares_all = settings.compares_all_on_get;
         let attempts = Arc::new(Attempts::new(replicas.clone(), colocated));
         let accounts = Arc::new(Accounts::new(replicas.parts.clone(), settings));
-        let reads = Arc::new(Reads::new(replicas.clone(), attempts.clone()));
+        let reads = Arc::new(Reads::new(replicas.clone(), attempts.clone(), compares_all));
         let writes = Arc::new(Writes {
             replicas: replicas.clone(),
             attempts: attempts.clone(),

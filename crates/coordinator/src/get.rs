@@ -8,7 +8,8 @@
 //!
 //! The driver chooses the replicas that are asked at first. The others are asked as well as soon as one
 //! of the first fails, is late, or differs from another: a client waits for no lone replica, and a
-//! repair follows from all of their answers.
+//! repair follows from all of their answers. A get that compares all replicas asks the others as soon as
+//! it has replied.
 //!
 //! Steps as in Riak's get state machine; the rule for giving up and the precedence of errors are its.
 
@@ -96,6 +97,8 @@ pub struct GetMachine {
     quorum: ReadQuorum,
     resolution: Resolution,
     slots: SmallVec<[Slot; 3]>,
+    /// No replica is left out for good.
+    compares_all: bool,
     has_replied: bool,
     is_done: bool,
 }
@@ -175,9 +178,15 @@ impl GetMachine {
             quorum,
             resolution,
             slots,
+            compares_all: false,
             has_replied: false,
             is_done: false,
         }
+    }
+
+    /// Has the replicas that the reply does not need asked as soon as the client has it.
+    pub fn compare_all(&mut self) {
+        self.compares_all = true;
     }
 
     /// True when no replica is left to ask.
@@ -213,10 +222,7 @@ impl GetMachine {
             && let Some(reply) = self.verdict()
         {
             match self.slot_to_fetch().filter(|_| reply.is_ok()) {
-                Some(slot) => {
-                    self.slots[slot].is_fetching = true;
-                    effects.push(GetEffect::Fetch { slot });
-                }
+                Some(slot) => self.fetch(slot, effects),
                 None => self.reply(reply, effects),
             }
         }
@@ -224,8 +230,17 @@ impl GetMachine {
             self.ask_the_others(effects);
         }
         if !self.slots.iter().any(Slot::is_open) {
-            self.finish(effects);
+            // Without the values of a newer head the other replicas could not be repaired.
+            match self.slot_to_fetch() {
+                Some(slot) => self.fetch(slot, effects),
+                None => self.finish(effects),
+            }
         }
+    }
+
+    fn fetch(&mut self, slot: usize, effects: &mut GetEffects) {
+        self.slots[slot].is_fetching = true;
+        effects.push(GetEffect::Fetch { slot });
     }
 
     /// True when the answers so far require more replicas.
@@ -237,7 +252,10 @@ impl GetMachine {
             )
         };
         let is_short = || !self.has_replied && !self.slots.iter().any(Slot::is_open);
-        self.slots.iter().any(has_failed) || is_short() || self.do_answers_differ()
+        self.compares_all && self.has_replied
+            || self.slots.iter().any(has_failed)
+            || is_short()
+            || self.do_answers_differ()
     }
 
     /// True when two replicas hold different things, or one holds nothing.

@@ -89,7 +89,10 @@ fn gets_follow_their_scripts() {
         let mut effects = GetEffects::new();
         let quorum = quorum(header);
         let (replicas, first) = (&header.replicas, first(header));
-        let machine = GetMachine::start(replicas, first, quorum, resolution, &mut effects);
+        let mut machine = GetMachine::start(replicas, first, quorum, resolution, &mut effects);
+        if header.has("compare") {
+            machine.compare_all();
+        }
         (Box::new(machine), print(effects))
     });
 }
@@ -129,7 +132,7 @@ proptest! {
         replicas in replicas(),
         (r, pr, nodes) in (0..6_usize, 0..4_usize, 0..3_usize),
         (basic, notfound_ok) in (any::<bool>(), any::<bool>()),
-        first in any::<u64>(),
+        (first, compares_all) in (any::<u64>(), any::<bool>()),
         order in prop::collection::vec((0..6_usize, 0..100), 0..20),
     ) {
         let n = replicas.len();
@@ -153,6 +156,9 @@ proptest! {
         let mut started = GetEffects::new();
         let mut machine =
             GetMachine::start(&header.replicas, first, quorum, resolution, &mut started);
+        if compares_all {
+            machine.compare_all();
+        }
         prop_assert_eq!(started.len(), asked.len());
 
         // Random events first, then all missing answers, those of replicas that are asked only then
@@ -197,6 +203,7 @@ proptest! {
             }
         }
         prop_assert_eq!((replies.len(), ends), (1, 1));
+        prop_assert!(!compares_all || was_late || asked.len() == n, "a replica was left out");
         let (reply, by, was_deadline) = &replies[0];
         let said: Vec<_> = by.iter().map(|slot| replicas[*slot]).collect();
         let is_absent = |(.., what): &(u8, bool, usize)| matches!(WHAT[*what], "nothing" | "grave");

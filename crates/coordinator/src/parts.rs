@@ -84,6 +84,9 @@ pub struct CoordinatorSettings {
     pub slow_request_threshold: Duration,
     /// Gets, puts and deletes in progress at which further ones are refused with `overload`.
     pub requests_max: usize,
+    /// Each get asks all replicas of its key, those that its quorum does not need behind its reply.
+    /// Otherwise one in sixteen does.
+    pub compares_all_on_get: bool,
     /// The keeping of tombstones that every replica holds.
     pub tombstones: TombstoneKeeping,
     /// The names of the storage backends of a node, one of which a bucket may name as its own.

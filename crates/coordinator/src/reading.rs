@@ -22,9 +22,9 @@ use crate::replicas::{Asked, ReplicaWork, Replicas, Replied, WorkDone, no_reply}
 use crate::request::{GetOptions, PutOptions};
 use crate::waiting::Waiting;
 
-/// One get in this many asks every replica from the start: so reads also find and repair outdated
-/// replicas that no quorum needs.
-const GETS_THAT_ASK_ALL_EVERY: u64 = 16;
+/// One get in this many compares all replicas where not every get does: so reads also find and repair
+/// outdated replicas that no quorum needs.
+const GETS_THAT_COMPARE_ALL_EVERY: u64 = 16;
 /// Time for which the replicas asked first are waited for before the others are asked: a multiple of a
 /// replica's time on a busy node, and less than a client notices.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -68,15 +68,22 @@ struct GetRun {
 pub(crate) struct Reads {
     replicas: Arc<Replicas>,
     attempts: Arc<Attempts>,
+    compares_all: bool,
     /// Number of gets that could choose their replicas.
     gets: AtomicU64,
 }
 
 impl Reads {
-    pub(crate) fn new(replicas: Arc<Replicas>, attempts: Arc<Attempts>) -> Self {
+    /// With `compares_all`, each get asks all replicas sooner or later.
+    pub(crate) fn new(
+        replicas: Arc<Replicas>,
+        attempts: Arc<Attempts>,
+        compares_all: bool,
+    ) -> Self {
         Self {
             replicas,
             attempts,
+            compares_all,
             gets: AtomicU64::new(0),
         }
     }
@@ -104,7 +111,7 @@ impl Reads {
         }
     }
 
-    /// Plans a get, asks every replica, and goes as far as memory suffices.
+    /// Plans a get, asks the first replicas, and goes as far as memory suffices.
     pub(crate) fn start(&self, address: &Address, options: &GetOptions) -> StartedGet {
         // Plan and machine are large, and moved no more often than they have to be.
         let (n_val, sloppy_quorum) = (options.n_val, options.sloppy_quorum);
@@ -120,9 +127,14 @@ impl Reads {
             Err(error) => return StartedGet::Ended(Err(error)),
         };
         let mut effects = GetEffects::new();
-        let first = self.asked_first(&plan, &quorum);
+        let (first, compares_all) = self.asked_first(&plan, &quorum);
         let resolution = plan.resolution();
-        let machine = GetMachine::start(&plan.replicas, first, quorum, resolution, &mut effects);
+        let mut machine =
+            GetMachine::start(&plan.replicas, first, quorum, resolution, &mut effects);
+        // Heads have no values to repair a replica with.
+        if compares_all && options.detail == Detail::Whole {
+            machine.compare_all();
+        }
         let heads = match &self.replicas.remote {
             Some(remote) if remote.heads_first && options.detail == Detail::Whole => {
                 self.heads_of(&plan, first)
@@ -151,16 +163,13 @@ impl Reads {
     }
 
     /// The replicas to ask first: as many as the quorum needs, primaries before stand-ins, the one here
-    /// before others, and of those others in turn.
-    fn asked_first(&self, plan: &Plan, quorum: &ReadQuorum) -> SlotSet {
+    /// before others, and of those others in turn. True with them if all are to be compared.
+    fn asked_first(&self, plan: &Plan, quorum: &ReadQuorum) -> (SlotSet, bool) {
         let (replicas, needed) = (&plan.replicas, quorum.needed());
         if self.replicas.remote.is_none() || needed >= replicas.len() {
-            return SlotSet::ALL;
+            return (SlotSet::ALL, true);
         }
         let number = self.gets.fetch_add(1, Ordering::Relaxed);
-        if number.is_multiple_of(GETS_THAT_ASK_ALL_EVERY) {
-            return SlotSet::ALL;
-        }
         let start = usize::try_from(number).unwrap_or(0) % replicas.len();
         let in_turn = || (start..replicas.len()).chain(0..start);
         let rank = |slot: usize| match &replicas[slot] {
@@ -173,7 +182,8 @@ impl Reads {
             .flat_map(|wanted| in_turn().filter(move |slot| rank(*slot) == wanted))
             .take(needed)
             .for_each(|slot| first.insert(slot));
-        first
+        let is_its_turn = number.is_multiple_of(GETS_THAT_COMPARE_ALL_EVERY);
+        (first, self.compares_all || is_its_turn)
     }
 
     /// All replicas on other nodes are asked for heads, but for one of the first where none is here.
@@ -232,6 +242,11 @@ impl Reads {
             waiting.push(elsewhere(replicas, slot, left));
         }
         loop {
+            if is_remote && run.reply.is_some() && !waiting.is_empty() {
+                let ended = run.end();
+                run.spawn_rest(replicas, waiting, elsewhere);
+                return ended;
+            }
             match run.next_of(&replicas.parts.runtime, &mut waiting).await {
                 Next::Answer(done) => {
                     progress.trace.queue += done.queued;
@@ -244,11 +259,6 @@ impl Reads {
                 is_remote |= left.is_remote();
                 waiting.push(elsewhere(replicas, slot, left));
             });
-            if is_remote && run.reply.is_some() && !waiting.is_empty() {
-                let ended = run.end();
-                run.spawn_rest(replicas, waiting, elsewhere);
-                return ended;
-            }
         }
     }
 

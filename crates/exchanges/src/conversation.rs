@@ -55,7 +55,6 @@ pub(crate) async fn converse(
         limits: means.settings.limits,
         hint: order.hint.clone(),
         after: order.after.clone(),
-        now: means.runtime.wall_time().micros(),
         turn: order.turn,
     };
     let mut conversation = Conversation {
@@ -184,8 +183,13 @@ impl Conversation {
     }
 }
 
-/// Repairs one key, when the pace lets it through.
 async fn repair(means: Means, key: StorageKey) -> ExchangeEvent {
+    let is_mended = mend(&means, &key).await;
+    ExchangeEvent::Repaired { key, is_mended }
+}
+
+/// Brings all replicas of a key up to date when the pace lets it through; true if that was done everywhere.
+pub(crate) async fn mend(means: &Means, key: &StorageKey) -> bool {
     loop {
         let now = micros(means.runtime.now().elapsed());
         let wait = means.pace.lock().let_through(now);
@@ -195,8 +199,7 @@ async fn repair(means: Means, key: StorageKey) -> ExchangeEvent {
         }
     }
     let wait = means.settings.answer_wait_max;
-    let is_mended = means.coordinator.mend_replicas(&key, wait).await;
-    ExchangeEvent::Repaired { key, is_mended }
+    means.coordinator.mend_replicas(key, wait).await
 }
 
 pub(crate) fn micros(duration: Duration) -> u64 {
@@ -254,9 +257,14 @@ fn branches_of(answer: Option<TreeAnswer>) -> BranchesAnswer {
 
 fn keys_of(answer: Option<TreeAnswer>) -> KeysAnswer {
     match answer {
-        Some(TreeAnswer::Keys { entries, is_cut }) => KeysAnswer::Keys {
+        Some(TreeAnswer::Keys {
+            entries,
+            is_cut,
+            now,
+        }) => KeysAnswer::Keys {
             seen: entries.into_iter().map(seen_of).collect(),
             is_cut,
+            now,
         },
         _ => KeysAnswer::Failed,
     }

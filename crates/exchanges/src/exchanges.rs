@@ -12,6 +12,7 @@ use kvorum_runtime::{Runtime, Watched};
 use kvorum_vnode::TreeFiles;
 use parking_lot::Mutex;
 
+use crate::body_checks::{BodyChecks, CheckedStores};
 use crate::building::Builder;
 use crate::conversation::{Means, converse, micros};
 use crate::places::Placements;
@@ -56,6 +57,7 @@ struct Shared {
     is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
     means: Means,
     builder: Builder,
+    body_checks: BodyChecks,
     state: Mutex<State>,
 }
 
@@ -80,23 +82,29 @@ impl Exchanges {
     pub fn new(parts: Parts) -> Self {
         let settings = parts.settings;
         let pace = Pace::new(settings.repairs_per_second, REPAIRS_AT_ONCE);
+        let means = Means {
+            runtime: parts.runtime.clone(),
+            coordinator: parts.coordinator,
+            settings,
+            pace: Arc::new(Mutex::new(pace)),
+        };
         Self(Arc::new(Shared {
             node: parts.node,
             cluster: parts.cluster,
             is_up: parts.is_up,
+            body_checks: BodyChecks {
+                means: means.clone(),
+                vnodes: parts.vnodes.clone(),
+                budget: parts.budget.clone(),
+            },
             builder: Builder::new(
-                parts.runtime.clone(),
+                parts.runtime,
                 parts.vnodes,
                 parts.budget,
                 settings,
                 parts.tree_files,
             ),
-            means: Means {
-                runtime: parts.runtime,
-                coordinator: parts.coordinator,
-                settings,
-                pace: Arc::new(Mutex::new(pace)),
-            },
+            means,
             state: Mutex::new(State {
                 schedule: Schedule::new(settings.schedule),
                 is_enabled: true,
@@ -111,7 +119,9 @@ impl Exchanges {
         let _ends_with_this = EndsAll(self.0.clone());
         let building = self.0.clone();
         let building = async move { building.keep_built().await };
-        futures_util::future::join(building, self.0.keep_comparing()).await;
+        let checking = self.0.clone();
+        let checking = async move { checking.keep_checking().await };
+        futures_util::future::join3(building, checking, self.0.keep_comparing()).await;
     }
 
     /// Begins no exchange any more, and ends those under way; or begins them again. Trees are kept all the
@@ -195,6 +205,20 @@ impl Shared {
         let fingerprint = placements.fingerprint(size);
         self.builder.set_placements(size, fingerprint);
         *known = Some((state.version(), placements));
+    }
+
+    /// Reads what stores with damage have, unless comparisons are disabled.
+    async fn keep_checking(&self) {
+        let mut checked = CheckedStores::new();
+        loop {
+            let is_enabled = self.state.lock().is_enabled;
+            if is_enabled {
+                let size = self.cluster.current().ring().size();
+                self.body_checks.check_next(size, &mut checked).await;
+            } else {
+                self.means.runtime.sleep(LOOK_PERIOD).await;
+            }
+        }
     }
 
     async fn keep_comparing(self: &Arc<Self>) {

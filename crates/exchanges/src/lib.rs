@@ -6,6 +6,7 @@
 //!   other trees;
 //! - `building` takes the trees of this node's vnodes from their files or builds them, one step after
 //!   another with pauses between, and keeps them in files;
+//! - `body_checks` reads all entries of a store that has reported damage, and has the damaged ones mended;
 //! - `targets` lists the preference lists that this node compares, with their replicas;
 //! - `conversation` drives one exchange: asks replicas, waits, has keys mended;
 //! - [`Exchanges`] begins exchanges as they fall due, and reports on them.
@@ -17,6 +18,7 @@
 //!
 //! Outside this crate: the trees and their files, engines, the transport of questions to other nodes.
 
+mod body_checks;
 mod building;
 mod conversation;
 mod exchanges;

@@ -402,6 +402,7 @@ fn coordinator_settings(settings: &Settings) -> CoordinatorSettings {
             .concurrent_max
             .and_then(|limit| usize::try_from(limit).ok())
             .unwrap_or(usize::MAX),
+        compares_all_on_get: requests.compares_all_on_get,
         tombstones: match requests.delete_mode {
             DeleteMode::Keep => TombstoneKeeping::Keep,
             DeleteMode::Immediate => TombstoneKeeping::Immediate,

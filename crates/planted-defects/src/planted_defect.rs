@@ -99,6 +99,10 @@ list_defects! {
     ChangeDuringPageTakenTwice,
     /// A tree is not changed when an entry is overwritten.
     TreeUnchangedByOverwrite,
+    /// A tree is not changed when a read brings its vnode up to date.
+    TreeUnchangedByRepair,
+    /// A read that brings a replica up to date replaces what has come to the replica meanwhile.
+    RepairOverwritesSibling,
     /// Trees that were kept over a stop are taken although their store was rolled back since.
     TreeKeptAcrossRollback,
     /// An exchange compares a tree that is being built.

@@ -208,6 +208,8 @@ pub struct RequestSettings {
     pub concurrent_max: Option<u64>,
     /// `slow_request_threshold`: `None` logs no request as slow.
     pub slow_threshold: Option<Duration>,
+    /// `gets_compare`: each get compares all replicas of its key.
+    pub compares_all_on_get: bool,
     /// `secondary_index_timeout`: `None` gives no query up.
     pub secondary_index_timeout: Option<Duration>,
     /// `delete_mode`.

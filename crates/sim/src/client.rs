@@ -16,7 +16,7 @@ use kvorum_encoding::{Address, Bucket, BucketType, Key};
 use kvorum_object::{Clock, Content, Object};
 use kvorum_properties::Quorum;
 
-pub(crate) use crate::buckets::{BUCKET, STEADY_BUCKET};
+pub(crate) use crate::buckets::{BUCKET, PASSING_BUCKET, STEADY_BUCKET};
 use crate::cluster::Cluster;
 use crate::draw::Draw;
 use crate::history::{Change, History, Seen, value_of};
@@ -82,14 +82,24 @@ impl Running {
         (context, value): (Clock, Vec<u8>),
         options: PutOptions,
     ) -> Result<Arc<Object>, NoAnswer> {
+        let content = Content {
+            value: value.into(),
+            ..Content::default()
+        };
+        self.put_content(address, (context, content), options).await
+    }
+
+    pub(crate) async fn put_content(
+        &self,
+        address: Address,
+        (context, content): (Clock, Content),
+        options: PutOptions,
+    ) -> Result<Arc<Object>, NoAnswer> {
         let (coordinator, now) = (self.coordinator.clone(), self.runtime.now());
         let request = PutRequest {
             context,
             condition: Condition::Always,
-            content: Content {
-                value: value.into(),
-                ..Content::default()
-            },
+            content,
             kind: PutKind::Versioned,
         };
         self.ask(async move { coordinator.put(&address, request, &options, now).await })

@@ -7,7 +7,12 @@ use kvorum_anti_entropy::Target;
 use kvorum_runtime::Moment;
 
 use crate::cluster::Cluster;
+use crate::finds::Finds;
 
+/// Trees are dropped for so long, and so often that few of them are ever built meanwhile.
+const TREES_DROPPED_FOR: Duration = Duration::from_secs(8);
+const TREES_DROPPED_EVERY: Duration = Duration::from_millis(5);
+const DROPS_BETWEEN_LOOKS: u32 = 20;
 /// Once all is calm, every preference list is compared completely within this.
 const EXCHANGES_WAIT_MAX: Duration = Duration::from_secs(240);
 
@@ -15,13 +20,78 @@ impl Cluster {
     /// Waits until an exchange that began without faults has found all replicas equal, for each
     /// preference list.
     pub(crate) async fn repair_by_exchanges(&self) {
+        let mut finds = None;
+        if self.plan.has_rare_exchanges {
+            finds = Some(self.look_for_differences().await);
+        }
         let begun = self.runtime.now();
+        if self.plan.drops_trees {
+            self.drop_trees_for_a_while(begun).await;
+        }
+        let _compared_or_accused = self.await_exchanges(begun, &mut finds).await;
+    }
+
+    /// Drops all trees again and again, so that most are being built while they are compared. It ends
+    /// early when every preference list counts as complete.
+    async fn drop_trees_for_a_while(&self, begun: Moment) {
+        let mut drops = 0_u32;
+        while self.runtime.now().since(begun) < TREES_DROPPED_FOR {
+            drops += 1;
+            if drops.is_multiple_of(DROPS_BETWEEN_LOOKS) && self.incomplete_since(begun).is_empty()
+            {
+                return;
+            }
+            for machine in self.machines() {
+                let Some(running) = machine.running() else {
+                    continue;
+                };
+                let partitions = self.agreed().ring().size().partitions();
+                let vnodes = partitions.filter_map(|it| running.vnodes.vnode(it));
+                vnodes.for_each(|vnode| vnode.drop_trees());
+            }
+            self.runtime.sleep(TREES_DROPPED_EVERY).await;
+        }
+    }
+
+    /// What is equal everywhere stays so: two rounds of exchanges later nothing more is repaired than after
+    /// one.
+    pub(crate) async fn check_rest(&self) {
+        let mut repaired = 0;
+        for is_second in [false, true] {
+            if !self.await_exchanges(self.runtime.now(), &mut None).await {
+                return;
+            }
+            let before = std::mem::replace(&mut repaired, self.keys_repaired());
+            if is_second && repaired > before {
+                let more = repaired - before;
+                self.accuse(&format!(
+                    "{more} keys are repaired after all replicas were found to be equal"
+                ));
+            }
+        }
+    }
+
+    fn keys_repaired(&self) -> u64 {
+        let running = self.machines().into_iter().filter_map(|it| it.running());
+        let repaired = running.map(|it| {
+            let exchanges = it.exchanges.as_ref();
+            exchanges.map_or(0, |it| it.report().keys_repaired)
+        });
+        repaired.sum()
+    }
+
+    /// Waits until each preference list is complete by an exchange that began after a moment; false when
+    /// that does not come.
+    async fn await_exchanges(&self, begun: Moment, finds: &mut Option<Finds>) -> bool {
         loop {
             self.runtime.sleep(Duration::from_secs(1)).await;
+            if let Some(finds) = finds {
+                self.follow(finds);
+            }
             let waits_for = self.incomplete_since(begun);
             if waits_for.is_empty() {
                 self.note("every preference list is compared");
-                return;
+                return true;
             }
             if self.runtime.now().since(begun) > EXCHANGES_WAIT_MAX {
                 let (waited, count) = (EXCHANGES_WAIT_MAX.as_secs(), waits_for.len());
@@ -30,7 +100,7 @@ impl Cluster {
                 self.accuse(&format!(
                     "{waited} s after all was calm, {count} exchanges are not complete: {first}"
                 ));
-                return;
+                return false;
             }
         }
     }

@@ -62,6 +62,11 @@ pub enum FaultKind {
     Wipe,
     /// A node comes back with an older copy of its disks.
     Rollback,
+    /// A node is stopped in order, and comes back with an older copy of its disks beside the hash trees of
+    /// the stop.
+    RestoredStores,
+    /// A node loses each hint that it keeps, for a while.
+    LostHints,
     /// A node joins, and partitions move to it.
     Join,
     /// A node's partitions move away.
@@ -84,7 +89,10 @@ impl FaultKind {
 
     /// True for faults after which a machine lacks data that it confirmed.
     pub fn is_amnesia(self) -> bool {
-        matches!(self, Self::Wipe | Self::Rollback)
+        matches!(
+            self,
+            Self::Wipe | Self::Rollback | Self::RestoredStores | Self::LostHints
+        )
     }
 
     /// True for faults that make partitions move.
@@ -106,6 +114,7 @@ impl FaultKind {
                 | Self::SlowDisk
                 | Self::Wipe
                 | Self::Rollback
+                | Self::RestoredStores
         )
     }
 }

@@ -25,6 +25,7 @@ use kvorum_peer::PeerService;
 use kvorum_ring::{NodeId, Partition};
 use kvorum_runtime::{Runtime, SimulatedProcess, World};
 use kvorum_test_cluster::{machine, node_id};
+use kvorum_vnode::{KEPT_TREES_NAME, remove_kept_trees};
 use parking_lot::Mutex;
 
 use crate::disk_copy::copy_directory;
@@ -216,6 +217,21 @@ impl Machine {
         Ok(())
     }
 
+    /// Puts an older copy of the disk in place, beside the hash trees of the present one. The node is
+    /// stopped.
+    pub(crate) fn restore_stores(&self, copy: MemoryDisk) -> anyhow::Result<()> {
+        let data = Path::new(match self.plan.control {
+            Control::StandIn => DIRECTORY,
+            Control::Members => DATA_DIRECTORY,
+        });
+        let present = self.state.lock().disk.clone();
+        remove_kept_trees(&copy, data)?;
+        self.crash_onto(0, &copy)?;
+        let restored = self.state.lock().disk.clone();
+        copy_directory(&present, &restored, &data.join(KEPT_TREES_NAME), &|_| true)?;
+        Ok(())
+    }
+
     /// A copy of the disk as it is, of a node that runs.
     pub(crate) fn copy_disk(&self) -> Option<MemoryDisk> {
         let state = self.state.lock();
@@ -364,6 +380,19 @@ impl Running {
         let now = kvorum_backend::Timestamp(self.runtime.wall_time().micros());
         let page = self.hints.page(None, &HintPageLimits::default(), now);
         page.map_or(usize::MAX, |page| page.hints.len())
+    }
+
+    /// Forgets all hints; returns their number.
+    pub(crate) fn lose_hints(&self) -> usize {
+        let now = kvorum_backend::Timestamp(self.runtime.wall_time().micros());
+        let page = self.hints.page(None, &HintPageLimits::default(), now);
+        let hints = page.map_or_else(|_| Vec::new(), |page| page.hints);
+        let lost = hints.into_iter().filter(|hint| {
+            let (key, clock) = (&hint.key, hint.object.clock());
+            let forgotten = self.hints.forget(hint.partition, key, clock, now);
+            forgotten.is_ok_and(|is_gone| is_gone)
+        });
+        lost.count()
     }
 
     /// The object of its own replica of a key.

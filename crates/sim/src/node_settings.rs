@@ -40,24 +40,55 @@ pub(crate) fn coordinator_settings(plan: &RunPlan) -> CoordinatorSettings {
 /// Settings of the comparison of replicas, if the plan has it: those of a server, but for times and
 /// bounds so small that a run sees many exchanges, and cuts.
 pub(crate) fn exchange_settings(plan: &RunPlan) -> Option<ExchangeSettings> {
+    let (schedule, limits) = match plan.has_rare_exchanges {
+        true => rare_exchanges(),
+        false => frequent_exchanges(),
+    };
+    let rebuild_wait = match plan.has_rare_exchanges {
+        true => Duration::from_secs(10_000),
+        false => Duration::from_secs(20),
+    };
     plan.has_exchanges.then(|| ExchangeSettings {
-        schedule: ScheduleSettings {
-            at_once: 4,
-            interval_micros: 5_000_000,
-            loops_max: 4,
-        },
-        limits: ExchangeLimits {
-            branches_max: 8,
-            leaves_max: 4,
-            keys_max: 6,
-            repairs_at_once: 2,
-        },
+        schedule,
+        limits,
         repairs_per_second: 50,
         pause: Duration::from_millis(1_500),
         answer_wait_max: Duration::from_secs(3),
         step_entries_max: 7,
-        rebuild_wait: Duration::from_secs(20),
+        rebuild_wait,
         rebuild_delay_max: Duration::from_secs(20),
         colocated_replicas: false,
     })
+}
+
+fn frequent_exchanges() -> (ScheduleSettings, ExchangeLimits) {
+    let schedule = ScheduleSettings {
+        at_once: 4,
+        interval_micros: 5_000_000,
+        loops_max: 4,
+    };
+    let limits = ExchangeLimits {
+        branches_max: 8,
+        leaves_max: 4,
+        keys_max: 6,
+        repairs_at_once: 2,
+    };
+    (schedule, limits)
+}
+
+/// A find leads to the next without a bound on branches, leaves and their number: the keys that are listed
+/// at once are the only cut.
+fn rare_exchanges() -> (ScheduleSettings, ExchangeLimits) {
+    let schedule = ScheduleSettings {
+        at_once: 64,
+        interval_micros: 30_000_000,
+        loops_max: 1_000,
+    };
+    let limits = ExchangeLimits {
+        branches_max: 1_000,
+        leaves_max: 1_000,
+        keys_max: 6,
+        repairs_at_once: 2,
+    };
+    (schedule, limits)
 }

@@ -106,17 +106,39 @@ pub struct RunPlan {
     pub has_data_types: bool,
     /// Nodes compare their replicas: differences at the end have to be mended without a read.
     pub has_exchanges: bool,
+    /// Half a minute is between two exchanges that do not follow a find, and no tree is built again for
+    /// its age.
+    pub has_rare_exchanges: bool,
+    /// At the end trees are dropped again and again while replicas are compared.
+    pub drops_trees: bool,
+    /// Some objects expire while the run goes on.
+    pub has_expiry: bool,
 }
 
 /// Percentage of seeds whose nodes compare replicas.
 const EXCHANGES_PERCENT: u64 = 50;
+/// Percentage of seeds with objects that expire.
+const EXPIRY_PERCENT: u64 = 25;
+/// Percentages among the seeds with exchanges.
+const RARE_EXCHANGES_PERCENT: u64 = 25;
+const DROPPED_TREES_PERCENT: u64 = 25;
 
 impl RunPlan {
     /// The plan of a seed.
     pub fn of_seed(seed: u64) -> Self {
+        let draw = &mut Draw::new(seed ^ 0x7472_6565);
+        let has_data_types = Draw::new(seed ^ 0x6461_7461).chance(DATA_TYPES_PERCENT);
+        let has_exchanges = draw.chance(EXCHANGES_PERCENT);
+        let has_expiry = draw.chance(EXPIRY_PERCENT);
+        let is_rare = draw.chance(RARE_EXCHANGES_PERCENT);
+        let drops_trees = draw.chance(DROPPED_TREES_PERCENT);
         Self {
-            has_data_types: Draw::new(seed ^ 0x6461_7461).chance(DATA_TYPES_PERCENT),
-            has_exchanges: Draw::new(seed ^ 0x7472_6565).chance(EXCHANGES_PERCENT),
+            has_data_types,
+            has_exchanges,
+            has_expiry,
+            // What follows a find is judged by the keys of two buckets.
+            has_rare_exchanges: has_exchanges && is_rare && !has_data_types && !has_expiry,
+            drops_trees: has_exchanges && drops_trees,
             ..Self::drawn(seed, None)
         }
     }
@@ -175,6 +197,9 @@ impl RunPlan {
             loses_majority: false,
             has_data_types: false,
             has_exchanges: false,
+            has_rare_exchanges: false,
+            drops_trees: false,
+            has_expiry: false,
         };
         plan.give_writers_keys();
         plan.draw_faults(draw, focus);
@@ -253,7 +278,12 @@ impl RunPlan {
             let kind = draw.one_of(&kinds).copied().unwrap_or(FaultKind::Delay);
             self.faults.push(one(draw, kind));
         }
-        let mut amnesias = vec![FaultKind::Wipe, FaultKind::Rollback];
+        let mut amnesias = vec![
+            FaultKind::Wipe,
+            FaultKind::Rollback,
+            FaultKind::RestoredStores,
+            FaultKind::LostHints,
+        ];
         if let Some(focus) = focus {
             amnesias.retain(|kind| focus.contains(kind));
         }
@@ -275,7 +305,7 @@ impl fmt::Display for RunPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} nodes ({:?}, early {}, second operator {}, {:?} bytes/s), {} partitions, n_val {}, {:?}, {} clients, {} keys, siblings {}, last write wins {}, rivals {}, loses majority {}, data types {}, exchanges {}, {} s, {} faults",
+            "seed {}: {} nodes ({:?}, early {}, second operator {}, {:?} bytes/s), {} partitions, n_val {}, {:?}, {} clients, {} keys, siblings {}, last write wins {}, rivals {}, loses majority {}, data types {}, exchanges {} (rare {}, dropped trees {}), expiry {}, {} s, {} faults",
             self.seed,
             self.nodes,
             self.control,
@@ -293,6 +323,9 @@ impl fmt::Display for RunPlan {
             self.loses_majority,
             self.has_data_types,
             self.has_exchanges,
+            self.has_rare_exchanges,
+            self.drops_trees,
+            self.has_expiry,
             self.length.as_secs(),
             self.faults.len()
         )?;

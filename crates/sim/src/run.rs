@@ -8,14 +8,15 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use kvorum_coordinator::{GetOptions, PutOptions, ReplicaPlace};
-use kvorum_encoding::StorageKey;
-use kvorum_object::{Clock, Object};
+use kvorum_coordinator::{GetOptions, PutOptions};
+use kvorum_object::{Clock, Content, Metadata, Object, Timestamp};
 use kvorum_properties::Quorum;
 use kvorum_runtime::World;
 use parking_lot::Mutex;
 
-use crate::client::{BUCKET, Client, STEADY_BUCKET, STEADY_KEYS, Versions, address, key_name};
+use crate::client::{
+    BUCKET, Client, PASSING_BUCKET, STEADY_BUCKET, STEADY_KEYS, Versions, address, key_name,
+};
 use crate::cluster::Cluster;
 use crate::counting::Counting;
 use crate::fault::FaultKind;
@@ -32,6 +33,10 @@ const CALM_WAIT_MAX: Duration = Duration::from_secs(180);
 /// A read repairs the replicas behind it within this.
 const REPAIR_WAIT: Duration = Duration::from_secs(6);
 const ATTEMPTS_MAX: usize = 30;
+/// Keys that expire, the first of them after so many seconds and the others at intervals.
+const PASSING_KEYS: usize = 12;
+const PASSING_SECONDS_MIN: u64 = 5;
+const PASSING_SECONDS_BETWEEN: u64 = 3;
 /// All of a run ends within this, under any faults.
 const RUN_MAX: Duration = Duration::from_secs(900);
 /// Number of unreadable keys that are reported: a cluster that is broken would take hours to refuse
@@ -173,6 +178,9 @@ async fn live(cluster: &Arc<Cluster>) {
         runtime.sleep(WARM_UP).await;
     }
     cluster.write_steady_keys().await;
+    if cluster.plan.has_expiry {
+        cluster.write_passing_keys().await;
+    }
     let counting = cluster.plan.has_data_types.then(|| Counting::new(cluster));
     if counting.is_some()
         && let Err(error) = cluster.create_data_types().await
@@ -215,6 +223,10 @@ async fn live(cluster: &Arc<Cluster>) {
         }
         begin("checks of the replicas");
         cluster.check_replicas();
+        if cluster.plan.has_exchanges && !cluster.plan.has_rare_exchanges {
+            begin("exchanges at rest");
+            cluster.check_rest().await;
+        }
         begin("checks of the listings");
         cluster.check_listings().await;
         if let Some(counting) = &counting {
@@ -241,35 +253,53 @@ impl Cluster {
     /// The keys that are there from the beginning to the end, on every replica.
     async fn write_steady_keys(&self) {
         for key in (0..STEADY_KEYS).map(key_name) {
-            let all = PutOptions {
-                w: Some(Quorum::All),
-                dw: Some(Quorum::All),
-                pw: Some(Quorum::All),
-                ..PutOptions::default()
-            };
-            let mut is_written = false;
-            for _ in 0..ATTEMPTS_MAX {
-                let Some(node) = self.machine(1).and_then(|machine| machine.running()) else {
-                    break;
-                };
-                let (context, value) = (Clock::new(), key.clone().into_bytes());
-                let address = address(STEADY_BUCKET, &key);
-                if node
-                    .put(address, (context, value), all.clone())
-                    .await
-                    .is_ok()
-                {
-                    is_written = true;
-                    break;
-                }
-                self.runtime.sleep(Duration::from_millis(500)).await;
-            }
-            if !is_written {
-                self.accuse(&format!(
-                    "{key} could not be written while nothing was wrong"
-                ));
-            }
+            self.write_everywhere(STEADY_BUCKET, &key, None).await;
         }
+    }
+
+    /// Keys that are on every replica, and expire one after the other.
+    async fn write_passing_keys(&self) {
+        let now = self.runtime.wall_time().micros();
+        for (number, key) in (0..PASSING_KEYS).map(|number| (number, key_name(number))) {
+            let seconds = PASSING_SECONDS_MIN + PASSING_SECONDS_BETWEEN * number as u64;
+            let expires_at = Timestamp::from_micros(now + seconds * 1_000_000);
+            self.write_everywhere(PASSING_BUCKET, &key, Some(expires_at))
+                .await;
+        }
+    }
+
+    async fn write_everywhere(&self, bucket: &[u8], key: &str, expires_at: Option<Timestamp>) {
+        let all = PutOptions {
+            w: Some(Quorum::All),
+            dw: Some(Quorum::All),
+            pw: Some(Quorum::All),
+            ..PutOptions::default()
+        };
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(node) = self.machine(1).and_then(|machine| machine.running()) else {
+                break;
+            };
+            let metadata = Metadata {
+                expires_at,
+                ..Metadata::default()
+            };
+            let content = Content {
+                metadata,
+                value: key.as_bytes().to_vec().into(),
+            };
+            let (address, content) = (address(bucket, key), (Clock::new(), content));
+            if node
+                .put_content(address, content, all.clone())
+                .await
+                .is_ok()
+            {
+                return;
+            }
+            self.runtime.sleep(Duration::from_millis(500)).await;
+        }
+        self.accuse(&format!(
+            "{key} could not be written while nothing was wrong"
+        ));
     }
 
     /// Waits until nothing moves any more and no hints are left; false when that does not come.
@@ -426,31 +456,13 @@ impl Cluster {
 
     /// The object that all replicas of a key hold; `None` when they differ, which is reported.
     fn same_everywhere(&self, bucket: &[u8], key: &str) -> Option<Option<Arc<Object>>> {
-        let address = address(bucket, key);
-        let storage_key = StorageKey::from_address(&address);
-        // Any node may miss another for a moment, and would name a fallback for it.
-        let machines = self.machines();
-        let nodes = machines.iter().filter_map(|machine| machine.running());
-        let lists = nodes.filter_map(|node| node.coordinator.preference_list(&address).ok());
-        let primaries =
-            |places: &Vec<ReplicaPlace>| places.iter().filter(|it| it.is_primary).count();
-        let places = lists.max_by_key(primaries)?;
-        let mut held = Vec::new();
-        for place in places {
-            let machine = self.machine_of(place.node);
-            let number = machine.as_ref().map_or(0, |machine| machine.number);
-            let running = machine.and_then(|machine| machine.running());
-            let stored = running.ok_or_else(|| "it is down".to_owned());
-            match stored.and_then(|node| node.stored(place.partition, &storage_key)) {
-                Ok(object) => held.push((number, object)),
-                Err(error) => {
-                    self.accuse(&format!(
-                        "in the end: the replica of {key} on {number}: {error}"
-                    ));
-                    return None;
-                }
+        let mut held = match self.held(bucket, key) {
+            Ok(held) => held,
+            Err(error) => {
+                self.accuse(&format!("in the end: {error}"));
+                return None;
             }
-        }
+        };
         // A tombstone that is gone at one replica and not at another counts as the same.
         let shown = |object: &Option<Arc<Object>>| object.clone().filter(|it| !it.is_tombstone());
         let first = held.first().map(|(_, object)| shown(object));

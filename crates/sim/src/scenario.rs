@@ -24,7 +24,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 19] = SCENARIOS;
+    pub const ALL: [Self; 20] = SCENARIOS;
 
     /// The one with this number.
     pub fn of_id(id: &str) -> Option<Self> {
@@ -42,11 +42,11 @@ impl Scenario {
 
 use FaultKind::{
     ClockBack, ClockForward, Crash, CrashAll, Delay, DiskFull, DoubledMessages, IsolateOne, Join,
-    LateNews, Leave, LostMessages, OneWay, OvertakenMessages, PartitionHalves, Replace,
-    ResetConnections, Restart, Rollback, SyncError, Wipe, WriteError,
+    LateNews, Leave, LostHints, LostMessages, OneWay, OvertakenMessages, PartitionHalves, Replace,
+    ResetConnections, Restart, RestoredStores, Rollback, SyncError, Wipe, WriteError,
 };
 
-const SCENARIOS: [Scenario; 19] = [
+const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-01",
         name: "lww-partition",
@@ -158,6 +158,23 @@ const SCENARIOS: [Scenario; 19] = [
         adapt: |plan| plan.delete_percent = 25,
     },
     Scenario {
+        id: "R-15",
+        name: "expiry-and-anti-entropy",
+        holds: "trees converge while objects expire by clocks that differ, and nothing expired is repaired",
+        kinds: &[
+            ClockBack,
+            ClockForward,
+            Restart,
+            Crash,
+            IsolateOne,
+            Rollback,
+        ],
+        adapt: |plan| {
+            (plan.has_exchanges, plan.has_expiry) = (true, true);
+            alternate_engines(plan);
+        },
+    },
+    Scenario {
         id: "R-16",
         name: "handoff-never",
         holds: "every hint reaches its replica once that is back, also after restarts",
@@ -208,6 +225,8 @@ const SCENARIOS: [Scenario; 19] = [
             CrashAll,
             Rollback,
             Wipe,
+            RestoredStores,
+            LostHints,
             IsolateOne,
             LostMessages,
             DiskFull,
@@ -215,6 +234,7 @@ const SCENARIOS: [Scenario; 19] = [
         ],
         adapt: |plan| {
             (plan.has_exchanges, plan.strict_percent) = (true, 20);
+            plan.drops_trees = plan.seed.is_multiple_of(2);
             alternate_engines(plan);
         },
     },

@@ -20,6 +20,8 @@ use crate::weather::FAIR;
 
 /// Time for which a restarted node is down.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
+/// Hints that a node keeps for longer than this are lost while it loses hints.
+const HINTS_LOST_EVERY: Duration = Duration::from_millis(200);
 /// A node whose disk is sound again starts within this, or something is wrong.
 const START_WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -174,6 +176,8 @@ impl Storm<'_> {
                 }
                 self.replace_disk(&victim, &copy).await;
             }
+            FaultKind::RestoredStores => return self.restore_stores(&victim).await,
+            FaultKind::LostHints => return self.lose_hints(&victim).await,
             FaultKind::Join | FaultKind::Leave | FaultKind::Replace => {
                 self.ask_for_change(&victim);
                 // It counts when it is agreed on.
@@ -438,6 +442,43 @@ impl Storm<'_> {
         }
         self.cluster.runtime.sleep(RESTART_PAUSE).await;
         self.release(victim).await;
+    }
+
+    /// True when the stores were put back.
+    async fn restore_stores(&mut self, victim: &Machine) -> bool {
+        let Some(copy) = victim.copy_disk() else {
+            return false;
+        };
+        self.cluster.runtime.sleep(self.fault.length).await;
+        // Something may have begun to move meanwhile.
+        if victim.running().is_none() || !self.cluster.survives_amnesia() {
+            return false;
+        }
+        self.cluster.ledger.lock().is_amnesiac = true;
+        self.hold(victim);
+        victim.stop().await;
+        if let Err(error) = victim.restore_stores(copy) {
+            self.cluster.accuse(&format!("no copy of a disk: {error}"));
+        }
+        self.cluster.runtime.sleep(RESTART_PAUSE).await;
+        self.release(victim).await;
+        true
+    }
+
+    /// True when there were hints to lose.
+    async fn lose_hints(&mut self, victim: &Machine) -> bool {
+        let (cluster, mut lost) = (self.cluster, 0);
+        let end = cluster.runtime.now().plus(self.fault.length);
+        while cluster.runtime.now() < end {
+            let here = victim.running().map_or(0, |node| node.lose_hints());
+            if here > 0 {
+                cluster.ledger.lock().is_amnesiac = true;
+                cluster.note(&format!("node {} loses {here} hints", victim.number));
+            }
+            lost += here;
+            cluster.runtime.sleep(HINTS_LOST_EVERY).await;
+        }
+        lost > 0
     }
 
     /// True when there was something to learn.

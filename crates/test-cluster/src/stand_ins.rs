@@ -19,6 +19,7 @@ pub fn coordinator_settings() -> CoordinatorSettings {
         request_timeout: Duration::from_secs(60),
         slow_request_threshold: Duration::MAX,
         requests_max: 1_000,
+        compares_all_on_get: true,
         tombstones: TombstoneKeeping::Keep,
         backend_names: BackendNames::One("memory"),
     }

@@ -10,6 +10,7 @@
 //! Outside this crate: the engine, the peer that asks, and the number of replicas.
 
 pub mod anatomy;
+mod body_check;
 mod catching_up;
 mod change_observer;
 mod data_type_update;
@@ -51,6 +52,7 @@ mod vnode;
 pub mod wire;
 mod writing;
 
+pub use body_check::BodyCheck;
 pub use change_observer::{Change, ChangeObserver};
 pub use data_type_update::{DataTypeUpdate, value_of_type};
 pub use dot_source::DotSource;

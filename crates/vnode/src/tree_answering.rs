@@ -143,6 +143,7 @@ impl Vnode {
         Ok(TreeAnswer::Keys {
             entries: page.entries,
             is_cut,
+            now: clock.now().0,
         })
     }
 }

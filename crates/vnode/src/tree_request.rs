@@ -89,6 +89,8 @@ pub enum TreeAnswer {
         entries: Vec<SeenEntry>,
         /// There may be more behind the last one.
         is_cut: bool,
+        /// The time by which entries count as expired, in microseconds since the Unix epoch.
+        now: u64,
     },
     /// The leaves are right, unless the tree is being built or another recount goes on.
     Recounted,

@@ -230,6 +230,7 @@ fn tree_answers() -> [TreeAnswer; 5] {
         TreeAnswer::Keys {
             entries: vec![seen(None), seen(Some(99))],
             is_cut: true,
+            now: 98,
         },
         TreeAnswer::Recounted,
         TreeAnswer::Unknown,

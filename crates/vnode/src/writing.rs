@@ -339,7 +339,9 @@ impl Vnode {
             self.change_actor("overtaken");
         }
         let stomps = is_planted!(DeliveryOrderDecides);
+        let overwrites = is_planted!(RepairOverwritesSibling) && durability == Durability::Buffered;
         let stored = match resolution {
+            _ if overwrites => Stored::Absent,
             Resolution::NewestWins if stomps => Stored::Absent,
             _ => stored,
         };
@@ -517,7 +519,11 @@ impl Vnode {
             _ => write,
         };
         let durable = self.put(&Batch::of(write), durability)?;
-        self.change_tree(key, old, hash);
+        let is_passed_over =
+            is_planted!(TreeUnchangedByRepair) && durability == Durability::Buffered;
+        if !is_passed_over {
+            self.change_tree(key, old, hash);
+        }
         let (old, new) = (old.head.as_ref(), Some(object));
         self.show(&Change { key, old, new });
         Ok(durable)

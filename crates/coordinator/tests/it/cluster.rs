@@ -64,6 +64,7 @@ pub(crate) struct Setup {
     /// The first this many of these nodes own partitions.
     pub(crate) owners: u8,
     pub(crate) heads_first: bool,
+    pub(crate) compares_all: bool,
     /// Stand-ins may be where a replica is already.
     pub(crate) colocated: bool,
     pub(crate) peer: PeerSettings,
@@ -76,6 +77,7 @@ impl Default for Setup {
             nodes: 4,
             owners: 4,
             heads_first: true,
+            compares_all: true,
             colocated: false,
             peer: PeerSettings::default(),
         }
@@ -173,6 +175,7 @@ impl Cluster {
         let settings = CoordinatorSettings {
             colocated_replicas: setup.colocated,
             request_timeout: Duration::from_secs(5),
+            compares_all_on_get: setup.compares_all,
             ..coordinator_settings()
         };
         let node = ClusterNode {

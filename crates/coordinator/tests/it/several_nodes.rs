@@ -174,10 +174,76 @@ fn a_get_waits_for_no_replica_that_has_gone_silent() {
 }
 
 #[test]
-fn a_replica_that_is_behind_is_found_by_reading_though_no_quorum_needs_it() {
+fn each_get_finds_a_replica_that_is_behind_though_no_quorum_needs_it() {
+    let cluster = Cluster::new(&Setup::default());
+    for (number, key) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        let owners = cluster.owners(key);
+        let behind = owners[number % 3];
+        cluster.cut_off(behind, true);
+        cluster.put(owners[(number + 1) % 3], key, "value").unwrap();
+        cluster.settle();
+        cluster.heal(behind);
+        assert_eq!(cluster.replicas_with(key), 2);
+        assert!(
+            cluster
+                .get(owners[(number + 2) % 3], key)
+                .unwrap()
+                .is_some()
+        );
+        cluster.settle();
+        assert_eq!(cluster.replicas_with(key), 3, "{key}");
+    }
+}
+
+/// The replica that no quorum needs has the newest version, which no other has.
+#[test]
+fn a_get_brings_what_only_the_last_replica_has_to_the_others() {
     let cluster = Cluster::new(&Setup::default());
     let owners = cluster.owners("key");
-    // The first get of all asks every replica.
+    cluster.put(owners[0], "key", "old").unwrap();
+    cluster.settle();
+    let read = cluster.get(owners[0], "key").unwrap().unwrap();
+    cluster.cut_off(owners[0], true);
+    cluster.cut_off(owners[1], true);
+    let options = PutOptions {
+        w: number(1),
+        dw: number(1),
+        sloppy_quorum: Some(false),
+        ..PutOptions::default()
+    };
+    let written = put(
+        cluster.node(owners[2]),
+        "key",
+        "new",
+        read.clock(),
+        &options,
+    );
+    cluster.run(written).unwrap();
+    cluster.settle();
+    cluster.heal(owners[0]);
+    cluster.heal(owners[1]);
+    for _ in 0..2 {
+        assert!(cluster.get(owners[0], "key").unwrap().is_some());
+        cluster.settle();
+    }
+    let one = GetOptions {
+        r: number(1),
+        ..GetOptions::default()
+    };
+    for owner in owners {
+        let read = cluster.run(get(cluster.node(owner), "key", &one)).unwrap();
+        assert_eq!(values(&read.unwrap()), ["new"]);
+    }
+}
+
+#[test]
+fn one_get_in_sixteen_finds_a_replica_that_is_behind_where_not_all_compare() {
+    let cluster = Cluster::new(&Setup {
+        compares_all: false,
+        ..Setup::default()
+    });
+    let owners = cluster.owners("key");
+    // The first get of all compares every replica.
     assert!(cluster.get(owners[0], "other").unwrap().is_none());
     cluster.cut_off(owners[2], true);
     cluster.put(owners[0], "key", "value").unwrap();

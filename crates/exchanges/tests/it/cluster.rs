@@ -1,5 +1,6 @@
 //! Four nodes with a replica of each key each; tests write to single replicas.
 
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_anti_entropy::{ExchangeLimits, ScheduleSettings};
-use kvorum_backend::{Batch, Durability, Reading, Timestamp, Write};
+use kvorum_backend::{Backend, Batch, Durability, FoldClock, Lease, Reading, Timestamp, Write};
 use kvorum_cluster::{ClusterId, ClusterState, Command, Member};
 use kvorum_coordinator::{
     Coordinator, Liveness as _, LocalVnodes as _, PeerReplicas, Remote, ReplicaService, VnodeHints,
@@ -16,22 +17,26 @@ use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 use kvorum_exchanges::{ExchangeSettings, Exchanges, ExchangesReport, KeyPlaces, Parts, Unbounded};
 use kvorum_object::{
-    ActorId, Clock, Content, Dot, Metadata, Object, ObjectTag, Resolution, Stored,
+    ActorId, Clock, Content, Dot, IndexEntry, Metadata, Object, ObjectTag, Resolution, Stored,
 };
 use kvorum_peer::{PeerSettings, Peers};
 use kvorum_properties::PropertyOverlay;
-use kvorum_ring::{Epoch, Partition, Ring, RingSize};
+use kvorum_ring::{Epoch, KeyHash, Partition, Ring, RingSize};
 use kvorum_runtime::{Executor, ListenOptions, Runtime, SimulatedProcess, World};
 use kvorum_test_cluster::{
     Down, Everybody, MemoryVnodes, ToldState, Unmeasured, Vnodes, coordinator_settings, cut_off,
     link_all, machine, node_id, partitions_at, peer_address,
 };
-use kvorum_vnode::{Detail, Handled, Operation, ReplicaReply, ReplicaRequest, TreePlacing, Vnode};
+use kvorum_vnode::{
+    Detail, Handled, IndexPageRequest, IndexScan, Operation, ReplicaReply, ReplicaRequest,
+    TreePlacing, Vnode,
+};
 
 pub(crate) const NODES: u8 = 4;
 /// Every node has a replica of each key.
 pub(crate) const N_VAL: u8 = NODES;
 const RING_SIZE: u16 = 8;
+const INDEX: &str = "colour_bin";
 
 pub(crate) struct Node {
     pub(crate) number: u8,
@@ -78,11 +83,29 @@ pub(crate) fn key(name: &str) -> StorageKey {
 
 /// A version of an object: the first this many writes of one actor, and the last one's value.
 pub(crate) fn object(counter: u64, value: &str, expires_at: Option<u64>) -> Object {
+    let metadata = Metadata {
+        expires_at: expires_at.map(kvorum_object::Timestamp::from_micros),
+        ..Metadata::default()
+    };
+    object_with(metadata, counter, value)
+}
+
+/// The same with an entry in a secondary index.
+pub(crate) fn indexed_object(counter: u64, value: &str, term: &'static str) -> Object {
+    let entry = IndexEntry {
+        field: INDEX.into(),
+        value: term.into(),
+    };
+    let metadata = Metadata {
+        indexes: vec![entry],
+        ..Metadata::default()
+    };
+    object_with(metadata, counter, value)
+}
+
+fn object_with(metadata: Metadata, counter: u64, value: &str) -> Object {
     let content = Content {
-        metadata: Metadata {
-            expires_at: expires_at.map(kvorum_object::Timestamp::from_micros),
-            ..Metadata::default()
-        },
+        metadata,
         value: Bytes::copy_from_slice(value.as_bytes()),
     };
     let dot = |counter| Dot {
@@ -266,6 +289,34 @@ impl Cluster {
         }
     }
 
+    /// True if the index at a node's own replica of a key has the key.
+    pub(crate) fn is_indexed(&self, number: u8, name: &str) -> bool {
+        let vnode = self.vnode(number, &key(name));
+        let request = IndexPageRequest {
+            partition: vnode.partition(),
+            epoch: Epoch::FIRST,
+            hash: KeyHash::Standard,
+            size: self.state.ring().size(),
+            owners: None,
+            bucket_type: BucketType::default_type(),
+            bucket: Bucket::from("bucket"),
+            scan: IndexScan::Terms {
+                field: INDEX.into(),
+                from: Bound::Unbounded,
+                to: Bound::Unbounded,
+            },
+            pattern: None,
+            after: None,
+            entries_max: 1_000,
+        };
+        let clock = FoldClock::stopped_at(Timestamp(self.wall_micros()));
+        let page = vnode
+            .index_page(&request, &clock, Lease::Unlimited)
+            .unwrap();
+        let mut keys = page.entries.iter().map(|it| it.key.as_bytes());
+        keys.any(|it| it == name.as_bytes())
+    }
+
     pub(crate) fn vnode(&self, number: u8, key: &StorageKey) -> Arc<Vnode> {
         let partition = self.partition(number, key);
         self.node(number).vnodes.vnode(partition).unwrap()
@@ -297,6 +348,14 @@ impl Cluster {
     /// Puts empty stores in place of all that a node has.
     pub(crate) fn wipe(&self, number: u8) {
         self.node(number).open(self.state.ring());
+    }
+
+    /// Puts a store in place of that which a node has for a key.
+    pub(crate) fn open_over(&self, number: u8, key: &StorageKey, store: Arc<dyn Backend>) {
+        let (node, partition) = (self.node(number), self.partition(number, key));
+        let vnode = node.stores.open_over(partition, Epoch::FIRST, store);
+        let vnode = vnode.unwrap().with_trees(node.places.clone());
+        node.vnodes.insert(Arc::new(vnode));
     }
 
     pub(crate) fn set_down(&self, number: u8, is_down: bool, is_noticed: bool) {

@@ -7,5 +7,6 @@
 )]
 
 mod cluster;
+mod damaged;
 mod mending;
 mod planted;

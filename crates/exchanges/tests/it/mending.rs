@@ -5,7 +5,7 @@ use std::time::Duration;
 use kvorum_exchanges::ExchangeSettings;
 use kvorum_properties::PropertyOverlay;
 
-use crate::cluster::{Cluster, N_VAL, NODES, object, settings};
+use crate::cluster::{Cluster, N_VAL, NODES, indexed_object, object, settings};
 
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("k{number}")).collect()
@@ -144,6 +144,23 @@ fn r31_what_a_store_lost_behind_its_tree_comes_back_when_trees_are_built_again()
     cluster.sleep(120);
     assert!(cluster.are_same("k4") && cluster.stored(2, "k4").is_some());
     assert_eq!(cluster.keys_repaired(), 1);
+}
+
+#[test]
+fn index_entries_come_back_with_the_objects_that_a_store_has_lost() {
+    let cluster = Cluster::new(ExchangeSettings {
+        rebuild_wait: Duration::from_secs(60),
+        ..settings()
+    });
+    for name in names(10) {
+        cluster.give_all(&name, &indexed_object(1, &name, "red"));
+    }
+    cluster.converge();
+    cluster.lose(2, "k4");
+    assert!(!cluster.is_indexed(2, "k4") && cluster.is_indexed(1, "k4"));
+    cluster.sleep(120);
+    assert!(cluster.are_same("k4") && cluster.stored(2, "k4").is_some());
+    assert!((1..=NODES).all(|number| cluster.is_indexed(number, "k4")));
 }
 
 /// A tree that is wrong differs from the others, whose keys do not: its leaf is put right, and nothing is

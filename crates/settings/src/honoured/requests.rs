@@ -2,7 +2,7 @@
 
 use crate::duration::Unit;
 use crate::key::{Ancestry, Key, key, own_key};
-use crate::kind::Kind;
+use crate::kind::{Choice, Kind};
 
 pub(super) const KEYS: &[Key] = &[
     key(
@@ -21,6 +21,22 @@ pub(super) const KEYS: &[Key] = &[
         }),
         "500ms",
         "A request that takes longer is logged with the parts of its time. `off` logs none.",
+    ),
+    own_key(
+        "gets_compare",
+        Kind::Choice(&[
+            Choice("all", |settings| {
+                settings.requests.compares_all_on_get = true
+            }),
+            Choice("some", |settings| {
+                settings.requests.compares_all_on_get = false
+            }),
+        ]),
+        "all",
+        "How many gets compare all replicas of their key and bring those up to date that lack something. \
+         With `all`, as in Riak, each get does: the replicas that its quorum does not need are asked for \
+         their clocks as soon as the client has its answer. \
+         With `some` one get in sixteen does, and the others cost one request between nodes less.",
     ),
     key(
         "secondary_index_timeout",

@@ -34,7 +34,7 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
     use FaultKind::{
         Bridge, ClockBack, Crash, CrashAll, Delay, DiskFull, DoubledMessages, IsolateOne, Join,
         LateNews, Leave, LostMessages, OvertakenMessages, PartitionHalves, Replace, Restart,
-        SlowNode, SyncError, Wipe, WriteError,
+        RestoredStores, Rollback, SlowNode, SyncError, Wipe, WriteError,
     };
     use PlantedDefect as Defect;
     match defect {
@@ -76,6 +76,12 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         }
         Defect::DeliveryOrderDecides => &[DoubledMessages, OvertakenMessages, Join, ClockBack],
         Defect::TombstoneReapedEarly | Defect::SiblingsDropped => &[IsolateOne, Crash],
+        Defect::TreeUnchangedByRepair => &[Rollback, IsolateOne, LostMessages],
+        Defect::TreeKeptAcrossRollback => &[RestoredStores, Delay],
+        Defect::TreeTrustedWhileBuilt => &[Rollback, Delay],
+        Defect::RangeHintSkipsNewest => &[Wipe, Delay],
+        Defect::ExpiredEntryRepaired => &[ClockBack],
+        Defect::RepairOverwritesSibling => &[Delay, IsolateOne, LostMessages, OvertakenMessages],
         Defect::DirectoryNotSynced
         | Defect::RenameBeforeSync
         | Defect::GroupNotAwaited
@@ -91,12 +97,8 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         | Defect::CursorBeforeDurable
         | Defect::WaitingTransferKeepsTurn
         | Defect::TreeUnchangedByOverwrite
-        | Defect::TreeTrustedWhileBuilt
-        | Defect::TreeKeptAcrossRollback
         | Defect::ExchangeShortOfReplicaComplete
         | Defect::ChangeDuringPageTakenTwice
-        | Defect::RangeHintSkipsNewest
-        | Defect::ExpiredEntryRepaired
         | Defect::InFlightTakenForDifference
         | Defect::TombstoneReapedBesideHint
         | Defect::RestoredReplicaTakenForSource
@@ -120,6 +122,10 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
         | Defect::SentTransferKeepsTurn => &[Control::Members],
         // A member's vnode that is still being filled refuses reads by itself.
         Defect::FillingCountedAsComplete => &[Control::StandIn],
+        // A member that lost its stores is repaired by transfers, and too little is left to exchanges.
+        Defect::RangeHintSkipsNewest => &[Control::StandIn],
+        // Few of their seeds show it, and the code of it is the same.
+        Defect::TreeUnchangedByRepair => &[Control::StandIn],
         _ => &[Control::StandIn, Control::Members],
     }
 }
@@ -189,6 +195,14 @@ fn plan(place: Place, seed: u64) -> RunPlan {
             (plan.strict_percent, plan.transfer_bytes_per_second) = (60, None);
         }
         Defect::CounterLeaseIgnored => plan.blind_percent = 60,
+        Defect::TreeUnchangedByRepair
+        | Defect::TreeKeptAcrossRollback
+        | Defect::TreeTrustedWhileBuilt
+        | Defect::RangeHintSkipsNewest
+        | Defect::ExpiredEntryRepaired => plan_exchanges(defect, &mut plan),
+        Defect::RepairOverwritesSibling => {
+            (plan.keys, plan.blind_percent, plan.strict_percent) = (4, 60, 90);
+        }
         Defect::DeliveryOrderDecides => {
             (plan.allow_mult, plan.has_rivals, plan.last_write_wins) = (false, true, true);
             (plan.strict_percent, plan.blind_percent) = (90, 60);
@@ -205,6 +219,34 @@ fn plan(place: Place, seed: u64) -> RunPlan {
     plan
 }
 
+/// Adapts a plan to a defect that differences at the end show, which no client reads.
+fn plan_exchanges(defect: PlantedDefect, plan: &mut RunPlan) {
+    use PlantedDefect as Defect;
+    (plan.nodes, plan.ring_size, plan.keys) = (3, 8, 60);
+    (plan.has_exchanges, plan.strict_percent) = (true, 20);
+    plan.length = Duration::from_secs(12);
+    if defect == Defect::TreeUnchangedByRepair {
+        // Many keys are last written by a put that reached one replica, and read once afterwards.
+        (plan.keys, plan.blind_percent) = (300, 60);
+    }
+    plan.drops_trees = defect == Defect::TreeTrustedWhileBuilt;
+    plan.has_expiry = defect == Defect::ExpiredEntryRepaired;
+    plan.has_rare_exchanges = !plan.drops_trees && !plan.has_expiry;
+    let end = plan.length;
+    for fault in &mut plan.faults {
+        let length_max = match fault.kind {
+            // What it loses was written while clients went on, and none of them reads it again.
+            FaultKind::Rollback | FaultKind::RestoredStores => Duration::from_secs(4),
+            FaultKind::Wipe => Duration::ZERO,
+            _ => continue,
+        };
+        fault.length = length_max;
+        fault.begin = end - length_max;
+    }
+    plan.faults.retain(|fault| fault.begin <= end);
+    plan.faults.sort_by_key(|fault| fault.begin);
+}
+
 /// The first seed of the search: a defect that shows in one seed of many is known to show in this one.
 fn first_place(defect: PlantedDefect, control: Control) -> u64 {
     use PlantedDefect as Defect;
@@ -217,6 +259,7 @@ fn first_place(defect: PlantedDefect, control: Control) -> u64 {
         (Defect::FillingCountedAsComplete, Control::StandIn) => 9,
         (Defect::FailedSyncForgotten, Control::Members) => 42,
         (Defect::VoteForgotten, _) => 5,
+        (Defect::TreeUnchangedByRepair, _) => 65,
         (Defect::MoveSettledEarly, _) => 140,
         (Defect::SentTransferKeepsTurn, _) => 40,
         _ => 0,

@@ -74,7 +74,7 @@ fn put_leaf_keys(out: &mut Vec<u8>, keys: &LeafKeys) {
 /// answer u8 (0 root, 1 branches, 2 keys, 3 recounted, 4 unknown), by answer:
 /// root     = size u8, hash_version u8, is_building u8, numbers
 /// branches = is_building u8, varint count, numbers each
-/// keys     = is_cut u8, varint count, each key, segment u32, version u64, modified u64,
+/// keys     = is_cut u8, now u64, varint count, each key, segment u32, version u64, modified u64,
 ///            expires u8, of 1 when u64
 /// ```
 pub(super) fn put_tree_answer(out: &mut Vec<u8>, answer: &TreeAnswer) {
@@ -96,8 +96,13 @@ pub(super) fn put_tree_answer(out: &mut Vec<u8>, answer: &TreeAnswer) {
             put_varint(out, branches.len() as u64);
             branches.iter().for_each(|branch| put_numbers(out, branch));
         }
-        TreeAnswer::Keys { entries, is_cut } => {
+        TreeAnswer::Keys {
+            entries,
+            is_cut,
+            now,
+        } => {
             out.put_slice(&[KEYS, u8::from(*is_cut)]);
+            out.put_u64_le(*now);
             put_varint(out, entries.len() as u64);
             entries.iter().for_each(|entry| put_seen(out, entry));
         }
@@ -214,11 +219,15 @@ impl Reader<'_> {
                 })
             }
             KEYS => {
-                let is_cut = self.flag()?;
+                let (is_cut, now) = (self.flag()?, self.bytes.u64()?);
                 let count = self.counted(22)?;
                 let entries = (0..count).map(|_| self.seen());
                 let entries = entries.collect::<Result<_, WireError>>()?;
-                Ok(TreeAnswer::Keys { entries, is_cut })
+                Ok(TreeAnswer::Keys {
+                    entries,
+                    is_cut,
+                    now,
+                })
             }
             RECOUNT => Ok(TreeAnswer::Recounted),
             UNKNOWN => Ok(TreeAnswer::Unknown),

@@ -102,7 +102,9 @@ fn all_keys() -> LeafKeys {
 
 fn keys(bench: &Bench, asked: LeafKeys) -> (Vec<SeenEntry>, bool) {
     match ask(bench, TreeQuestion::Keys(asked)) {
-        TreeAnswer::Keys { entries, is_cut } => (entries, is_cut),
+        TreeAnswer::Keys {
+            entries, is_cut, ..
+        } => (entries, is_cut),
         other => panic!("{other:?}"),
     }
 }
