@@ -120,12 +120,12 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
         | Defect::MoveSettledEarly
         | Defect::GrowthClosedEarly
         | Defect::SentTransferKeepsTurn => &[Control::Members],
-        // A member's vnode that is still being filled refuses reads by itself.
-        Defect::FillingCountedAsComplete => &[Control::StandIn],
-        // A member that lost its stores is repaired by transfers, and too little is left to exchanges.
-        Defect::RangeHintSkipsNewest => &[Control::StandIn],
-        // Few of their seeds show it, and the code of it is the same.
-        Defect::TreeUnchangedByRepair => &[Control::StandIn],
+        // A member's vnode that is still being filled refuses reads by itself; one that lost its stores is
+        // repaired by transfers, which leaves too little to exchanges; and few seeds of members show a
+        // tree that a repair has not changed.
+        Defect::FillingCountedAsComplete
+        | Defect::RangeHintSkipsNewest
+        | Defect::TreeUnchangedByRepair => &[Control::StandIn],
         _ => &[Control::StandIn, Control::Members],
     }
 }
