@@ -327,13 +327,13 @@ mod tests {
 
     use super::*;
 
-    fn told() -> Told {
+    fn journaled() -> Journaled {
         let table = PresentFile {
             kind: FileKind::Table,
             number: 7,
             len: 5_000,
         };
-        Told {
+        Journaled {
             listing: Some(Listing {
                 identity: 0x0102,
                 manifest: None,
@@ -343,7 +343,7 @@ mod tests {
                 base: 9,
             }),
             unit_bytes: 300,
-            ..Told::default()
+            ..Journaled::default()
         }
     }
 
@@ -389,7 +389,7 @@ mod tests {
         let disk = MemoryDisk::new();
         let directory = Path::new("s");
         disk.create_directory(directory).unwrap();
-        let journal = Journal::create(&disk, directory, &told()).unwrap();
+        let journal = Journal::create(&disk, directory, &journaled()).unwrap();
         journal.examined(FileKind::Table, 7, &examined()).unwrap();
         journal.done(Unit::Table(7), &done()).unwrap();
         journal.installing(300).unwrap();
@@ -407,7 +407,7 @@ mod tests {
         }
         assert_bytes("journal.hex", &drawing, &bytes);
         let (read, end) = read(&disk, directory).unwrap().unwrap();
-        assert_eq!((read.listing, end), (told().listing, bytes.len() as u64));
+        assert_eq!((read.listing, end), (journaled().listing, bytes.len() as u64));
         assert_eq!(read.examined[&(FileKind::Table, 7)], examined());
         assert_eq!(read.done[&Unit::Table(7)], done());
         assert_eq!((read.unit_bytes, read.installing), (300, Some(300)));

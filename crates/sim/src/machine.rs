@@ -219,14 +219,14 @@ impl Machine {
 
     /// Puts an older copy of the disk in place, beside the hash trees of the present one. The node is
     /// stopped.
-    pub(crate) fn restore_stores(&self, copy: MemoryDisk) -> anyhow::Result<()> {
+    pub(crate) fn restore_stores(&self, copy: &MemoryDisk) -> anyhow::Result<()> {
         let data = Path::new(match self.plan.control {
             Control::StandIn => DIRECTORY,
             Control::Members => DATA_DIRECTORY,
         });
         let present = self.state.lock().disk.clone();
-        remove_kept_trees(&copy, data)?;
-        self.crash_onto(0, &copy)?;
+        remove_kept_trees(copy, data)?;
+        self.crash_onto(0, copy)?;
         let restored = self.state.lock().disk.clone();
         copy_directory(&present, &restored, &data.join(KEPT_TREES_NAME), &|_| true)?;
         Ok(())

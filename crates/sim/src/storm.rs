@@ -457,7 +457,7 @@ impl Storm<'_> {
         self.cluster.ledger.lock().is_amnesiac = true;
         self.hold(victim);
         victim.stop().await;
-        if let Err(error) = victim.restore_stores(copy) {
+        if let Err(error) = victim.restore_stores(&copy) {
             self.cluster.accuse(&format!("no copy of a disk: {error}"));
         }
         self.cluster.runtime.sleep(RESTART_PAUSE).await;

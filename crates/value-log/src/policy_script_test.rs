@@ -7,7 +7,7 @@
 //! | `bound PERCENT`, `room BYTES` | the share of garbage that is allowed; the bytes that copies may take |
 //! | `collect` | collects the segment that is chosen: its live bytes go to the open one |
 //! | `settle` | collects until none is chosen |
-//! | `owed`, `garbage` | the work that is left, about; the share of garbage |
+//! | `backlog`, `garbage` | the work that is left, about; the share of garbage |
 
 use kvorum_golden::{Stage, play_scripts};
 
@@ -39,9 +39,9 @@ impl Stage for Log {
             ["room", bytes] => self.room_bytes = number(bytes)?,
             ["collect"] => return Ok(vec![self.collect().unwrap_or("nothing".to_owned())]),
             ["settle"] => return Ok(std::iter::from_fn(|| self.collect()).collect()),
-            ["owed"] => {
-                let owed = owed_bytes(&self.segments, self.dead_percent_max);
-                return Ok(vec![format!("{owed} bytes")]);
+            ["backlog"] => {
+                let backlog = backlog_bytes(&self.segments, self.dead_percent_max);
+                return Ok(vec![format!("{backlog} bytes")]);
             }
             ["garbage"] => {
                 let (bytes, dead) = totals(&self.segments);

@@ -26,10 +26,10 @@ pub(super) const KEYS: &[Key] = &[
         "gets_compare",
         Kind::Choice(&[
             Choice("all", |settings| {
-                settings.requests.compares_all_on_get = true
+                settings.requests.compares_all_on_get = true;
             }),
             Choice("some", |settings| {
-                settings.requests.compares_all_on_get = false
+                settings.requests.compares_all_on_get = false;
             }),
         ]),
         "all",
