@@ -407,7 +407,10 @@ mod tests {
         }
         assert_bytes("journal.hex", &drawing, &bytes);
         let (read, end) = read(&disk, directory).unwrap().unwrap();
-        assert_eq!((read.listing, end), (journaled().listing, bytes.len() as u64));
+        assert_eq!(
+            (read.listing, end),
+            (journaled().listing, bytes.len() as u64)
+        );
         assert_eq!(read.examined[&(FileKind::Table, 7)], examined());
         assert_eq!(read.done[&Unit::Table(7)], done());
         assert_eq!((read.unit_bytes, read.installing), (300, Some(300)));

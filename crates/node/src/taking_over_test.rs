@@ -17,7 +17,7 @@ use kvorum_value_log::ValueLog;
 
 use super::*;
 use crate::engines::Engines;
-use crate::node_log::open_value_log;
+use crate::maintained_value_log::open_value_log;
 
 const DATA: &str = "/data";
 const PARTITIONS: usize = 2;

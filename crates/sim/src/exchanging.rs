@@ -53,8 +53,8 @@ impl Cluster {
         }
     }
 
-    /// What is equal everywhere stays so: two rounds of exchanges later nothing more is repaired than after
-    /// one.
+    /// Checks that equal replicas stay equal: after a second round of exchanges no more is repaired than after
+    /// the first.
     pub(crate) async fn check_rest(&self) {
         let mut repaired = 0;
         for is_second in [false, true] {

@@ -36,8 +36,12 @@ const EXCEPTIONS: &[(&str, usize)] = &[
 ];
 
 /// Crates that only tests import.
-const TOOLS_OF_TESTS: [&str; 4] =
-    ["backend-conformance", "golden", "hostile-requests", "test-cluster"];
+const TOOLS_OF_TESTS: [&str; 4] = [
+    "backend-conformance",
+    "golden",
+    "hostile-requests",
+    "test-cluster",
+];
 
 /// Keywords in front of a defined name.
 const DEFINES: [&str; 8] = [
