@@ -9,6 +9,7 @@ mod bucket_types;
 mod local;
 mod membership;
 mod model;
+mod rounds;
 
 use std::path::Path;
 use std::sync::Arc;

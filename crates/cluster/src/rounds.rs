@@ -1,0 +1,267 @@
+//! The agreed part of rounds, by which tombstones go: watermarks of preference lists, the epoch that ends
+//! rounds, and the keys of which old copies may have been left behind.
+//!
+//! A round proves that the replicas of a list hold a tombstone. It proves nothing about a vnode that the
+//! list has no more, and such a vnode may come back with what it had. So the state keeps for each list
+//! whether a vnode has left it, and for each bucket whether its keys have left vnodes. Such copies are not
+//! removed yet, so tombstones of those keys stay.
+//!
+//! The state of a cluster that an earlier version founded has none of this: what was left behind is not
+//! known, and its tombstones stay. It would not do to begin with the next command either. Members that
+//! have restored snapshots of different times would begin at different commands, and their states would
+//! differ.
+//!
+//! Decision 37 has the rule.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kvorum_encoding::{Bucket, BucketType};
+use kvorum_properties::{BucketProperties, KeyFunction};
+use kvorum_reaping::{AgreedRounds, ListName, Refused, RoundName, Watermark};
+use kvorum_ring::{Partition, Ring};
+
+use crate::content::Content;
+use crate::state::ClusterState;
+
+/// A bucket, or with `None` all buckets of a type that have no properties of their own.
+type Keys = (BucketType, Option<Bucket>);
+
+/// The agreed part of rounds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rounds {
+    /// The version at which ring, members or the places of keys changed last.
+    pub(crate) epoch: u64,
+    /// Lists of which a round was announced.
+    pub(crate) lists: BTreeMap<ListName, AgreedRounds>,
+    /// Owner partitions whose lists a vnode has left.
+    pub(crate) left_lists: BTreeSet<Partition>,
+    /// Types and buckets whose keys have left vnodes.
+    pub(crate) left_keys: BTreeSet<Keys>,
+}
+
+/// The reason why a round is not announced, or raises no watermark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RoundRefusal {
+    /// The cluster was founded before the state noted old copies.
+    #[error("the cluster was founded by an earlier version, which did not note old copies")]
+    NotFollowed,
+    /// No bucket has this list.
+    #[error("no bucket with n_val {} has a list of partition {}", .0.n_val, .0.partition)]
+    NoSuchList(ListName),
+    /// The list has one replica, whose node removes its tombstones by itself.
+    #[error("the lists have one replica")]
+    NoReplicas,
+    /// A partition of the list moves, or lists change.
+    #[error("a partition of the list moves, or the number of replicas changes")]
+    InMotion,
+    /// A vnode has left the list, and may have old copies.
+    #[error("partition {0} has left vnodes that may have old copies of its keys")]
+    OldCopies(Partition),
+    /// The round is not the one that is expected.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+/// The bucket properties that decide the replicas of a bucket's keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Placement {
+    hash: KeyFunction,
+    n_val: u32,
+}
+
+impl Placement {
+    fn of(properties: &BucketProperties) -> Self {
+        Self {
+            hash: properties.chash_keyfun,
+            n_val: properties.n_val,
+        }
+    }
+
+    /// True when keys may have left vnodes for this placement, of lists with so many replicas.
+    fn leaves_copies_of(self, before: Self, replicas_max: u16) -> bool {
+        let had = before.n_val.min(u32::from(replicas_max));
+        self.hash != before.hash || self.n_val < had
+    }
+}
+
+impl Rounds {
+    /// Nothing is left behind when a cluster is founded.
+    pub(crate) fn at_founding() -> Self {
+        Self {
+            epoch: 1,
+            ..Self::default()
+        }
+    }
+}
+
+impl Content {
+    pub(crate) fn announce_round(
+        &mut self,
+        state: &ClusterState,
+        list: ListName,
+        round: RoundName,
+    ) -> Result<(), RoundRefusal> {
+        state.may_announce(list)?;
+        let rounds = self.rounds.as_mut().ok_or(RoundRefusal::NotFollowed)?;
+        let agreed = rounds.lists.entry(list).or_default();
+        *agreed = agreed.announce(round)?;
+        Ok(())
+    }
+
+    pub(crate) fn raise_watermark(
+        &mut self,
+        list: ListName,
+        watermark: Watermark,
+    ) -> Result<(), RoundRefusal> {
+        let rounds = self.rounds.as_mut().ok_or(RoundRefusal::NotFollowed)?;
+        let agreed = rounds.lists.get_mut(&list);
+        let agreed = agreed.ok_or(RoundRefusal::NoSuchList(list))?;
+        *agreed = agreed.raise(watermark, rounds.epoch)?;
+        Ok(())
+    }
+}
+
+impl ClusterState {
+    /// Differs whenever ring, members or the places of keys do; `None` where tombstones stay in any case.
+    pub fn rounds_epoch(&self) -> Option<u64> {
+        self.content.rounds.as_ref().map(|it| it.epoch)
+    }
+
+    /// The lists of which a round was announced.
+    pub fn rounds(&self) -> impl Iterator<Item = (ListName, &AgreedRounds)> {
+        let rounds = self.content.rounds.iter();
+        rounds.flat_map(|it| it.lists.iter().map(|(list, agreed)| (*list, agreed)))
+    }
+
+    /// The watermark of a list.
+    pub fn watermark(&self, list: ListName) -> Option<&Watermark> {
+        let rounds = self.content.rounds.as_ref()?;
+        rounds.lists.get(&list)?.watermark.as_ref()
+    }
+
+    /// True when old copies of a bucket's keys may be where no list of the bucket has a replica: its
+    /// tombstones stay.
+    pub fn may_have_old_copies(&self, bucket_type: &BucketType, bucket: &Bucket) -> bool {
+        let Some(rounds) = &self.content.rounds else {
+            return true;
+        };
+        if rounds.left_keys.is_empty() {
+            return false;
+        }
+        let bucket_type = match bucket_type.is_default() {
+            true => BucketType::default_type(),
+            false => bucket_type.clone(),
+        };
+        let of_type = (bucket_type.clone(), None);
+        let of_bucket = (bucket_type, Some(bucket.clone()));
+        rounds.left_keys.contains(&of_type) || rounds.left_keys.contains(&of_bucket)
+    }
+
+    /// True if a round of a list may be announced now.
+    ///
+    /// # Errors
+    /// The reason if it may not.
+    pub fn may_announce(&self, list: ListName) -> Result<(), RoundRefusal> {
+        let rounds = self.content.rounds.as_ref();
+        let rounds = rounds.ok_or(RoundRefusal::NotFollowed)?;
+        let ring = self.ring();
+        let owner = ring.size().partition(list.partition);
+        let is_used = self.n_vals().contains(&u32::from(list.n_val));
+        let owner = owner.filter(|_| is_used);
+        let owner = owner.ok_or(RoundRefusal::NoSuchList(list))?;
+        if ring.replicas_max() < 2 {
+            return Err(RoundRefusal::NoReplicas);
+        }
+        let vnodes = ring.vnodes_of(owner);
+        let moves = |vnode: &Partition| ring.moves().contains_key(vnode);
+        if ring.growth().is_some() || vnodes.iter().any(moves) {
+            return Err(RoundRefusal::InMotion);
+        }
+        match rounds.left_lists.contains(&owner) {
+            true => Err(RoundRefusal::OldCopies(owner)),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes what has changed since the state before: the epoch, and what was left behind.
+    pub(crate) fn note_places_since(&mut self, before: &Self) {
+        let placements = match self.has_same_properties(before) {
+            true => None,
+            false => Some((before.placements(), self.placements())),
+        };
+        let has_new_ring = self.content.ring != before.content.ring;
+        let has_new_members = !self.members().keys().eq(before.members().keys());
+        let has_new_places = placements.as_ref().is_some_and(|it| it.0 != it.1);
+        if !(has_new_ring || has_new_members || has_new_places) {
+            return;
+        }
+        let (version, ring) = (self.version(), self.ring().clone());
+        let Some(rounds) = &mut self.content.rounds else {
+            return;
+        };
+        rounds.epoch = version;
+        rounds.left_lists.extend(lists_left(before.ring(), &ring));
+        if let Some((before, after)) = placements {
+            let replicas_max = replicas_max(&ring);
+            rounds.left_keys.extend(keys_left(&before, &after, replicas_max));
+        }
+    }
+
+    fn has_same_properties(&self, other: &Self) -> bool {
+        let (own, other) = (&self.content, &other.content);
+        own.default_properties == other.default_properties
+            && own.types == other.types
+            && own.buckets == other.buckets
+    }
+
+    /// The placements of all types, and of all buckets with properties of their own.
+    fn placements(&self) -> BTreeMap<Keys, Placement> {
+        let default_type = BucketType::default_type();
+        let types = self.bucket_types().keys().chain([&default_type]);
+        let of_types = types.filter_map(|name| {
+            let properties = self.stored_type_properties(name).ok()?;
+            Some(((name.clone(), None), Placement::of(properties)))
+        });
+        let of_buckets = self.bucket_overlays().filter_map(|(name, bucket, _)| {
+            let properties = self.stored_properties(name, bucket).ok()?;
+            let keys = (name.clone(), Some(bucket.clone()));
+            Some((keys, Placement::of(properties)))
+        });
+        of_types.chain(of_buckets).collect()
+    }
+}
+
+/// The most replicas that a key has, or will have when the lists have changed.
+fn replicas_max(ring: &Ring) -> u16 {
+    let next = ring.growth().map_or(0, |growth| growth.to);
+    ring.replicas_max().max(next)
+}
+
+/// The owner partitions whose lists had a vnode that they have no more.
+fn lists_left<'a>(before: &'a Ring, after: &'a Ring) -> impl Iterator<Item = Partition> + 'a {
+    before.size().partitions().filter(move |owner| {
+        let present = after.vnodes_of(*owner);
+        let vnodes = before.vnodes_of(*owner);
+        vnodes.iter().any(|vnode| !present.contains(vnode))
+    })
+}
+
+/// Types and buckets whose keys may have left vnodes. A type without its former properties has no keys:
+/// it was removed.
+fn keys_left(
+    before: &BTreeMap<Keys, Placement>,
+    after: &BTreeMap<Keys, Placement>,
+    replicas_max: u16,
+) -> Vec<Keys> {
+    let placement = |all: &BTreeMap<Keys, Placement>, keys: &Keys| {
+        let of_type = (keys.0.clone(), None);
+        all.get(keys).or_else(|| all.get(&of_type)).copied()
+    };
+    let names: BTreeSet<&Keys> = before.keys().chain(after.keys()).collect();
+    let is_left = |keys: &&Keys| {
+        let (before, after) = (placement(before, keys), placement(after, keys));
+        let both = before.zip(after);
+        both.is_some_and(|(before, after)| after.leaves_copies_of(before, replicas_max))
+    };
+    names.into_iter().filter(is_left).cloned().collect()
+}
