@@ -74,6 +74,9 @@ impl Member {
         if let Some(vnode) = self.vnodes.numbered(partition)
             && !vnode.is_complete()
         {
+            let hidden = vnode.clone();
+            let shown = self.runtime.blocking(move || hidden.accept_hidden()).await;
+            shown.map_err(|failure| AcceptError::Shown(failure.to_string()))?;
             vnode.mark_complete();
             let noted = self.follower.with_record(&mut held, note_repaired);
             noted.await?;

@@ -19,6 +19,7 @@ use crate::key_locks::KeyLocks;
 use crate::lease_table::LeaseTable;
 use crate::metering::{SAMPLED_EVERY, Stopwatch, VnodeMeter, VnodeWork, work_of};
 use crate::replica_request::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest};
+use crate::rounds::Rounds;
 use crate::stored_form::Incoming;
 
 /// Settings of a vnode.
@@ -56,6 +57,8 @@ pub struct Vnode {
     pub(crate) unwritable: OnceLock<String>,
     /// Shared with the tasks that have tombstones kept.
     tombstones_kept: Arc<()>,
+    /// Its part in rounds; `None` where none are run.
+    pub(crate) rounds: Option<Rounds>,
 }
 
 /// While one of these is there, its vnode removes no tombstones.
@@ -201,6 +204,7 @@ impl Vnode {
             stopwatch: None,
             unwritable: OnceLock::new(),
             tombstones_kept: Arc::new(()),
+            rounds: None,
         }
     }
 

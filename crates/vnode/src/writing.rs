@@ -574,6 +574,11 @@ impl Vnode {
     fn put(&self, batch: &Batch, durability: Durability) -> Result<Durable, Interrupted> {
         let receipt = self.backend.put(batch, durability);
         receipt.map(|receipt| receipt.durable).map_err(|error| {
+            if error.kind() != ErrorKind::WouldBlock
+                && let Some(trees) = &self.trees
+            {
+                trees.note_doubt();
+            }
             match error.kind() {
                 ErrorKind::WouldBlock => return Interrupted::WouldBlock,
                 ErrorKind::Failed => {

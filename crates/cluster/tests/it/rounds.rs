@@ -93,7 +93,7 @@ fn what_moves_members_or_keys_ends_the_rounds_of_all_lists() {
         step(&leaves, moving, MoveStep::Begin),
         done(&state, Command::AddMember { node, member }),
         done(&state, set_bucket("b", r#"{"n_val":2}"#)),
-        done(&state, set_bucket("b", r#"{"chash_keyfun":"bucket_only"}"#)),
+        done(&state, set_bucket("b", r#"{"chash_keyfun":{"mod":"riak_core_util","fun":"chash_bucketonly_keyfun"}}"#)),
     ];
     for state_after in &changed {
         assert_ne!(epoch(state_after), epoch(&state));
@@ -194,7 +194,7 @@ fn keys_with_fewer_replicas_or_another_hash_keep_their_tombstones() {
     assert!(!keeps(&fewer, "default", "other"));
     let again = done(&fewer, set_bucket("b", r#"{"n_val":3}"#));
     assert!(keeps(&reread(&again), "default", "b"));
-    let hashed = set_bucket("b", r#"{"chash_keyfun":"bucket_only"}"#);
+    let hashed = set_bucket("b", r#"{"chash_keyfun":{"mod":"riak_core_util","fun":"chash_bucketonly_keyfun"}}"#);
     assert!(keeps(&done(&state, hashed), "default", "b"));
     let more = done(&state, set_bucket("b", r#"{"n_val":4}"#));
     assert!(!keeps(&more, "default", "b"));
