@@ -33,6 +33,8 @@ pub(crate) struct Rounds {
     pub(crate) epoch: u64,
     /// Lists of which a round was announced.
     pub(crate) lists: BTreeMap<ListName, AgreedRounds>,
+    /// Vnodes that came to the lists of an owner partition later, each with the epoch.
+    pub(crate) joined: BTreeMap<(Partition, Partition), u64>,
     /// Owner partitions whose lists a vnode has left.
     pub(crate) left_lists: BTreeSet<Partition>,
     /// Types and buckets whose keys have left vnodes.
@@ -139,6 +141,13 @@ impl ClusterState {
         rounds.lists.get(&list)?.watermark.as_ref()
     }
 
+    /// The epoch in which a vnode came to the lists of an owner partition; zero if it was always there.
+    pub fn joined_lists(&self, owner: Partition, vnode: Partition) -> u64 {
+        let rounds = self.content.rounds.as_ref();
+        let joined = rounds.and_then(|it| it.joined.get(&(owner, vnode)));
+        joined.copied().unwrap_or(0)
+    }
+
     /// True when old copies of a bucket's keys may be where no list of the bucket has a replica: its
     /// tombstones stay.
     pub fn may_have_old_copies(&self, bucket_type: &BucketType, bucket: &Bucket) -> bool {
@@ -200,6 +209,8 @@ impl ClusterState {
             return;
         };
         rounds.epoch = version;
+        let joined = vnodes_new(before.ring(), &ring).map(|it| (it, version));
+        rounds.joined.extend(joined);
         rounds.left_lists.extend(lists_left(before.ring(), &ring));
         if let Some((before, after)) = placements {
             let replicas_max = replicas_max(&ring);
@@ -235,6 +246,19 @@ impl ClusterState {
 fn replicas_max(ring: &Ring) -> u16 {
     let next = ring.growth().map_or(0, |growth| growth.to);
     ring.replicas_max().max(next)
+}
+
+/// Owner partitions, each with a vnode that its lists had not before.
+fn vnodes_new<'a>(
+    before: &'a Ring,
+    after: &'a Ring,
+) -> impl Iterator<Item = (Partition, Partition)> + 'a {
+    after.size().partitions().flat_map(move |owner| {
+        let present = before.vnodes_of(owner);
+        let vnodes = after.vnodes_of(owner).into_iter();
+        let new = vnodes.filter(move |vnode| !present.contains(vnode));
+        new.map(move |vnode| (owner, vnode))
+    })
 }
 
 /// The owner partitions whose lists had a vnode that they have no more.

@@ -15,6 +15,9 @@ pub(crate) struct RoundsDocument {
     epoch: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     lists: Vec<AgreedDocument>,
+    /// Owner partition, vnode, and the epoch in which the vnode came to the lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    joined: Vec<(u16, u16, u64)>,
     /// Owner partitions whose lists a vnode has left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     left_lists: Vec<u16>,
@@ -71,6 +74,8 @@ impl RoundsDocument {
             watermark: agreed.watermark.as_ref().map(Into::into),
             announced: agreed.announced.map(Into::into),
         });
+        let joined = rounds.joined.iter();
+        let joined = joined.map(|((owner, vnode), epoch)| (owner.number(), vnode.number(), *epoch));
         let left_keys = rounds.left_keys.iter();
         let left_keys = left_keys.map(|(bucket_type, bucket)| KeysDocument {
             bucket_type: to_text(bucket_type.as_bytes()),
@@ -79,6 +84,7 @@ impl RoundsDocument {
         Self {
             epoch: rounds.epoch,
             lists: lists.collect(),
+            joined: joined.collect(),
             left_lists: rounds.left_lists.iter().map(|it| it.number()).collect(),
             left_keys: left_keys.collect(),
         }
@@ -92,6 +98,10 @@ impl RoundsDocument {
             };
             (it.list.into(), agreed)
         });
+        let joined = self.joined.into_iter().map(|(owner, vnode, epoch)| {
+            let vnode = partition(vnode)?;
+            Ok(((partition(owner)?, vnode), epoch))
+        });
         let left_lists = self.left_lists.into_iter().map(partition);
         let left_keys = self.left_keys.into_iter().map(|it| {
             let bucket = it.bucket.as_deref().map(name).transpose()?;
@@ -101,6 +111,7 @@ impl RoundsDocument {
         Ok(Rounds {
             epoch: self.epoch,
             lists: lists.collect(),
+            joined: joined.collect::<Result<_, DecodeError>>()?,
             left_lists: left_lists.collect::<Result<_, _>>()?,
             left_keys: left_keys.collect::<Result<_, DecodeError>>()?,
         })

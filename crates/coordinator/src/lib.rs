@@ -33,6 +33,7 @@ mod error;
 mod failure_log;
 mod gate;
 mod get;
+mod hint_rounds;
 mod hinting;
 mod hints;
 mod index_query;
@@ -56,6 +57,7 @@ mod request;
 mod script_test;
 mod service;
 mod trace;
+mod under_way;
 mod unopened;
 mod validating;
 mod waiting;
@@ -85,5 +87,6 @@ pub use request::{
 };
 pub use service::ReplicaService;
 pub use trace::{MaintenanceWitness, Meter, PartReading, Repaired, RequestKind, Trace};
+pub use under_way::UnderWay;
 
 pub use kvorum_vnode::{Condition, Detail};

@@ -43,6 +43,7 @@ mod peer_service;
 mod recognising;
 mod recovered_state;
 mod recovering;
+mod round_lists;
 mod settings;
 mod store_list;
 mod stores;

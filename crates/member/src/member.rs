@@ -19,7 +19,9 @@ use kvorum_liveness::Liveness;
 use kvorum_peer::{Encryption, PeerService, Peers};
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Listener, Moment, Runtime, TaskGuard};
-use kvorum_vnode::{LeaseTable, TreeFiles, TreePlacing, ValueFacts, Vnode, VnodeMeter, VnodeWork};
+use kvorum_vnode::{
+    LeaseTable, NoteFiles, TreeFiles, TreePlacing, ValueFacts, Vnode, VnodeMeter, VnodeWork,
+};
 use parking_lot::Mutex;
 
 use crate::agreed_log::AgreedLog;
@@ -38,6 +40,7 @@ use crate::hint_store;
 use crate::opening::Opener;
 use crate::operations::{Operations, reason_to_stay};
 use crate::recognising::KnownStores;
+use crate::round_lists::{RoundParts, mode_of};
 use crate::settings::MemberSettings;
 use crate::store_list::HeldFile;
 use crate::stores::Stores;
@@ -185,6 +188,11 @@ impl Member {
         let tree_files = Arc::new(TreeFiles::new(disk.clone(), &data_directory));
         stores.agreed(Arc::new(state.clone()));
         let health_stores = stores.clone();
+        let rounds = stores.orders_batches().then(|| RoundParts {
+            files: Arc::new(NoteFiles::new(disk.clone(), &data_directory)),
+            mode: mode_of(settings.coordinator.tombstones),
+            cluster: Arc::new(state.clone()),
+        });
         let ground = Ground {
             runtime: runtime.clone(),
             node: card.node,
@@ -199,6 +207,7 @@ impl Member {
                 Arc::new(places) as Arc<dyn TreePlacing>
             }),
             tree_files: tree_files.clone(),
+            rounds,
         };
         let vnodes = ground.table.clone();
         let (opening_ground, current) = (ground.clone(), state.current());
@@ -236,6 +245,7 @@ impl Member {
             hints: hints.clone(),
             heads_first: settings.heads_first,
         };
+        let under_way: Arc<UnderWay> = Arc::default();
         let coordinator_parts = kvorum_coordinator::Parts {
             node: card.node,
             runtime: runtime.clone(),
@@ -243,6 +253,7 @@ impl Member {
             vnodes: vnodes.clone(),
             meter,
             maintenance,
+            under_way: under_way.clone(),
         };
         let replicas = ReplicaService::new(coordinator_parts.clone(), hints.clone(), WAITING_MAX);
         let coordinator = Coordinator::among_peers(coordinator_parts, remote, settings.coordinator);

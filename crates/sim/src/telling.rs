@@ -121,6 +121,7 @@ impl Machine {
             vnodes: vnodes.clone(),
             meter: figures.clone(),
             maintenance: figures,
+            under_way: Arc::default(),
         };
         let replicas = ReplicaService::new(parts.clone(), hints.clone(), WAITING_MAX);
         let service = self.front(runtime)(Arc::new(Dispatch {

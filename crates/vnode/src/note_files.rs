@@ -34,7 +34,7 @@ impl NoteFiles {
     ///
     /// # Errors
     /// Those of the disk: the file may be there.
-    pub(crate) fn read(&self, partition: Partition) -> Result<Option<VnodeNotes>, DiskError> {
+    pub fn read(&self, partition: Partition) -> Result<Option<VnodeNotes>, DiskError> {
         let path = self.path(partition);
         if self.disk.info(&path)?.is_none() {
             return Ok(None);
@@ -54,7 +54,10 @@ impl NoteFiles {
     }
 
     /// Replaces the notes of a partition, durably.
-    pub(crate) fn write(&self, partition: Partition, notes: &VnodeNotes) -> Result<(), DiskError> {
+    ///
+    /// # Errors
+    /// Those of the disk: the notes before or these are there.
+    pub fn write(&self, partition: Partition, notes: &VnodeNotes) -> Result<(), DiskError> {
         create_directory_durably(&*self.disk, &self.directory)?;
         replace_file(&*self.disk, &self.path(partition), &encode_notes(notes))
     }

@@ -171,6 +171,19 @@ fn a_list_that_a_vnode_has_left_has_no_more_rounds() {
 }
 
 #[test]
+fn a_vnode_that_comes_to_a_list_is_noted_with_the_epoch() {
+    let alone = founded();
+    let owner = alone.ring().size().partition(3).unwrap();
+    let next = alone.ring().size().partition(4).unwrap();
+    assert_eq!(alone.joined_lists(owner, owner), 0);
+    let state = cluster(3);
+    assert_eq!(state.joined_lists(owner, owner), 0, "it was always there");
+    let joined = state.joined_lists(owner, next);
+    assert!(joined > 1 && joined <= epoch(&state), "{joined}");
+    assert_eq!(reread(&state).joined_lists(owner, next), joined);
+}
+
+#[test]
 fn moves_alone_leave_no_old_copies() {
     let state = carry_out(cluster(4), 8, |_| {});
     let owners = state.ring().size().partitions();

@@ -185,6 +185,7 @@ impl Cluster {
             hints_read,
             meter,
             maintenance,
+            under_way: Arc::default(),
             stores,
         };
         node.learn(state);

@@ -158,6 +158,7 @@ impl Cluster {
             vnodes: vnodes.clone(),
             meter: figures.clone(),
             maintenance: figures,
+            under_way: Arc::default(),
         };
         let service = Arc::new(ReplicaService::new(parts.clone(), hints.clone(), 1_000));
         let at = peer_address(number);
