@@ -1,21 +1,28 @@
 //! The exchanges of a node: begun as they fall due, stopped when they are no more, and reported.
 
 use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use kvorum_anti_entropy::{Order, Outcome, Pace, Schedule, Target};
 use kvorum_cluster::{AgreedState, ClusterState};
 use kvorum_coordinator::{Coordinator, LocalVnodes};
-use kvorum_ring::NodeId;
-use kvorum_runtime::{Runtime, Watched};
-use kvorum_vnode::TreeFiles;
+use kvorum_reaping::{KeptBecause, ListName, RoundName, RoundOutcome};
+use kvorum_ring::{NodeId, PreferenceList};
+use kvorum_runtime::{Runtime, Watched, Watcher};
+use kvorum_vnode::{TreeFiles, TreeName};
 use parking_lot::Mutex;
 
 use crate::building::Builder;
 use crate::conversation::{Means, converse, micros};
 use crate::places::Placements;
-use crate::report::{ComparedCounts, ExchangesReport};
+use crate::report::{ComparedCounts, ExchangesReport, RoundsReport};
+use crate::round_question::RoundMeans;
+use crate::rounding::{Comparison, Rounding};
 use crate::settings::{ExchangeSettings, StepBudget};
 use crate::targets::{epoch_of, replicas_of, targets_of, tree_of};
 
@@ -42,6 +49,8 @@ pub struct Parts {
     pub budget: Arc<dyn StepBudget>,
     /// Files in which trees outlast the run; `None` where trees are in memory alone.
     pub tree_files: Option<Arc<TreeFiles>>,
+    /// The way of rounds, by which tombstones go; `None` where they stay.
+    pub rounds: Option<Arc<dyn RoundMeans>>,
     /// The settings of exchanges.
     pub settings: ExchangeSettings,
 }
@@ -56,6 +65,10 @@ struct Shared {
     is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
     means: Means,
     builder: Builder,
+    vnodes: Arc<dyn LocalVnodes>,
+    rounds: Option<Arc<dyn RoundMeans>>,
+    /// A round is under way: this node leads one at a time.
+    is_rounding: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -73,6 +86,7 @@ struct Sums {
     repairs_failed: u64,
     exchanges_complete: u64,
     compared: ComparedCounts,
+    rounds: RoundsReport,
 }
 
 impl Exchanges {
@@ -84,6 +98,9 @@ impl Exchanges {
             node: parts.node,
             cluster: parts.cluster,
             is_up: parts.is_up,
+            vnodes: parts.vnodes.clone(),
+            rounds: parts.rounds,
+            is_rounding: AtomicBool::new(false),
             builder: Builder::new(
                 parts.runtime.clone(),
                 parts.vnodes,
@@ -150,6 +167,7 @@ impl Exchanges {
             repairs_failed: sums.repairs_failed,
             exchanges: sums.compared.all(),
             exchanges_complete: sums.exchanges_complete,
+            rounds: sums.rounds.clone(),
         }
     }
 }
@@ -237,10 +255,113 @@ impl Shared {
             };
             drop(state);
             let means = shared.means.clone();
-            let outcome = converse(means, &order, replicas, tree, stopped).await;
+            let stop = stopped.clone();
+            let outcome = converse(means, &order, replicas.clone(), tree, stop).await;
+            if outcome.is_complete {
+                shared.lead_round(&order, replicas, tree, stopped).await;
+            }
             shared.ended(&order, &outcome);
         };
         self.means.runtime.spawn("exchange", exchange);
+    }
+
+    /// Leads a round of a list that has just been compared, if there are tombstones that it could take. The
+    /// list has no other exchange meanwhile.
+    async fn lead_round(
+        &self,
+        order: &Order,
+        replicas: PreferenceList,
+        tree: TreeName,
+        stopped: Watcher<bool>,
+    ) {
+        let target = order.target;
+        if !self.has_tombstones(&replicas) {
+            return;
+        }
+        let Some(rounding) = self.round_of(target, replicas.clone()) else {
+            return;
+        };
+        if self.is_rounding.swap(true, Ordering::AcqRel) {
+            // The next exchange of the list comes back to it.
+            return;
+        }
+        let (means, stop) = (self.means.clone(), stopped.clone());
+        let whole = Order {
+            hint: None,
+            after: None,
+            ..order.clone()
+        };
+        let compare = move || -> Comparison {
+            let (means, whole, stop) = (means.clone(), whole.clone(), stop.clone());
+            let replicas = replicas.clone();
+            Box::pin(async move {
+                let outcome = converse(means, &whole, replicas, tree, stop).await;
+                outcome.is_complete
+            })
+        };
+        let outcome = unless_stopped(rounding.run(compare), stopped).await;
+        self.is_rounding.store(false, Ordering::Release);
+        self.round_ended(target, outcome.as_ref());
+    }
+
+    /// True if the vnode here may have tombstones.
+    fn has_tombstones(&self, replicas: &PreferenceList) -> bool {
+        let here = replicas.iter().find(|it| it.node == self.node);
+        let vnode = here.and_then(|it| self.vnodes.vnode(it.partition));
+        vnode.is_some_and(|it| it.tombstones_waiting() != Some(0))
+    }
+
+    fn round_of(&self, target: Target, replicas: PreferenceList) -> Option<Rounding> {
+        let means = self.rounds.clone()?;
+        let list = ListName {
+            partition: target.partition,
+            n_val: target.n,
+        };
+        let state = self.cluster.current();
+        let is_colocated = self.means.settings.colocated_replicas;
+        if is_colocated || state.may_announce(list).is_err() {
+            return None;
+        }
+        let runtime = self.means.runtime.clone();
+        let watermark = state.watermark(list);
+        Some(Rounding {
+            list,
+            name: RoundName {
+                number: watermark.map_or(0, |it| it.round.number) + 1,
+                nonce: runtime.random_u64(),
+            },
+            epoch: state.rounds_epoch()?,
+            runtime,
+            means,
+            replicas,
+            members: state.members().keys().copied().collect(),
+        })
+    }
+
+    fn round_ended(&self, target: Target, outcome: Option<&RoundOutcome>) {
+        let mut state = self.state.lock();
+        let sums = &mut state.sums;
+        let kept = outcome.map_or(Some(KeptBecause::Stopped), |it| it.kept);
+        let reaped = outcome.map_or(0, |it| it.reaped);
+        let is_raised = outcome.is_some_and(|it| it.raised.is_some());
+        sums.rounds.reaped += reaped;
+        match is_raised {
+            true => sums.rounds.raised += 1,
+            false => sums.rounds.ended_early += 1,
+        }
+        match kept {
+            Some(reason) => drop(sums.rounds.kept.insert(target, reason)),
+            None => drop(sums.rounds.kept.remove(&target)),
+        }
+        drop(state);
+        tracing::debug!(
+            event = "round_ended",
+            partition = target.partition,
+            n_val = target.n,
+            reaped,
+            is_raised,
+            kept = kept.map(tracing::field::display),
+        );
     }
 
     fn ended(&self, order: &Order, outcome: &Outcome) {
@@ -263,4 +384,17 @@ impl Shared {
             );
         }
     }
+}
+
+/// The outcome of a round; `None` if it was stopped, or the sender of stops is gone.
+async fn unless_stopped<T>(round: impl Future<Output = T>, mut stop: Watcher<bool>) -> Option<T> {
+    let mut round = pin!(round);
+    let mut stopped = pin!(stop.until(|is_stopped| *is_stopped));
+    poll_fn(|context| {
+        if stopped.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        round.as_mut().poll(context).map(Some)
+    })
+    .await
 }

@@ -44,6 +44,7 @@ mod recognising;
 mod recovered_state;
 mod recovering;
 mod round_lists;
+mod round_service;
 mod settings;
 mod store_list;
 mod stores;

@@ -10,10 +10,11 @@ use kvorum_backend::{Backend, BackendError};
 use kvorum_claimant::{Claimant, ReplicatedState};
 use kvorum_cluster::{AgreedState, ClusterState, MemberStatus, ProposeError};
 use kvorum_coordinator::{
-    Coordinator, MaintenanceWitness, Meter, PeerReplicas, Remote, ReplicaService, VnodeHints,
+    Coordinator, MaintenanceWitness, Meter, PeerReplicas, Remote, ReplicaService, UnderWay,
+    VnodeHints,
 };
 use kvorum_disk::{Disk, DiskError};
-use kvorum_exchanges::{Exchanges, KeyPlaces, StepBudget};
+use kvorum_exchanges::{Exchanges, KeyPlaces, RoundMeans, StepBudget};
 use kvorum_handoff::{Budget, Transfers};
 use kvorum_liveness::Liveness;
 use kvorum_peer::{Encryption, PeerService, Peers};
@@ -41,6 +42,7 @@ use crate::opening::Opener;
 use crate::operations::{Operations, reason_to_stay};
 use crate::recognising::KnownStores;
 use crate::round_lists::{RoundParts, mode_of};
+use crate::round_service::RoundService;
 use crate::settings::MemberSettings;
 use crate::store_list::HeldFile;
 use crate::stores::Stores;
@@ -226,7 +228,13 @@ impl Member {
         }
         let (held, partitions) = (beginning.held, beginning.partitions);
         let cluster = Arc::new(state.clone());
-        let hints = hint_store::open_hints(beginning.hints, &hint_leases, settings.vnode, cluster)?;
+        let hints = hint_store::open_hints(
+            beginning.hints,
+            &hint_leases,
+            settings.vnode,
+            cluster,
+            NoteFiles::new(disk.clone(), &directory.join("hints")),
+        )?;
         let known = KnownStores::of(&held);
 
         let liveness = Liveness::start(
@@ -271,7 +279,17 @@ impl Member {
             budget: budget.clone(),
             settings: settings.transfers,
         })?;
+        let round_service = RoundService {
+            runtime: runtime.clone(),
+            node: card.node,
+            state: state.clone(),
+            vnodes: vnodes.clone(),
+            hints: hints.clone(),
+            peers: peers.clone(),
+            under_way,
+        };
         let detector = liveness.clone();
+        let means = settings.reaping.then(|| Arc::new(round_service.clone()) as Arc<dyn RoundMeans>);
         let exchanges = settings.exchanges.map(|exchanges| {
             Exchanges::new(kvorum_exchanges::Parts {
                 node: card.node,
@@ -282,6 +300,7 @@ impl Member {
                 is_up: Arc::new(move |node| detector.is_up(node)),
                 budget: Arc::new(TreeSteps(budget)),
                 tree_files: Some(tree_files.clone()),
+                rounds: means,
                 settings: exchanges,
             })
         });
@@ -304,6 +323,7 @@ impl Member {
             hints: hints.clone(),
             health: health.clone(),
             shown_plan: Arc::default(),
+            rounds: round_service,
         };
         let member = Arc::new(Self {
             health,
@@ -381,6 +401,9 @@ impl Member {
                 peers.serve(listener, service).await;
             });
         }
+        let hints = self.hints.clone();
+        let learning = hint_store::keep_learning(self.runtime.clone(), hints, self.state.clone());
+        self.keep("watermarks for hints", learning);
         let follower = self.follower.clone();
         self.keep("ring follower", async move { follower.run().await });
         let claimant = Claimant::new(

@@ -45,7 +45,9 @@ const RECEIVES: u8 = 4;
 const HIDES: u8 = 8;
 
 /// A preference list, by what its trees are named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct ListName {
     /// The number of the partition that owns its keys.
     pub partition: u16,

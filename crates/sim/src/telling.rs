@@ -150,6 +150,7 @@ impl Machine {
                 coordinator: coordinator.clone(),
                 is_up: Arc::new(move |node| detector.is_up(node)),
                 budget: Arc::new(Unbounded),
+                rounds: None,
                 tree_files: Some(tree_files.clone()),
                 settings,
             })

@@ -12,14 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_backend::{FoldClock, FoldRange, Lease, Sequence, Timestamp};
+use kvorum_encoding::StorageKey;
 use kvorum_reaping::{
     BatchName, DeleteMode, Extent, Incarnation, Keeper, KeeperAnswer, KeeperEffect, KeeperEvent,
     KeeperStart, KeptBecause, ListName, Note, ReplicaAnswer, RoundName, VnodeNotes, Watermark,
 };
+use kvorum_ring::Epoch;
 use parking_lot::Mutex;
 
 use crate::note_files::NoteFiles;
 use crate::page::PageFailure;
+use crate::reaping::ReapRequest;
 use crate::replica_request::ReplicaFailure;
 use crate::scanning::{ScanLimits, ScanRequest};
 use crate::vnode::Vnode;
@@ -55,6 +58,9 @@ struct State {
     stored: BTreeMap<ListName, Note>,
     /// Extents of this run with their times, the oldest first.
     past: VecDeque<(Duration, Sequence)>,
+    /// The last pass through the store for tombstones: how many had been stored before, and how many it
+    /// left.
+    last_pass: Option<(u64, u64)>,
 }
 
 impl Vnode {
@@ -82,6 +88,7 @@ impl Vnode {
                 keepers: BTreeMap::new(),
                 stored,
                 past: VecDeque::from([(now, sequence)]),
+                last_pass: None,
             }),
         });
         for list in lists {
@@ -178,6 +185,52 @@ impl Vnode {
         let state = rounds.state.lock();
         let keeper = state.keepers.get(&list);
         keeper.is_some_and(|it| it.may_reap(self.batch(written_by)))
+    }
+
+    /// Removes the tombstones that may go from the whole store; returns how many went. `list_of` says to
+    /// which list a key belongs whose tombstone may go by the agreed state. Blocks.
+    ///
+    /// # Errors
+    /// When the store fails, or the epoch has passed. What was removed until then is gone.
+    pub fn reap_all(
+        &self,
+        epoch: Epoch,
+        clock: &FoldClock,
+        list_of: &dyn Fn(&StorageKey) -> Option<ListName>,
+    ) -> Result<u64, ReplicaFailure> {
+        let stored_before = self.tombstones_stored();
+        let mut request = ReapRequest {
+            epoch,
+            range: FoldRange::all(),
+            clock: clock.clone(),
+            lease: Lease::Unlimited,
+            entries_max: PAGE_ENTRIES,
+        };
+        let may_go = &mut |key: &StorageKey, written_by| {
+            list_of(key).is_some_and(|list| self.may_reap(list, written_by))
+        };
+        let (mut reaped, mut left) = (0, 0);
+        loop {
+            let page = self.reap_page(&request, may_go).map_err(failure_of)?;
+            reaped += page.reaped;
+            left += page.tombstones - page.reaped;
+            match page.next {
+                Some(next) => request.range = FoldRange::all().resumed_at(&next),
+                None => break,
+            }
+        }
+        if let Some(rounds) = &self.rounds {
+            rounds.state.lock().last_pass = Some((stored_before, left));
+        }
+        Ok(reaped)
+    }
+
+    /// About how many tombstones wait, by the last pass through the store and the writes since; `None`
+    /// before the first.
+    pub fn tombstones_waiting(&self) -> Option<u64> {
+        let last_pass = self.rounds.as_ref()?.state.lock().last_pass;
+        let (stored_before, left) = last_pass?;
+        Some(left + self.tombstones_stored().saturating_sub(stored_before))
     }
 
     /// Removes what is hidden: the other replicas have given what they have, from the beginning, since
@@ -395,14 +448,9 @@ impl Vnode {
             },
         };
         loop {
-            match self.remove_hidden_page(&request) {
-                Ok(None) => return Ok(()),
-                Ok(Some(next)) => request.range = FoldRange::all().resumed_at(&next),
-                Err(PageFailure::Failed(failure)) => return Err(failure),
-                Err(PageFailure::OutOfTime) => {
-                    let detail = "a scan without a deadline ran out of time".to_owned();
-                    return Err(ReplicaFailure::Internal(detail));
-                }
+            match self.remove_hidden_page(&request).map_err(failure_of)? {
+                Some(next) => request.range = FoldRange::all().resumed_at(&next),
+                None => return Ok(()),
             }
         }
     }
@@ -418,6 +466,16 @@ impl Vnode {
     fn has_batch(&self, batch: BatchName) -> bool {
         let last = self.batch(self.backend.durable());
         batch.store == last.store && batch.sequence <= last.sequence
+    }
+}
+
+/// The failure of a page without a deadline.
+fn failure_of(failure: PageFailure) -> ReplicaFailure {
+    match failure {
+        PageFailure::Failed(failure) => failure,
+        PageFailure::OutOfTime => {
+            ReplicaFailure::Internal("a scan without a deadline ran out of time".to_owned())
+        }
     }
 }
 

@@ -77,6 +77,7 @@ pub(crate) struct Counts {
     pub(crate) sibling_warnings: AtomicU64,
     pub(crate) disk_full_refusals: AtomicU64,
     pub(crate) objects_stored: AtomicU64,
+    pub(crate) tombstones_stored: AtomicU64,
     pub(crate) merges: AtomicU64,
 }
 
@@ -103,9 +104,11 @@ impl ChangeObserver for Counts {
             return;
         };
         self.puts.fetch_add(1, Ordering::Relaxed);
-        if !object.is_tombstone() {
-            self.objects_stored.fetch_add(1, Ordering::Relaxed);
-        }
+        let count = match object.is_tombstone() {
+            true => &self.tombstones_stored,
+            false => &self.objects_stored,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -296,6 +299,11 @@ impl Vnode {
     /// Writes that took room, since the vnode was opened: not tombstones and their removal.
     pub fn objects_stored(&self) -> u64 {
         self.counts.objects_stored.load(Ordering::Relaxed)
+    }
+
+    /// Tombstones that were stored since the vnode was opened.
+    pub(crate) fn tombstones_stored(&self) -> u64 {
+        self.counts.tombstones_stored.load(Ordering::Relaxed)
     }
 
     /// Counts and identity, for `vnode-status`.

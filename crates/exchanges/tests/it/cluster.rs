@@ -182,6 +182,7 @@ impl Cluster {
             coordinator: Arc::new(coordinator),
             is_up: Arc::new(move |node| down.is_up(node)),
             budget: Arc::new(Unbounded),
+            rounds: None,
             tree_files: None,
             settings,
         });
