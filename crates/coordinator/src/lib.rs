@@ -34,6 +34,8 @@ mod failure_log;
 mod gate;
 mod get;
 mod hint_rounds;
+#[cfg(test)]
+mod hint_rounds_test;
 mod hinting;
 mod hints;
 mod index_query;

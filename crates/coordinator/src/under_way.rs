@@ -129,7 +129,6 @@ fn own_place() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::future::Future as _;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
@@ -143,30 +142,32 @@ mod tests {
 
     #[test]
     fn settling_waits_for_what_began_before_and_for_nothing_else() {
-        let runtime = Runtime::simulated(1).unwrap();
+        let executor = Runtime::simulated(1).unwrap();
+        let runtime = executor.runtime();
         let under_way = Arc::new(UnderWay::default());
-        runtime.block_on(under_way.settle(&runtime));
+        executor.block_on(under_way.settle(&runtime));
         let before = under_way.begin_owned();
         let _later = {
             let mut settling = pin!(under_way.settle(&runtime));
             assert!(!has_ended(settling.as_mut()));
             let later = under_way.begin_owned();
             drop(before);
-            runtime.block_on(settling);
+            executor.block_on(settling);
             later
         };
     }
 
     #[test]
     fn work_of_each_generation_is_waited_for_in_turn() {
-        let runtime = Runtime::simulated(1).unwrap();
+        let executor = Runtime::simulated(1).unwrap();
+        let runtime = executor.runtime();
         let under_way = UnderWay::default();
         for _ in 0..5 {
             let pass = under_way.begin();
             let mut settling = pin!(under_way.settle(&runtime));
             assert!(!has_ended(settling.as_mut()));
             drop(pass);
-            runtime.block_on(settling);
+            executor.block_on(settling);
         }
     }
 }

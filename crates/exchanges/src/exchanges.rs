@@ -12,7 +12,7 @@ use kvorum_anti_entropy::{Order, Outcome, Pace, Schedule, Target};
 use kvorum_cluster::{AgreedState, ClusterState};
 use kvorum_coordinator::{Coordinator, LocalVnodes};
 use kvorum_reaping::{KeptBecause, ListName, RoundName, RoundOutcome};
-use kvorum_ring::{NodeId, PreferenceList};
+use kvorum_ring::NodeId;
 use kvorum_runtime::{Runtime, Watched, Watcher};
 use kvorum_vnode::{TreeFiles, TreeName};
 use parking_lot::Mutex;
@@ -256,9 +256,9 @@ impl Shared {
             drop(state);
             let means = shared.means.clone();
             let stop = stopped.clone();
-            let outcome = converse(means, &order, replicas.clone(), tree, stop).await;
+            let outcome = converse(means, &order, replicas, tree, stop).await;
             if outcome.is_complete {
-                shared.lead_round(&order, replicas, tree, stopped).await;
+                shared.lead_round(&order, tree, stopped).await;
             }
             shared.ended(&order, &outcome);
         };
@@ -267,18 +267,9 @@ impl Shared {
 
     /// Leads a round of a list that has just been compared, if there are tombstones that it could take. The
     /// list has no other exchange meanwhile.
-    async fn lead_round(
-        &self,
-        order: &Order,
-        replicas: PreferenceList,
-        tree: TreeName,
-        stopped: Watcher<bool>,
-    ) {
+    async fn lead_round(&self, order: &Order, tree: TreeName, stopped: Watcher<bool>) {
         let target = order.target;
-        if !self.has_tombstones(&replicas) {
-            return;
-        }
-        let Some(rounding) = self.round_of(target, replicas.clone()) else {
+        let Some(rounding) = self.round_of(target) else {
             return;
         };
         if self.is_rounding.swap(true, Ordering::AcqRel) {
@@ -286,6 +277,7 @@ impl Shared {
             return;
         }
         let (means, stop) = (self.means.clone(), stopped.clone());
+        let replicas = rounding.replicas.clone();
         let whole = Order {
             hint: None,
             after: None,
@@ -304,14 +296,9 @@ impl Shared {
         self.round_ended(target, outcome.as_ref());
     }
 
-    /// True if the vnode here may have tombstones.
-    fn has_tombstones(&self, replicas: &PreferenceList) -> bool {
-        let here = replicas.iter().find(|it| it.node == self.node);
-        let vnode = here.and_then(|it| self.vnodes.vnode(it.partition));
-        vnode.is_some_and(|it| it.tombstones_waiting() != Some(0))
-    }
-
-    fn round_of(&self, target: Target, replicas: PreferenceList) -> Option<Rounding> {
+    /// The next round of a list, if it may have one and there may be tombstones. Its replicas, its members
+    /// and its epoch are of one state.
+    fn round_of(&self, target: Target) -> Option<Rounding> {
         let means = self.rounds.clone()?;
         let list = ListName {
             partition: target.partition,
@@ -320,6 +307,11 @@ impl Shared {
         let state = self.cluster.current();
         let is_colocated = self.means.settings.colocated_replicas;
         if is_colocated || state.may_announce(list).is_err() {
+            return None;
+        }
+        let replicas = replicas_of(&state, target, is_colocated);
+        let here = replicas.iter().find(|it| it.node == self.node)?;
+        if !self.vnodes.vnode(here.partition)?.may_have_tombstones() {
             return None;
         }
         let runtime = self.means.runtime.clone();
@@ -350,9 +342,9 @@ impl Shared {
             false => sums.rounds.ended_early += 1,
         }
         match kept {
-            Some(reason) => drop(sums.rounds.kept.insert(target, reason)),
-            None => drop(sums.rounds.kept.remove(&target)),
-        }
+            Some(reason) => sums.rounds.kept.insert(target, reason),
+            None => sums.rounds.kept.remove(&target),
+        };
         drop(state);
         tracing::debug!(
             event = "round_ended",

@@ -183,7 +183,8 @@ impl RoundMeans for RoundService {
                 return service.answer(question).await;
             }
             let RoundService { runtime, peers, .. } = &service;
-            let asked = operations::ask(runtime, peers, node, &Operation::Round(question));
+            let operation = Operation::Round(question);
+            let asked = operations::ask(runtime, peers, node, &operation);
             match asked.await {
                 Ok(Outcome::Round(answer)) => answer,
                 _ => Err(KeptBecause::ReplicaDown),

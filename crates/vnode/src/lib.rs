@@ -63,7 +63,7 @@ pub use key_fold_request::{KeyFoldPart, KeyFoldRequest};
 pub use lease_file::Unreadable;
 pub use lease_table::{LEASES_NAME, LeaseTable};
 pub use metering::{SAMPLED_EVERY, VnodeMeter, VnodeWork};
-pub use note_files::NoteFiles;
+pub use note_files::{NOTES_NAME, NoteFiles, remove_notes};
 pub use page::PageFailure;
 pub use page_request::{CountPage, Page, PageKind, PageRequest};
 pub use reaping::{ReapPage, ReapRequest};

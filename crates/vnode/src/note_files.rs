@@ -10,7 +10,7 @@ use kvorum_reaping::{VnodeNotes, decode_notes, encode_notes};
 use kvorum_ring::Partition;
 
 /// The name of the files' directory, in the data directory of the node.
-const NOTES_NAME: &str = "round_notes";
+pub const NOTES_NAME: &str = "round_notes";
 
 /// A bound on the memory that a file can make us allocate; a note takes less than 200 bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -65,4 +65,17 @@ impl NoteFiles {
     fn path(&self, partition: Partition) -> PathBuf {
         self.directory.join(partition.number().to_string())
     }
+}
+
+/// Removes all notes of a node, for good: its stores are not what they were.
+///
+/// # Errors
+/// Those of the disk.
+pub fn remove_notes(disk: &dyn Disk, data: &Path) -> Result<(), DiskError> {
+    let directory = data.join(NOTES_NAME);
+    if disk.info(&directory)?.is_none() {
+        return Ok(());
+    }
+    disk.remove_directory(&directory)?;
+    disk.sync_directory(data)
 }

@@ -233,6 +233,11 @@ impl Vnode {
         Some(left + self.tombstones_stored().saturating_sub(stored_before))
     }
 
+    /// False if no round could take a tombstone from here.
+    pub fn may_have_tombstones(&self) -> bool {
+        self.rounds.is_some() && self.tombstones_waiting() != Some(0)
+    }
+
     /// Removes what is hidden: the other replicas have given what they have, from the beginning, since
     /// [`Vnode::hidden_generation`] was the given one. To be called before the vnode counts as complete.
     /// Blocks.
@@ -368,7 +373,7 @@ impl Vnode {
             self.hide_for_rounds(hidden);
         }
         state.keepers.insert(agreed.list, keeper);
-        self.carry_out(rounds, state, agreed.list, effects).map(|_| ())
+        self.execute(rounds, state, agreed.list, effects).map(|_| ())
     }
 
     /// Lets a keeper know, and carries out what it asks for.
@@ -384,16 +389,16 @@ impl Vnode {
         };
         let mut effects = Vec::new();
         keeper.step(event, &mut effects);
-        let carried_out = self.carry_out(rounds, state, list, effects);
-        if carried_out.is_err() {
+        let executed = self.execute(rounds, state, list, effects);
+        if executed.is_err() {
             // What is not stored is not known. It is opened anew when the list is followed next.
             state.keepers.remove(&list);
         }
-        carried_out
+        executed
     }
 
     /// Each effect before the next; the answer if there is one.
-    fn carry_out(
+    fn execute(
         &self,
         rounds: &Rounds,
         state: &mut State,
@@ -406,10 +411,9 @@ impl Vnode {
                 KeeperEffect::MarkIncomplete => self.mark_incomplete(),
                 // Entries are hidden, and the actor is changed, before that is stored.
                 KeeperEffect::TakeFreshActor => self.hide_for_rounds(&rounds.opened_with),
-                // They were removed before the keeper was let know.
-                KeeperEffect::RemoveHidden(_) => {}
-                // Notes are stored when all is durable that the store has.
-                KeeperEffect::Sync(_) => {}
+                // What is hidden was removed before the keeper learned of it. Notes are stored when all
+                // is durable that the store has.
+                KeeperEffect::RemoveHidden(_) | KeeperEffect::Sync(_) => {}
                 KeeperEffect::Store(note) => {
                     state.stored.insert(list, note);
                     self.store_notes(rounds, state)?;

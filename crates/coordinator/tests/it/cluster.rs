@@ -152,6 +152,7 @@ impl Cluster {
             vnodes: vnodes.clone(),
             meter: meter.clone(),
             maintenance: maintenance.clone(),
+            under_way: Arc::default(),
         };
         let service = ReplicaService::new(parts.clone(), hints.clone(), 1_000);
         let service = Arc::new(service);
@@ -185,7 +186,6 @@ impl Cluster {
             hints_read,
             meter,
             maintenance,
-            under_way: Arc::default(),
             stores,
         };
         node.learn(state);
