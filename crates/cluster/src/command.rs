@@ -234,9 +234,7 @@ impl Content {
                 step,
             } => self.move_step(partition, at, step),
             Command::Grow { from, step } => self.growth_step(from, step),
-            Command::AnnounceRound { list, round } => {
-                Ok(self.announce_round(state, list, round)?)
-            }
+            Command::AnnounceRound { list, round } => Ok(self.announce_round(state, list, round)?),
             Command::RaiseWatermark { list, watermark } => {
                 Ok(self.raise_watermark(list, watermark)?)
             }

@@ -214,7 +214,9 @@ impl ClusterState {
         rounds.left_lists.extend(lists_left(before.ring(), &ring));
         if let Some((before, after)) = placements {
             let replicas_max = replicas_max(&ring);
-            rounds.left_keys.extend(keys_left(&before, &after, replicas_max));
+            rounds
+                .left_keys
+                .extend(keys_left(&before, &after, replicas_max));
         }
     }
 

@@ -17,8 +17,8 @@ use kvorum_reaping::{
     VnodeNotes, Watermark,
 };
 use kvorum_vnode::{
-    NoteFiles, PageFailure, ReplicaFailure, ScanLimits, ScanPage, ScanRequest, Scanned, TreePlacing,
-    Vnode,
+    NoteFiles, PageFailure, ReplicaFailure, ScanLimits, ScanPage, ScanRequest, Scanned,
+    TreePlacing, Vnode,
 };
 use parking_lot::Mutex;
 

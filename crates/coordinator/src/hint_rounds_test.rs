@@ -74,7 +74,13 @@ fn opened(disk: &MemoryDisk, backend: &Arc<MemoryBackend>) -> VnodeHints {
         limits: Limits::default(),
     };
     let backend = backend.clone();
-    let vnode = Vnode::new(partition(0), Epoch::FIRST, backend, leases.clone(), settings);
+    let vnode = Vnode::new(
+        partition(0),
+        Epoch::FIRST,
+        backend,
+        leases.clone(),
+        settings,
+    );
     leases.renew().unwrap();
     let files = NoteFiles::new(Arc::new(disk.clone()), directory);
     let hints = VnodeHints::new(vnode).with_rounds(files, Arc::new(TwoLists));

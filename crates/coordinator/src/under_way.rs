@@ -60,7 +60,9 @@ impl UnderWay {
             // The next generation is counted where the one before the present was.
             self.until_empty(next, runtime).await;
             let order = Ordering::SeqCst;
-            let exchanged = self.generation.compare_exchange(present, next, order, order);
+            let exchanged = self
+                .generation
+                .compare_exchange(present, next, order, order);
             if exchanged.is_ok() {
                 break present;
             }

@@ -526,7 +526,13 @@ impl Follower {
             vnode.advance_epoch(ring.epoch(vnode.partition()));
         }
         let ground = self.ground.clone();
-        let follow = move || ground.table.all().iter().for_each(|it| ground.follow_rounds(it));
+        let follow = move || {
+            ground
+                .table
+                .all()
+                .iter()
+                .for_each(|it| ground.follow_rounds(it))
+        };
         self.ground.runtime.blocking(follow).await;
         let followed = self.follow_stores(&mut held, &state).await;
         if let Err(error) = &followed {

@@ -69,7 +69,11 @@ fn learn_watermarks(hints: &VnodeHints, state: &ClusterState) -> Result<(), Open
 }
 
 /// Lets the store of hints learn each watermark, for as long as it is polled.
-pub(crate) async fn keep_learning(runtime: Runtime, hints: Arc<VnodeHints>, state: ReplicatedState) {
+pub(crate) async fn keep_learning(
+    runtime: Runtime,
+    hints: Arc<VnodeHints>,
+    state: ReplicatedState,
+) {
     let mut versions = state.versions();
     loop {
         versions.see();

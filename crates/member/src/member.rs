@@ -289,7 +289,9 @@ impl Member {
             under_way,
         };
         let detector = liveness.clone();
-        let means = settings.reaping.then(|| Arc::new(round_service.clone()) as Arc<dyn RoundMeans>);
+        let means = settings
+            .reaping
+            .then(|| Arc::new(round_service.clone()) as Arc<dyn RoundMeans>);
         let exchanges = settings.exchanges.map(|exchanges| {
             Exchanges::new(kvorum_exchanges::Parts {
                 node: card.node,

@@ -114,7 +114,8 @@ impl Vnode {
             return Ok(());
         };
         let learned = KeeperEvent::Learned(watermark);
-        self.tell(rounds, &mut state, agreed.list, learned).map(|_| ())
+        self.tell(rounds, &mut state, agreed.list, learned)
+            .map(|_| ())
     }
 
     /// Opens a round of a list: fixes the extent, and waits for the holders of key locks. Blocks.
@@ -373,7 +374,8 @@ impl Vnode {
             self.hide_for_rounds(hidden);
         }
         state.keepers.insert(agreed.list, keeper);
-        self.execute(rounds, state, agreed.list, effects).map(|_| ())
+        self.execute(rounds, state, agreed.list, effects)
+            .map(|_| ())
     }
 
     /// Lets a keeper know, and carries out what it asks for.

@@ -38,7 +38,11 @@ pub(crate) fn commit(state: &ClusterState) -> ClusterState {
     done(state, Command::CommitPlan { id })
 }
 
-pub(crate) fn step(state: &ClusterState, partition: kvorum_ring::Partition, step: MoveStep) -> ClusterState {
+pub(crate) fn step(
+    state: &ClusterState,
+    partition: kvorum_ring::Partition,
+    step: MoveStep,
+) -> ClusterState {
     let at = state.ring().epoch(partition);
     let command = Command::Move {
         partition,

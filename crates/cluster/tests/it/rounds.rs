@@ -8,7 +8,8 @@ use kvorum_reaping::{Incarnation, ListName, Refused, RoundName, Watermark};
 
 use crate::membership::{carry_out, cluster, commit, done, stage, step};
 use crate::{
-    activate_type, after, create_type, founded, node, overlay, set_bucket, set_typed_bucket, update_type,
+    activate_type, after, create_type, founded, node, overlay, set_bucket, set_typed_bucket,
+    update_type,
 };
 
 const LIST: ListName = ListName {
@@ -93,7 +94,13 @@ fn what_moves_members_or_keys_ends_the_rounds_of_all_lists() {
         step(&leaves, moving, MoveStep::Begin),
         done(&state, Command::AddMember { node, member }),
         done(&state, set_bucket("b", r#"{"n_val":2}"#)),
-        done(&state, set_bucket("b", r#"{"chash_keyfun":{"mod":"riak_core_util","fun":"chash_bucketonly_keyfun"}}"#)),
+        done(
+            &state,
+            set_bucket(
+                "b",
+                r#"{"chash_keyfun":{"mod":"riak_core_util","fun":"chash_bucketonly_keyfun"}}"#,
+            ),
+        ),
     ];
     for state_after in &changed {
         assert_ne!(epoch(state_after), epoch(&state));
@@ -152,7 +159,13 @@ fn lists_that_are_none_or_move_have_no_rounds() {
     };
     assert_eq!(refusal(&begun, of(moving.number())), RoundRefusal::InMotion);
     let grows = GrowthStep::Begin(2);
-    let growing = done(&state, Command::Grow { from: 3, step: grows });
+    let growing = done(
+        &state,
+        Command::Grow {
+            from: 3,
+            step: grows,
+        },
+    );
     assert_eq!(refusal(&growing, of(3)), RoundRefusal::InMotion);
 }
 
@@ -207,7 +220,10 @@ fn keys_with_fewer_replicas_or_another_hash_keep_their_tombstones() {
     assert!(!keeps(&fewer, "default", "other"));
     let again = done(&fewer, set_bucket("b", r#"{"n_val":3}"#));
     assert!(keeps(&reread(&again), "default", "b"));
-    let hashed = set_bucket("b", r#"{"chash_keyfun":{"mod":"riak_core_util","fun":"chash_bucketonly_keyfun"}}"#);
+    let hashed = set_bucket(
+        "b",
+        r#"{"chash_keyfun":{"mod":"riak_core_util","fun":"chash_bucketonly_keyfun"}}"#,
+    );
     assert!(keeps(&done(&state, hashed), "default", "b"));
     let more = done(&state, set_bucket("b", r#"{"n_val":4}"#));
     assert!(!keeps(&more, "default", "b"));
@@ -236,8 +252,7 @@ fn a_node_alone_leaves_no_copies_when_its_n_val_falls() {
 
 #[test]
 fn a_cluster_of_an_earlier_version_keeps_its_tombstones() {
-    let mut json: serde_json::Value =
-        serde_json::from_str(&cluster(3).to_json().unwrap()).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&cluster(3).to_json().unwrap()).unwrap();
     assert!(json.as_object_mut().unwrap().remove("rounds").is_some());
     let state = ClusterState::from_json(&json.to_string()).unwrap();
     assert_eq!(state.rounds_epoch(), None);

@@ -93,7 +93,11 @@ fn tombstones_go_from_all_three_replicas_and_what_lives_stays() {
     simulated(301, |world| async move {
         let machines = reaping_cluster(&world).await;
         let keys = with_rounds(&machines);
-        assert!(keys.len() > KEYS / 2, "few lists have rounds: {}", keys.len());
+        assert!(
+            keys.len() > KEYS / 2,
+            "few lists have rounds: {}",
+            keys.len()
+        );
         for key in &keys {
             machines[0].put(key, "value").await;
         }

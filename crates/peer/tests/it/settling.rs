@@ -53,12 +53,8 @@ fn it_does_not_wait_for_what_is_asked_later_or_on_another_lane() {
         assert!(bulk.await.is_ok());
         assert!(runtime.now().since(before) < Duration::from_millis(100));
         let deadline = in_ms(&runtime, 1_000);
-        let late = peers.request_behind(
-            node(2),
-            Lane::Requests,
-            Message::of_head("echo"),
-            deadline,
-        );
+        let late =
+            peers.request_behind(node(2), Lane::Requests, Message::of_head("echo"), deadline);
         assert_eq!(late.await, Err(PeerError::Timeout { node: node(2) }));
     });
 }

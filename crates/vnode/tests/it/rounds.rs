@@ -12,13 +12,11 @@ use kvorum_reaping::{
     DeleteMode, Incarnation, KeptBecause, ListName, NotesFileError, RoundName, Watermark,
 };
 use kvorum_ring::Epoch;
-use kvorum_vnode::{
-    AgreedList, BuildStep, NoteFiles, ReplicaFailure, Vnode, VnodeSettings,
-};
+use kvorum_vnode::{AgreedList, BuildStep, NoteFiles, ReplicaFailure, Vnode, VnodeSettings};
 
 use crate::trees::OneTree;
 use crate::trick_backend::TrickBackend;
-use crate::{Bench, NOW, coordinate, content, partition, values};
+use crate::{Bench, NOW, content, coordinate, partition, values};
 
 const LIST: ListName = ListName {
     partition: 2,
@@ -50,13 +48,11 @@ fn seconds(count: u64) -> Duration {
 }
 
 /// A vnode over a store, as a node opens it.
-fn opened(
-    mut bench: Bench,
-    mode: DeleteMode,
-    lists: Vec<AgreedList>,
-    now: Duration,
-) -> Bench {
-    let files = Arc::new(NoteFiles::new(Arc::new(bench.disk.clone()), Path::new("data")));
+fn opened(mut bench: Bench, mode: DeleteMode, lists: Vec<AgreedList>, now: Duration) -> Bench {
+    let files = Arc::new(NoteFiles::new(
+        Arc::new(bench.disk.clone()),
+        Path::new("data"),
+    ));
     let vnode = bench.vnode.with_trees(Arc::new(OneTree));
     bench.vnode = vnode.with_rounds(files, mode, lists, now).unwrap();
     build(&bench);
@@ -65,7 +61,12 @@ fn opened(
 
 fn build(bench: &Bench) {
     let clock = FoldClock::stopped_at(NOW);
-    while bench.vnode.build_trees(&clock, Lease::Unlimited, 100).unwrap() == BuildStep::Going {}
+    while bench
+        .vnode
+        .build_trees(&clock, Lease::Unlimited, 100)
+        .unwrap()
+        == BuildStep::Going
+    {}
 }
 
 fn new(mode: DeleteMode) -> Bench {
@@ -110,7 +111,10 @@ fn go_through(bench: &Bench, number: u64) {
 fn reap(bench: &Bench) -> u64 {
     let clock = FoldClock::stopped_at(NOW);
     let list_of = |_: &StorageKey| Some(LIST);
-    bench.vnode.reap_all(Epoch::new(3), &clock, &list_of).unwrap()
+    bench
+        .vnode
+        .reap_all(Epoch::new(3), &clock, &list_of)
+        .unwrap()
 }
 
 fn put_and_delete(bench: &Bench, key: &str) {
@@ -150,7 +154,11 @@ fn a_mark_outlasts_the_run_of_its_store() {
     put_and_delete(&bench, "a");
     go_through(&bench, 1);
     let (backend, incarnation) = (bench.backend.clone(), bench.vnode.store_id().0);
-    let bench = again(bench, backend, vec![agreed(Some(watermark(1, incarnation)))]);
+    let bench = again(
+        bench,
+        backend,
+        vec![agreed(Some(watermark(1, incarnation)))],
+    );
     assert!(bench.vnode.is_complete() && !bench.vnode.hides_anything());
     assert_eq!(reap(&bench), 1);
 }
@@ -171,7 +179,10 @@ fn a_store_without_the_mark_of_a_watermark_hides_what_it_has() {
     assert_eq!(bench.get("a"), None);
     // It is current from then on, in the next run too.
     bench.put("b", "new", &Clock::new());
-    let (backend, lists) = (bench.backend.clone(), vec![agreed(Some(watermark(4, incarnation)))]);
+    let (backend, lists) = (
+        bench.backend.clone(),
+        vec![agreed(Some(watermark(4, incarnation)))],
+    );
     let bench = again(bench, backend, lists);
     assert!(bench.vnode.is_complete());
     assert_eq!(values(&bench.get("b").unwrap()), ["new"]);
@@ -284,7 +295,12 @@ fn a_round_is_not_opened_by_a_vnode_that_cannot_vouch_for_its_trees() {
 #[test]
 fn tombstones_younger_than_delete_mode_says_stay() {
     let bench = new(DeleteMode::After(3_000_000));
-    let open = |number, at| bench.vnode.open_round(LIST, round(number), seconds(at)).unwrap();
+    let open = |number, at| {
+        bench
+            .vnode
+            .open_round(LIST, round(number), seconds(at))
+            .unwrap()
+    };
     let finish = |number: u64, incarnation: Incarnation| {
         bench.vnode.note_round(LIST, round(number)).unwrap();
         let raised = agreed(Some(watermark(number, incarnation.0)));
@@ -298,7 +314,11 @@ fn tombstones_younger_than_delete_mode_says_stay() {
     put_and_delete(&bench, "b");
     open(2, 13);
     finish(2, incarnation);
-    assert_eq!(reap(&bench), 1, "the first one was there three seconds before");
+    assert_eq!(
+        reap(&bench),
+        1,
+        "the first one was there three seconds before"
+    );
     open(3, 17);
     finish(3, incarnation);
     assert_eq!(reap(&bench), 1);
@@ -312,7 +332,11 @@ fn notes_that_cannot_be_read_are_none() {
     let path = Path::new("data/round_notes/2");
     damage(&bench.disk, path);
     let (backend, incarnation) = (bench.backend.clone(), bench.vnode.store_id().0);
-    let bench = again(bench, backend, vec![agreed(Some(watermark(1, incarnation)))]);
+    let bench = again(
+        bench,
+        backend,
+        vec![agreed(Some(watermark(1, incarnation)))],
+    );
     assert!(bench.vnode.hides_anything());
 }
 
