@@ -227,7 +227,7 @@ impl ClusterState {
             && own.buckets == other.buckets
     }
 
-    /// The placements of all types, and of all buckets with properties of their own.
+    /// The placements of all types, and of the buckets that have others than their types.
     fn placements(&self) -> BTreeMap<Keys, Placement> {
         let default_type = BucketType::default_type();
         let types = self.bucket_types().keys().chain([&default_type]);
@@ -236,9 +236,10 @@ impl ClusterState {
             Some(((name.clone(), None), Placement::of(properties)))
         });
         let of_buckets = self.bucket_overlays().filter_map(|(name, bucket, _)| {
-            let properties = self.stored_properties(name, bucket).ok()?;
+            let of_type = Placement::of(self.stored_type_properties(name).ok()?);
+            let own = Placement::of(self.stored_properties(name, bucket).ok()?);
             let keys = (name.clone(), Some(bucket.clone()));
-            Some((keys, Placement::of(properties)))
+            (own != of_type).then_some((keys, own))
         });
         of_types.chain(of_buckets).collect()
     }

@@ -131,7 +131,6 @@ fn own_place() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
     use super::*;
@@ -142,34 +141,52 @@ mod tests {
         settling.poll(&mut context) == Poll::Ready(())
     }
 
+    fn simulated<F: Future<Output = ()>>(test: impl FnOnce(Runtime) -> F) {
+        let executor = Runtime::simulated(1).unwrap();
+        executor.block_on(test(executor.runtime()));
+    }
+
     #[test]
     fn settling_waits_for_what_began_before_and_for_nothing_else() {
-        let executor = Runtime::simulated(1).unwrap();
-        let runtime = executor.runtime();
-        let under_way = Arc::new(UnderWay::default());
-        executor.block_on(under_way.settle(&runtime));
-        let before = under_way.begin_owned();
-        let _later = {
-            let mut settling = pin!(under_way.settle(&runtime));
+        simulated(|runtime| async move {
+            let under_way = Arc::new(UnderWay::default());
+            under_way.settle(&runtime).await;
+            let before = under_way.begin_owned();
+            let mut settling = Box::pin(under_way.settle(&runtime));
             assert!(!has_ended(settling.as_mut()));
-            let later = under_way.begin_owned();
+            let _later = under_way.begin_owned();
             drop(before);
-            executor.block_on(settling);
-            later
-        };
+            settling.await;
+        });
     }
 
     #[test]
     fn work_of_each_generation_is_waited_for_in_turn() {
-        let executor = Runtime::simulated(1).unwrap();
-        let runtime = executor.runtime();
-        let under_way = UnderWay::default();
-        for _ in 0..5 {
-            let pass = under_way.begin();
-            let mut settling = pin!(under_way.settle(&runtime));
+        simulated(|runtime| async move {
+            let under_way = UnderWay::default();
+            for _ in 0..5 {
+                let pass = under_way.begin();
+                let mut settling = Box::pin(under_way.settle(&runtime));
+                assert!(!has_ended(settling.as_mut()));
+                drop(pass);
+                settling.await;
+            }
+        });
+    }
+
+    /// A question that is given up leaves the work of before to the next one.
+    #[test]
+    fn settling_that_was_given_up_is_made_up_for_by_the_next() {
+        simulated(|runtime| async move {
+            let under_way = UnderWay::default();
+            let before = under_way.begin();
+            let mut given_up = Box::pin(under_way.settle(&runtime));
+            assert!(!has_ended(given_up.as_mut()));
+            drop(given_up);
+            let mut settling = Box::pin(under_way.settle(&runtime));
             assert!(!has_ended(settling.as_mut()));
-            drop(pass);
-            executor.block_on(settling);
-        }
+            drop(before);
+            settling.await;
+        });
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kvorum_backend::Timestamp;
 use kvorum_coordinator::DeleteOptions;
+use kvorum_disk::Disk as _;
 use kvorum_encoding::StorageKey;
 use kvorum_exchanges::KeyPlaces;
 use kvorum_reaping::ListName;
@@ -38,7 +39,8 @@ async fn delete(machine: &Machine, key: &str) {
     let coordinator = member.coordinator();
     let now = coordinator.runtime().now();
     let options = DeleteOptions::default();
-    let deleted = coordinator.delete(&address(key), None, &options, now);
+    let address = address(key);
+    let deleted = coordinator.delete(&address, None, &options, now);
     deleted.await.unwrap();
 }
 
