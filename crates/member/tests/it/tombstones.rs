@@ -26,9 +26,10 @@ fn stored_key(key: &str) -> StorageKey {
 }
 
 async fn reaping_cluster(world: &World) -> Vec<Machine> {
-    let machine = |number| Machine {
-        is_reaping: true,
-        ..Machine::new(number)
+    let machine = |number| {
+        let mut machine = Machine::new(number);
+        machine.is_reaping = true;
+        machine
     };
     cluster_of(world, (1..=3).map(machine).collect()).await
 }
