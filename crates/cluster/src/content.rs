@@ -8,7 +8,7 @@ use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{NodeId, Partition, Ring, Transition};
 
 use crate::cluster_id::ClusterId;
-use crate::rounds::Rounds;
+use crate::round_record::Rounds;
 use crate::staged_change::StagedChange;
 
 /// A member without its identity; all of it may change.

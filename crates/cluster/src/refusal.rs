@@ -6,7 +6,7 @@ use kvorum_ring::{Epoch, MoveError, NodeId, Partition, RingSize};
 
 use crate::plan::PlanError;
 use crate::resolved::UnknownBucketType;
-use crate::rounds::RoundRefusal;
+use crate::round_record::RoundRefusal;
 
 /// The reason why a command does not fit the state.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -2,12 +2,12 @@
 
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_reaping::{AgreedRounds, Incarnation, ListName, RoundName, Watermark};
+use kvorum_ring::Partition;
 use serde::{Deserialize, Serialize};
 
-use crate::document::{name, partition};
 use crate::file_format::DecodeError;
-use crate::name_text::to_text;
-use crate::rounds::Rounds;
+use crate::name_text::{from_text, to_text};
+use crate::round_record::Rounds;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -164,4 +164,14 @@ impl From<WatermarkDocument> for Watermark {
             replicas: document.replicas.into_iter().map(Incarnation).collect(),
         }
     }
+}
+
+fn partition(number: u16) -> Result<Partition, DecodeError> {
+    let partition = Partition::of_number(number);
+    partition.ok_or_else(|| DecodeError::damaged(format!("rounds: no partition {number}")))
+}
+
+fn name(text: &str) -> Result<Vec<u8>, DecodeError> {
+    let not_a_name = || DecodeError::damaged(format!("rounds: {text:?} is not the text of a name"));
+    from_text(text).ok_or_else(not_a_name)
 }

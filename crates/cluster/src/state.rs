@@ -10,7 +10,7 @@ use kvorum_ring::{NodeId, Ring, Transition};
 use crate::cluster_id::ClusterId;
 use crate::content::{BucketTypeEntry, Content, GrowthConfirmed, Member, TypeStatus};
 use crate::resolved::{Resolved, UnknownBucketType};
-use crate::rounds::Rounds;
+use crate::round_record::Rounds;
 use crate::staged_change::StagedChange;
 
 /// The cluster state of one version.

@@ -22,26 +22,11 @@ use kvorum_vnode::{
 };
 use parking_lot::Mutex;
 
+use crate::hint_notes::{HintRounds, ListState};
 use crate::hints::{VnodeHints, split};
 
 /// Hints that are looked at in one page.
 const PAGE_HINTS: usize = 1_000;
-
-/// See the module's description.
-pub(crate) struct HintRounds {
-    files: NoteFiles,
-    placing: Arc<dyn TreePlacing>,
-    /// The last batch that the store had when it was opened.
-    opened_with: Sequence,
-    lists: Mutex<BTreeMap<ListName, ListState>>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct ListState {
-    note: HintsNote,
-    /// Hints that have come since the store was opened.
-    added: u64,
-}
 
 /// The key of a hint as it stands in the store, and the batch that wrote it.
 struct HintAt(StorageKey, Sequence);
@@ -51,31 +36,6 @@ impl Scanned for HintAt {
 
     fn of(visited: &Visited<'_>) -> Result<Self, DecodeError> {
         Ok(Self(visited.key.clone(), visited.sequence))
-    }
-}
-
-impl HintRounds {
-    /// A hint of a key is about to be stored. One that belongs to no list that is known counts for all.
-    pub(crate) fn adds(&self, key: &StorageKey) {
-        let list = self.list_of(key);
-        let mut lists = self.lists.lock();
-        let is_meant = |it: &ListName| list.is_none_or(|list| list == *it);
-        for (_, state) in lists.iter_mut().filter(|(it, _)| is_meant(it)) {
-            state.note.adds();
-            state.added += 1;
-        }
-    }
-
-    fn list_of(&self, key: &StorageKey) -> Option<ListName> {
-        let tree = self.placing.tree_of(key)?;
-        Some(ListName {
-            partition: tree.owner.number(),
-            n_val: tree.n_val,
-        })
-    }
-
-    fn state_of(&self, list: ListName) -> ListState {
-        self.lists.lock().get(&list).copied().unwrap_or_default()
     }
 }
 

@@ -19,7 +19,7 @@ use kvorum_vnode::{
 };
 use parking_lot::RwLock;
 
-use crate::hint_rounds::HintRounds;
+use crate::hint_notes::HintRounds;
 
 /// Length of the prefix of a key: the partition that it is kept for.
 const PARTITION_BYTES: usize = 2;

@@ -33,6 +33,7 @@ mod error;
 mod failure_log;
 mod gate;
 mod get;
+mod hint_notes;
 mod hint_rounds;
 #[cfg(test)]
 mod hint_rounds_test;

@@ -23,7 +23,7 @@ pub enum AcceptError {
     /// The files could not be moved away, or the empty store could not be opened.
     #[error("{0}")]
     Store(StoreError),
-    /// What was hidden could not be shown.
+    /// Hidden entries could not be shown.
     #[error("{0}")]
     Hidden(String),
     /// The record of stores could not be written.

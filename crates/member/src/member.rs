@@ -325,7 +325,7 @@ impl Member {
             hints: hints.clone(),
             health: health.clone(),
             shown_plan: Arc::default(),
-            rounds: round_service,
+            rounds: Arc::new(round_service),
         };
         let member = Arc::new(Self {
             health,

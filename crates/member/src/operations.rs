@@ -3,6 +3,8 @@
 //! A question is the service's byte and JSON, and so is its answer: a few a minute, by people and their
 //! scripts. Fields may be added; a node refuses in words an operation that it does not have.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use kvorum_claimant::ReplicatedState;
 use kvorum_cluster::AgreedState as _;
 use kvorum_coordinator::VnodeHints;
 use kvorum_encoding::BucketType;
-use kvorum_exchanges::{RoundAnswer, RoundQuestion};
+use kvorum_exchanges::{AskedRound, RoundAnswer, RoundQuestion};
 use kvorum_handoff::{Activity, Direction, TransferStatus, Transfers};
 use kvorum_peer::{Caller, Lane, Message, Peers, Served};
 use kvorum_ring::{NodeId, Partition};
@@ -21,7 +23,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::health::{Health, HealthWatch};
 use crate::moves_of_stores::{StoreMoves, moves_of};
-use crate::round_service::RoundService;
 use crate::type_holding::{Holding, TypeQuestion};
 use crate::vnode_table::VnodeTable;
 
@@ -194,7 +195,16 @@ pub(crate) struct Operations {
     pub(crate) hints: Arc<VnodeHints>,
     pub(crate) health: Arc<HealthWatch>,
     pub(crate) shown_plan: Arc<Mutex<Option<u32>>>,
-    pub(crate) rounds: RoundService,
+    pub(crate) rounds: Arc<dyn AnswersRounds>,
+}
+
+/// Answers the questions of rounds.
+pub(crate) trait AnswersRounds: Send + Sync {
+    /// The answer to a question.
+    fn answer(&self, question: RoundQuestion) -> AskedRound;
+
+    /// Ends when everything is over that a member asked before on the lane of its connection.
+    fn settle_for(&self, caller: Caller) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
 impl Operations {

@@ -22,7 +22,7 @@ use kvorum_ring::{NodeId, Partition};
 use kvorum_runtime::Runtime;
 use kvorum_vnode::{Vnode, fold_clock};
 
-use crate::operations::{self, Operation, Outcome};
+use crate::operations::{self, AnswersRounds, Operation, Outcome};
 use crate::round_lists::lists_of;
 use crate::vnode_table::VnodeTable;
 
@@ -47,7 +47,7 @@ pub(crate) struct RoundService {
 }
 
 impl RoundService {
-    pub(crate) async fn answer(&self, question: RoundQuestion) -> RoundAnswer {
+    async fn answer_to(&self, question: RoundQuestion) -> RoundAnswer {
         match question.step {
             RoundStep::Open(_) | RoundStep::Confirm(_) | RoundStep::Reap(_) => {
                 self.learn().await?;
@@ -62,12 +62,6 @@ impl RoundService {
                 self.blocking(question).await
             }
         }
-    }
-
-    /// What another member asked before on this lane is over when this returns.
-    pub(crate) async fn settle_for(&self, caller: Caller) {
-        self.peers.end_older(caller).await;
-        self.under_way.settle(&self.runtime).await;
     }
 
     /// All of this member's work that was under way is over: here, and at the members that it has asked.
@@ -175,12 +169,27 @@ impl RoundService {
     }
 }
 
+impl AnswersRounds for RoundService {
+    fn answer(&self, question: RoundQuestion) -> AskedRound {
+        let service = self.clone();
+        Box::pin(async move { service.answer_to(question).await })
+    }
+
+    fn settle_for(&self, caller: Caller) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let service = self.clone();
+        Box::pin(async move {
+            service.peers.end_older(caller).await;
+            service.under_way.settle(&service.runtime).await;
+        })
+    }
+}
+
 impl RoundMeans for RoundService {
     fn ask(&self, node: NodeId, question: RoundQuestion) -> AskedRound {
         let service = self.clone();
         Box::pin(async move {
             if node == service.node {
-                return service.answer(question).await;
+                return service.answer_to(question).await;
             }
             let RoundService { runtime, peers, .. } = &service;
             let operation = Operation::Round(question);

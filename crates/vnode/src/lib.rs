@@ -37,6 +37,7 @@ mod page_request;
 mod reading;
 mod reaping;
 mod replica_request;
+mod round_state;
 mod rounds;
 mod scanning;
 mod sealing;

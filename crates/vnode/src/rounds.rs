@@ -24,6 +24,7 @@ use crate::note_files::NoteFiles;
 use crate::page::PageFailure;
 use crate::reaping::ReapRequest;
 use crate::replica_request::ReplicaFailure;
+use crate::round_state::{RoundState, Rounds};
 use crate::scanning::{ScanLimits, ScanRequest};
 use crate::vnode::Vnode;
 
@@ -43,26 +44,6 @@ pub struct AgreedList {
     pub joined: u64,
 }
 
-/// The vnode's rounds.
-pub(crate) struct Rounds {
-    files: Arc<NoteFiles>,
-    mode: DeleteMode,
-    /// All that the store had when it was opened.
-    opened_with: Extent,
-    state: Mutex<State>,
-}
-
-struct State {
-    keepers: BTreeMap<ListName, Keeper>,
-    /// The notes in the file, also of lists that the vnode has left.
-    stored: BTreeMap<ListName, Note>,
-    /// Extents of this run with their times, the oldest first.
-    past: VecDeque<(Duration, Sequence)>,
-    /// The last pass through the store for tombstones: how many had been stored before, and how many it
-    /// left.
-    last_pass: Option<(u64, u64)>,
-}
-
 impl Vnode {
     /// Takes part in rounds from here on. To be called before the vnode serves, with the lists that it
     /// belongs to. What is from before a watermark is hidden, and the vnode is incomplete then. Blocks.
@@ -77,14 +58,14 @@ impl Vnode {
         now: Duration,
     ) -> Result<Self, ReplicaFailure> {
         let sequence = self.backend.durable();
-        let notes = files.read(self.partition).map_err(not_kept)?;
+        let notes = files.read(self.partition).map_err(|error| not_kept(&error))?;
         let stored = notes.filter(|it| self.has_batch(it.written_at));
         let stored = stored.map(|it| it.lists).unwrap_or_default();
         self.rounds = Some(Rounds {
             files,
             mode,
             opened_with: Extent::up_to([self.batch(sequence)]),
-            state: Mutex::new(State {
+            state: Mutex::new(RoundState {
                 keepers: BTreeMap::new(),
                 stored,
                 past: VecDeque::from([(now, sequence)]),
@@ -334,7 +315,7 @@ impl Vnode {
     fn note_all(
         &self,
         rounds: &Rounds,
-        state: &mut State,
+        state: &mut RoundState,
         event: &KeeperEvent,
     ) -> Result<(), ReplicaFailure> {
         let lists: Vec<ListName> = state.keepers.keys().copied().collect();
@@ -347,7 +328,7 @@ impl Vnode {
     fn open_keeper(
         &self,
         rounds: &Rounds,
-        state: &mut State,
+        state: &mut RoundState,
         agreed: AgreedList,
     ) -> Result<(), ReplicaFailure> {
         let note = state.stored.get(&agreed.list).cloned().unwrap_or_default();
@@ -382,7 +363,7 @@ impl Vnode {
     fn tell(
         &self,
         rounds: &Rounds,
-        state: &mut State,
+        state: &mut RoundState,
         list: ListName,
         event: KeeperEvent,
     ) -> Result<Option<KeeperAnswer>, ReplicaFailure> {
@@ -403,7 +384,7 @@ impl Vnode {
     fn execute(
         &self,
         rounds: &Rounds,
-        state: &mut State,
+        state: &mut RoundState,
         list: ListName,
         effects: Vec<KeeperEffect>,
     ) -> Result<Option<KeeperAnswer>, ReplicaFailure> {
@@ -434,12 +415,12 @@ impl Vnode {
         self.mark_incomplete();
     }
 
-    fn store_notes(&self, rounds: &Rounds, state: &State) -> Result<(), ReplicaFailure> {
+    fn store_notes(&self, rounds: &Rounds, state: &RoundState) -> Result<(), ReplicaFailure> {
         let notes = VnodeNotes {
             written_at: self.batch(self.backend.sync()?),
             lists: state.stored.clone(),
         };
-        rounds.files.write(self.partition, &notes).map_err(not_kept)
+        rounds.files.write(self.partition, &notes).map_err(|error| not_kept(&error))
     }
 
     fn remove_hidden_pages(&self) -> Result<(), ReplicaFailure> {
@@ -485,6 +466,6 @@ fn failure_of(failure: PageFailure) -> ReplicaFailure {
     }
 }
 
-fn not_kept(error: kvorum_disk::DiskError) -> ReplicaFailure {
+fn not_kept(error: &kvorum_disk::DiskError) -> ReplicaFailure {
     ReplicaFailure::Storage(format!("keep the notes of rounds: {error}"))
 }

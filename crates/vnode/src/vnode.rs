@@ -19,7 +19,7 @@ use crate::key_locks::KeyLocks;
 use crate::lease_table::LeaseTable;
 use crate::metering::{SAMPLED_EVERY, Stopwatch, VnodeMeter, VnodeWork, work_of};
 use crate::replica_request::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest};
-use crate::rounds::Rounds;
+use crate::round_state::Rounds;
 use crate::stored_form::Incoming;
 
 /// Settings of a vnode.
