@@ -128,7 +128,7 @@ fn settings(plan: &RunPlan, number: u8) -> anyhow::Result<MemberSettings> {
             ..TransferSettings::default()
         },
         exchanges: exchange_settings(plan),
-        reaping: plan.has_exchanges,
+        reaping: false,
         hint_period: Duration::from_secs(1),
     })
 }
