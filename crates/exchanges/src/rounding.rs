@@ -110,12 +110,12 @@ impl Rounding {
                     RoundEvent::Reaped { replica, answer }
                 })
             }
-            effect => self.event_of_member(effect),
+            effect => self.event_of_member(&effect),
         }
     }
 
-    fn event_of_member(&self, effect: RoundEffect) -> Pending {
-        match effect {
+    fn event_of_member(&self, effect: &RoundEffect) -> Pending {
+        match *effect {
             RoundEffect::AskSettle { member } => {
                 let asked = self.ask_member(member, RoundStep::Settle);
                 Box::pin(async move {

@@ -58,7 +58,9 @@ impl Vnode {
         now: Duration,
     ) -> Result<Self, ReplicaFailure> {
         let sequence = self.backend.durable();
-        let notes = files.read(self.partition).map_err(|error| not_kept(&error))?;
+        let notes = files
+            .read(self.partition)
+            .map_err(|error| not_kept(&error))?;
         let stored = notes.filter(|it| self.has_batch(it.written_at));
         let stored = stored.map(|it| it.lists).unwrap_or_default();
         self.rounds = Some(Rounds {
@@ -420,7 +422,10 @@ impl Vnode {
             written_at: self.batch(self.backend.sync()?),
             lists: state.stored.clone(),
         };
-        rounds.files.write(self.partition, &notes).map_err(|error| not_kept(&error))
+        rounds
+            .files
+            .write(self.partition, &notes)
+            .map_err(|error| not_kept(&error))
     }
 
     fn remove_hidden_pages(&self) -> Result<(), ReplicaFailure> {

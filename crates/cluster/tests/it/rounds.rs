@@ -38,10 +38,11 @@ fn raise(round: RoundName, epoch: u64) -> Command {
 }
 
 fn refusal(state: &ClusterState, command: Command) -> RoundRefusal {
-    match apply(state, command) {
-        Err(Refusal::Round(refusal)) => refusal,
-        other => panic!("expected a refusal of a round, got {other:?}"),
-    }
+    let refused = match apply(state, command) {
+        Err(Refusal::Round(refusal)) => Some(refusal),
+        _ => None,
+    };
+    refused.unwrap()
 }
 
 fn epoch(state: &ClusterState) -> u64 {
