@@ -527,11 +527,9 @@ impl Follower {
         }
         let ground = self.ground.clone();
         let follow = move || {
-            ground
-                .table
-                .all()
-                .iter()
-                .for_each(|it| ground.follow_rounds(it))
+            for vnode in ground.table.all() {
+                ground.follow_rounds(&vnode);
+            }
         };
         self.ground.runtime.blocking(follow).await;
         let followed = self.follow_stores(&mut held, &state).await;
