@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_properties::{BucketProperties, PropertyOverlay};
+use kvorum_reaping::{ListName, RoundName, Watermark};
 use kvorum_ring::{Epoch, NodeId, Partition, Ring};
 
 use crate::content::{BucketTypeEntry, Content, Member, MemberStatus, TypeStatus};
@@ -135,6 +136,21 @@ pub enum Command {
         /// The step.
         step: GrowthStep,
     },
+    /// Announces a round of a preference list: no earlier attempt can raise its watermark any more.
+    AnnounceRound {
+        /// The list.
+        list: ListName,
+        /// The round.
+        round: RoundName,
+    },
+    /// Raises the watermark of a preference list, if the round was announced last and the epoch is the
+    /// present one.
+    RaiseWatermark {
+        /// The list.
+        list: ListName,
+        /// The watermark.
+        watermark: Watermark,
+    },
 }
 
 /// The state after `command`. A command that changes nothing gives the same state, version included.
@@ -149,7 +165,9 @@ pub fn apply(state: &ClusterState, command: Command) -> Result<ClusterState, Ref
         content.take_back_removals();
     }
     content.version += 1;
-    Ok(ClusterState::from_content(content))
+    let mut after = ClusterState::from_content(content);
+    after.note_places_since(state);
+    Ok(after)
 }
 
 /// The one spelling under which a type is kept.
@@ -216,6 +234,10 @@ impl Content {
                 step,
             } => self.move_step(partition, at, step),
             Command::Grow { from, step } => self.growth_step(from, step),
+            Command::AnnounceRound { list, round } => Ok(self.announce_round(state, list, round)?),
+            Command::RaiseWatermark { list, watermark } => {
+                Ok(self.raise_watermark(list, watermark)?)
+            }
         }
     }
 

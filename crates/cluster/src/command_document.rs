@@ -15,6 +15,7 @@ use crate::document::{self, MemberDocument, RingDocument, StagedDocument, name, 
 use crate::file_format::DecodeError;
 use crate::motion::{GrowthStep, MoveStep};
 use crate::name_text::to_text;
+use crate::rounds_document::{ListDocument, RoundDocument, WatermarkDocument};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -80,6 +81,14 @@ enum CommandDocument {
     Grow {
         from: u16,
         step: GrowthStepDocument,
+    },
+    AnnounceRound {
+        list: ListDocument,
+        round: RoundDocument,
+    },
+    RaiseWatermark {
+        list: ListDocument,
+        watermark: WatermarkDocument,
     },
 }
 
@@ -219,6 +228,14 @@ fn document_of(command: &Command) -> CommandDocument {
                 },
             },
         },
+        Command::AnnounceRound { list, round } => CommandDocument::AnnounceRound {
+            list: (*list).into(),
+            round: (*round).into(),
+        },
+        Command::RaiseWatermark { list, watermark } => CommandDocument::RaiseWatermark {
+            list: (*list).into(),
+            watermark: watermark.into(),
+        },
     }
 }
 
@@ -325,6 +342,14 @@ fn command_of(document: CommandDocument) -> Result<Command, DecodeError> {
                 },
             },
         },
+        CommandDocument::AnnounceRound { list, round } => Command::AnnounceRound {
+            list: list.into(),
+            round: round.into(),
+        },
+        CommandDocument::RaiseWatermark { list, watermark } => Command::RaiseWatermark {
+            list: list.into(),
+            watermark: watermark.into(),
+        },
     })
 }
 
@@ -333,6 +358,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use kvorum_properties::PropertyOverlay;
+    use kvorum_reaping::{Incarnation, ListName, RoundName, Watermark};
     use kvorum_ring::{Ring, RingSize};
 
     use serde_json::json;
@@ -357,6 +383,14 @@ mod tests {
             location: Some("rack 1".into()),
             addresses: BTreeMap::from([("peer".into(), "10.0.0.1:8099".into())]),
             ..Member::new("kvorum@10.0.0.1")
+        };
+        let list = ListName {
+            partition: 9,
+            n_val: 3,
+        };
+        let round = RoundName {
+            number: 2,
+            nonce: u64::MAX,
         };
         vec![
             Command::NameCluster("orders".into()),
@@ -437,6 +471,15 @@ mod tests {
                 step: GrowthStep::Known {
                     node: node(3),
                     at: Epoch::new(5),
+                },
+            },
+            Command::AnnounceRound { list, round },
+            Command::RaiseWatermark {
+                list,
+                watermark: Watermark {
+                    round,
+                    epoch: 9,
+                    replicas: vec![Incarnation(u64::MAX), Incarnation(3)],
                 },
             },
         ]

@@ -8,6 +8,7 @@ use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{NodeId, Partition, Ring, Transition};
 
 use crate::cluster_id::ClusterId;
+use crate::round_record::Rounds;
 use crate::staged_change::StagedChange;
 
 /// A member without its identity; all of it may change.
@@ -100,6 +101,8 @@ pub(crate) struct Content {
     pub(crate) growth_confirmed: GrowthConfirmed,
     /// The recovery of the cluster after the loss of its log's majority, if there was one.
     pub(crate) recovery: Option<Recovery>,
+    /// Rounds; `None` if an earlier version founded the cluster.
+    pub(crate) rounds: Option<Rounds>,
 }
 
 /// Members that have confirmed the present phase of a change of the number of replicas.

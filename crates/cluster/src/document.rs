@@ -21,6 +21,7 @@ use crate::content::Recovery;
 use crate::content::{BucketTypeEntry, Content, Member, MemberStatus, TypeStatus};
 use crate::file_format::{self, DecodeError};
 use crate::name_text;
+use crate::rounds_document::RoundsDocument;
 use crate::staged_change::StagedChange;
 use crate::state::ClusterState;
 
@@ -57,6 +58,9 @@ struct Document {
     /// The version of the state that it went on with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     recovered_version: Option<u64>,
+    /// Rounds by which tombstones go; none if an earlier version founded the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rounds: Option<RoundsDocument>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -304,6 +308,7 @@ fn document(this_node: Option<NodeId>, content: &Content) -> Document {
             .collect(),
         recovered_from: content.recovery.map(|it| it.from.to_string()),
         recovered_version: content.recovery.map(|it| it.version),
+        rounds: content.rounds.as_ref().map(RoundsDocument::of),
     }
 }
 
@@ -389,6 +394,10 @@ fn content(document: Document) -> Result<Content, DecodeError> {
         recovery: recovered_from
             .zip(document.recovered_version)
             .map(|(from, version)| Recovery { from, version }),
+        rounds: document
+            .rounds
+            .map(RoundsDocument::into_rounds)
+            .transpose()?,
         staged: staged.collect::<Result<_, DecodeError>>()?,
         transition: transition.transpose()?,
         id: parsed(&document.cluster_id, "cluster_id")?,

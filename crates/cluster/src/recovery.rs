@@ -25,6 +25,9 @@ impl ClusterState {
         });
         content.id = id;
         content.version += 1;
+        if let Some(rounds) = &mut content.rounds {
+            rounds.epoch = content.version;
+        }
         for (node, member) in &mut content.members {
             if *node == survivor {
                 member.status = MemberStatus::Valid;

@@ -6,6 +6,7 @@ use kvorum_ring::{Epoch, MoveError, NodeId, Partition, RingSize};
 
 use crate::plan::PlanError;
 use crate::resolved::UnknownBucketType;
+use crate::round_record::RoundRefusal;
 
 /// The reason why a command does not fit the state.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -138,6 +139,9 @@ pub enum Refusal {
         /// The reason of the refusal.
         reason: String,
     },
+    /// A round is not announced, or raises no watermark.
+    #[error(transparent)]
+    Round(#[from] RoundRefusal),
     /// A partition would change hands without a higher epoch, or fall back to a lower one.
     #[error("epoch of partition {partition} does not rise with its change of owner")]
     EpochNotRaised {

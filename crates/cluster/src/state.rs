@@ -10,6 +10,7 @@ use kvorum_ring::{NodeId, Ring, Transition};
 use crate::cluster_id::ClusterId;
 use crate::content::{BucketTypeEntry, Content, GrowthConfirmed, Member, TypeStatus};
 use crate::resolved::{Resolved, UnknownBucketType};
+use crate::round_record::Rounds;
 use crate::staged_change::StagedChange;
 
 /// The cluster state of one version.
@@ -47,6 +48,7 @@ impl ClusterState {
             transition: None,
             growth_confirmed: GrowthConfirmed::default(),
             recovery: None,
+            rounds: Some(Rounds::at_founding()),
         })
     }
 

@@ -253,6 +253,7 @@ impl Coordinator {
         options: &PutOptions,
         arrived: Moment,
     ) -> Result<DataType, RequestError> {
+        let _under_way = self.replicas.parts.under_way.begin();
         let (kind, state) = (operation.kind(), self.state());
         let properties = data_types::properties_of(&state, &address.bucket_type, &address.bucket)?;
         let update = Arc::new(data_types::update_in(properties, operation, context)?);
@@ -280,6 +281,7 @@ impl Coordinator {
         options: &GetOptions,
         arrived: Moment,
     ) -> Result<Option<Arc<Object>>, RequestError> {
+        let _under_way = self.replicas.parts.under_way.begin();
         // A get is read in one piece and taken up at once: there is no queue to measure.
         let mut progress = self.accounts.begin_at_once(arrived, options.timeout);
         // A get that memory answers holds nothing up and is over at once: to count it in and out
@@ -325,6 +327,7 @@ impl Coordinator {
         options: &PutOptions,
         arrived: Moment,
     ) -> Result<Arc<Object>, RequestError> {
+        let _under_way = self.replicas.parts.under_way.begin();
         request.content = data_types::taken(request.content);
         let mut progress = self.accounts.begin(arrived, options.timeout);
         let mut kind = RequestKind::Put;
@@ -356,6 +359,7 @@ impl Coordinator {
         options: &DeleteOptions,
         arrived: Moment,
     ) -> Result<Deleted, RequestError> {
+        let _under_way = self.replicas.parts.under_way.begin();
         let mut progress = self.accounts.begin(arrived, options.timeout);
         let outcome = match self.admit(&progress) {
             Ok(_admitted) => {
@@ -488,6 +492,7 @@ impl Coordinator {
 
     /// True when it is done.
     async fn change_key(&self, address: Address, clock: Bytes, change: KeyChange) -> bool {
+        let _under_way = self.replicas.parts.under_way.begin();
         let timeout = self.settings.request_timeout;
         let Ok(clock) = Clock::decode(&clock) else {
             return false;
@@ -577,12 +582,14 @@ impl Coordinator {
     /// Removes the tombstones whose time has come; called at intervals, from a thread that may block
     /// unless `reading` forbids it. Those that it cannot remove stay, and cost nothing but space.
     pub fn reap_due(&self, reading: Reading) {
+        let _under_way = self.replicas.parts.under_way.begin();
         self.deletes.reap_due(reading);
     }
 
     /// Compares all replicas of a key and brings up to date those that are behind. True when every replica of
     /// the bucket has the same in the end, durably.
     pub async fn mend_replicas(&self, key: &StorageKey, timeout: Duration) -> bool {
+        let _under_way = self.replicas.parts.under_way.begin();
         self.comparisons.mend(key, timeout).await
     }
 
@@ -598,6 +605,7 @@ impl Coordinator {
 
     /// Hands over the present hints of nodes that are up, until `deadline`.
     pub async fn hand_off_hints(&self, deadline: Moment) -> HandedOff {
+        let _under_way = self.replicas.parts.under_way.begin();
         hinting::hand_off(&self.replicas, deadline).await
     }
 

@@ -167,12 +167,16 @@ async fn is_stored_at(
         return false;
     };
     let now = replicas.parts.wall_time();
-    let work = move || match replica.handle_blocking(&request, now) {
-        ReplicaReply::Received { durable } => match durable {
-            Durable::Already => true,
-            Durable::After(ticket) => ticket.wait().is_ok(),
-        },
-        _ => false,
+    let under_way = replicas.parts.under_way.begin_owned();
+    let work = move || {
+        let _under_way = under_way;
+        match replica.handle_blocking(&request, now) {
+            ReplicaReply::Received { durable } => match durable {
+                Durable::Already => true,
+                Durable::After(ticket) => ticket.wait().is_ok(),
+            },
+            _ => false,
+        }
     };
     replicas.parts.runtime.blocking(work).await
 }

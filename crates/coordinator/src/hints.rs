@@ -19,6 +19,8 @@ use kvorum_vnode::{
 };
 use parking_lot::RwLock;
 
+use crate::hint_notes::HintRounds;
+
 /// Length of the prefix of a key: the partition that it is kept for.
 const PARTITION_BYTES: usize = 2;
 
@@ -100,6 +102,8 @@ pub struct VnodeHints {
     is_closed: RwLock<bool>,
     /// The state by whose epochs requests are judged when they are taken.
     cluster: Option<Arc<dyn AgreedState>>,
+    /// Its part in rounds.
+    pub(crate) rounds: Option<HintRounds>,
 }
 
 impl VnodeHints {
@@ -110,6 +114,7 @@ impl VnodeHints {
             vnode: vnode.keeping_for_others(PARTITION_BYTES),
             is_closed: RwLock::new(false),
             cluster: None,
+            rounds: None,
         }
     }
 
@@ -126,6 +131,12 @@ impl VnodeHints {
     /// at least as new as the present one. To be asked again where it is false.
     pub fn is_idle(&self) -> bool {
         self.is_closed.try_write().is_some()
+    }
+
+    /// Does something while no request is handled: what was taken before is stored, or has failed. Blocks.
+    pub(crate) fn while_idle<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _idle = self.is_closed.write();
+        work()
     }
 
     /// True when there is a hint of a bucket type that is no tombstone. Blocks.
@@ -212,6 +223,9 @@ impl HintStore for VnodeHints {
         }
         if let Err(failure) = self.check_epoch(request) {
             return Handled::Done(ReplicaReply::Failed(failure));
+        }
+        if let (Some(rounds), Some(key)) = (&self.rounds, stored_key(&request.operation)) {
+            rounds.adds(key);
         }
         let partition = request.partition;
         let own = ReplicaRequest {
@@ -335,6 +349,17 @@ fn storage(failure: &ReplicaFailure) -> ReplicaFailure {
     ReplicaFailure::Storage(failure.to_string())
 }
 
+/// The key under which an operation may store something.
+fn stored_key(operation: &Operation) -> Option<&StorageKey> {
+    match operation {
+        Operation::Coordinate { key, .. }
+        | Operation::Apply { key, .. }
+        | Operation::Store { key, .. }
+        | Operation::Mend { key, .. } => Some(key),
+        Operation::Get { .. } | Operation::Reap { .. } => None,
+    }
+}
+
 /// The operation on the key as it stands among the hints.
 fn under(partition: Partition, mut operation: Operation) -> Operation {
     match &mut operation {
@@ -356,7 +381,7 @@ fn prefixed(partition: Partition, key: &StorageKey) -> StorageKey {
     StorageKey::from_encoded(Bytes::from(bytes))
 }
 
-fn split(key: &StorageKey) -> Option<(Partition, StorageKey)> {
+pub(crate) fn split(key: &StorageKey) -> Option<(Partition, StorageKey)> {
     let (number, _) = key.as_bytes().split_first_chunk::<PARTITION_BYTES>()?;
     let partition = Partition::of_number(u16::from_be_bytes(*number))?;
     Some((

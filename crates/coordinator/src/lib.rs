@@ -33,6 +33,10 @@ mod error;
 mod failure_log;
 mod gate;
 mod get;
+mod hint_notes;
+mod hint_rounds;
+#[cfg(test)]
+mod hint_rounds_test;
 mod hinting;
 mod hints;
 mod index_query;
@@ -56,6 +60,7 @@ mod request;
 mod script_test;
 mod service;
 mod trace;
+mod under_way;
 mod unopened;
 mod validating;
 mod waiting;
@@ -85,5 +90,6 @@ pub use request::{
 };
 pub use service::ReplicaService;
 pub use trace::{MaintenanceWitness, Meter, PartReading, Repaired, RequestKind, Trace};
+pub use under_way::UnderWay;
 
 pub use kvorum_vnode::{Condition, Detail};

@@ -13,6 +13,7 @@ use crate::local_vnodes::LocalVnodes;
 use crate::peers::ReplicaPeers;
 use crate::reaper::TombstoneKeeping;
 use crate::trace::{MaintenanceWitness, Meter};
+use crate::under_way::UnderWay;
 
 /// The parts of a coordinator.
 #[derive(Clone)]
@@ -29,6 +30,8 @@ pub struct Parts {
     pub meter: Arc<dyn Meter>,
     /// The record of maintenance steps and their times.
     pub maintenance: Arc<dyn MaintenanceWitness>,
+    /// The work of this node that may write, in its requests and in those of other nodes.
+    pub under_way: Arc<UnderWay>,
 }
 
 impl Parts {

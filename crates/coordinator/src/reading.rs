@@ -378,7 +378,9 @@ impl GetRun {
         let replicas = replicas.clone();
         let (mut run, mut waiting) = (self, waiting);
         let runtime = replicas.parts.runtime.clone();
+        let under_way = replicas.parts.under_way.begin_owned();
         runtime.spawn("rest of a get", async move {
+            let _under_way = under_way;
             let mut is_over = false;
             while !is_over {
                 match replicas

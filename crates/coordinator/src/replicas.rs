@@ -165,7 +165,10 @@ impl Replicas {
         deadline: Moment,
     ) -> impl Future<Output = WorkDone> + Send + use<> {
         let replicas = self.clone();
+        // It may go on when the request that it is for is over.
+        let under_way = self.parts.under_way.begin_owned();
         async move {
+            let _under_way = under_way;
             let ReplicaWork { place, request } = work;
             match place {
                 Place::Here(replica) => {
@@ -216,7 +219,10 @@ impl Replicas {
     ) -> WorkDone {
         let runtime = self.parts.runtime.clone();
         let (asked, now) = (runtime.now(), self.parts.wall_time());
+        // A thread goes on when it is waited for no longer.
+        let under_way = self.parts.under_way.begin_owned();
         let work = self.parts.runtime.blocking(move || {
+            let _under_way = under_way;
             let started = runtime.now();
             let reply = replica.handle_blocking(&request, now);
             (reply, started.since(asked))

@@ -60,6 +60,7 @@ impl ReplicaService {
     }
 
     fn serve_replica(&self, role: Role, request: ReplicaRequest, sent: Bytes) -> Served {
+        let under_way = self.shared.parts.under_way.begin_owned();
         if !self.has_room_for(&request.operation) {
             return Served::Overload;
         }
@@ -89,7 +90,11 @@ impl ReplicaService {
                 Ok((reply, ticket)) => return shared.synced(partition, reply, ticket, &sent).await,
                 Err((replica, request)) => {
                     let now = shared.parts.wall_time();
-                    let work = move || replica.handle_blocking(&request, now);
+                    // The thread goes on when the caller has stopped waiting.
+                    let work = move || {
+                        let _under_way = under_way;
+                        replica.handle_blocking(&request, now)
+                    };
                     shared.parts.runtime.blocking(work).await
                 }
             };

@@ -327,7 +327,9 @@ impl Writes {
             }
         }
         if !works.is_empty() {
+            let under_way = replicas.parts.under_way.begin_owned();
             replicas.parts.runtime.spawn("rest of a put", async move {
+                let _under_way = under_way;
                 while works.next().await.is_some() {}
             });
         }

@@ -1,22 +1,29 @@
 //! The exchanges of a node: begun as they fall due, stopped when they are no more, and reported.
 
 use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use kvorum_anti_entropy::{Order, Outcome, Pace, Schedule, Target};
 use kvorum_cluster::{AgreedState, ClusterState};
 use kvorum_coordinator::{Coordinator, LocalVnodes};
+use kvorum_reaping::{KeptBecause, ListName, RoundName, RoundOutcome};
 use kvorum_ring::NodeId;
-use kvorum_runtime::{Runtime, Watched};
-use kvorum_vnode::TreeFiles;
+use kvorum_runtime::{Runtime, Watched, Watcher};
+use kvorum_vnode::{TreeFiles, TreeName};
 use parking_lot::Mutex;
 
 use crate::body_checks::{BodyChecks, CheckedStores};
 use crate::building::Builder;
 use crate::conversation::{Means, converse, micros};
 use crate::places::Placements;
-use crate::report::{ComparedCounts, ExchangesReport};
+use crate::report::{ComparedCounts, ExchangesReport, RoundsReport};
+use crate::round_question::RoundMeans;
+use crate::rounding::{Comparison, Rounding};
 use crate::settings::{ExchangeSettings, StepBudget};
 use crate::targets::{epoch_of, replicas_of, targets_of, tree_of};
 
@@ -43,6 +50,8 @@ pub struct Parts {
     pub budget: Arc<dyn StepBudget>,
     /// Files in which trees outlast the run; `None` where trees are in memory alone.
     pub tree_files: Option<Arc<TreeFiles>>,
+    /// The way of rounds, by which tombstones go; `None` where they stay.
+    pub rounds: Option<Arc<dyn RoundMeans>>,
     /// The settings of exchanges.
     pub settings: ExchangeSettings,
 }
@@ -58,6 +67,10 @@ struct Shared {
     means: Means,
     builder: Builder,
     body_checks: BodyChecks,
+    vnodes: Arc<dyn LocalVnodes>,
+    rounds: Option<Arc<dyn RoundMeans>>,
+    /// A round is under way: this node leads one at a time.
+    is_rounding: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -75,6 +88,7 @@ struct Sums {
     repairs_failed: u64,
     exchanges_complete: u64,
     compared: ComparedCounts,
+    rounds: RoundsReport,
 }
 
 impl Exchanges {
@@ -97,6 +111,9 @@ impl Exchanges {
                 vnodes: parts.vnodes.clone(),
                 budget: parts.budget.clone(),
             },
+            vnodes: parts.vnodes.clone(),
+            rounds: parts.rounds,
+            is_rounding: AtomicBool::new(false),
             builder: Builder::new(
                 parts.runtime,
                 parts.vnodes,
@@ -160,6 +177,7 @@ impl Exchanges {
             repairs_failed: sums.repairs_failed,
             exchanges: sums.compared.all(),
             exchanges_complete: sums.exchanges_complete,
+            rounds: sums.rounds.clone(),
         }
     }
 }
@@ -261,10 +279,105 @@ impl Shared {
             };
             drop(state);
             let means = shared.means.clone();
-            let outcome = converse(means, &order, replicas, tree, stopped).await;
+            let stop = stopped.clone();
+            let outcome = converse(means, &order, replicas, tree, stop).await;
+            if outcome.is_complete {
+                shared.lead_round(&order, tree, stopped).await;
+            }
             shared.ended(&order, &outcome);
         };
         self.means.runtime.spawn("exchange", exchange);
+    }
+
+    /// Leads a round of a list that has just been compared, if there are tombstones that it could take. The
+    /// list has no other exchange meanwhile.
+    async fn lead_round(&self, order: &Order, tree: TreeName, stopped: Watcher<bool>) {
+        let target = order.target;
+        let Some(rounding) = self.round_of(target) else {
+            return;
+        };
+        if self.is_rounding.swap(true, Ordering::AcqRel) {
+            // The next exchange of the list comes back to it.
+            return;
+        }
+        let (means, stop) = (self.means.clone(), stopped.clone());
+        let replicas = rounding.replicas.clone();
+        let whole = Order {
+            hint: None,
+            after: None,
+            ..order.clone()
+        };
+        let compare = move || -> Comparison {
+            let (means, whole, stop) = (means.clone(), whole.clone(), stop.clone());
+            let replicas = replicas.clone();
+            Box::pin(async move {
+                let outcome = converse(means, &whole, replicas, tree, stop).await;
+                outcome.is_complete
+            })
+        };
+        let outcome = unless_stopped(rounding.run(compare), stopped).await;
+        self.is_rounding.store(false, Ordering::Release);
+        self.round_ended(target, outcome.as_ref());
+    }
+
+    /// The next round of a list, if it may have one and there may be tombstones. Its replicas, its members
+    /// and its epoch are of one state.
+    fn round_of(&self, target: Target) -> Option<Rounding> {
+        let means = self.rounds.clone()?;
+        let list = ListName {
+            partition: target.partition,
+            n_val: target.n,
+        };
+        let state = self.cluster.current();
+        let is_colocated = self.means.settings.colocated_replicas;
+        if is_colocated || state.may_announce(list).is_err() {
+            return None;
+        }
+        let replicas = replicas_of(&state, target, is_colocated);
+        let here = replicas.iter().find(|it| it.node == self.node)?;
+        if !self.vnodes.vnode(here.partition)?.may_have_tombstones() {
+            return None;
+        }
+        let runtime = self.means.runtime.clone();
+        let watermark = state.watermark(list);
+        Some(Rounding {
+            list,
+            name: RoundName {
+                number: watermark.map_or(0, |it| it.round.number) + 1,
+                nonce: runtime.random_u64(),
+            },
+            epoch: state.rounds_epoch()?,
+            runtime,
+            means,
+            replicas,
+            members: state.members().keys().copied().collect(),
+        })
+    }
+
+    fn round_ended(&self, target: Target, outcome: Option<&RoundOutcome>) {
+        let mut state = self.state.lock();
+        let sums = &mut state.sums;
+        let kept = outcome.map_or(Some(KeptBecause::Stopped), |it| it.kept);
+        let reaped = outcome.map_or(0, |it| it.reaped);
+        let is_raised = outcome.is_some_and(|it| it.raised.is_some());
+        sums.rounds.reaped += reaped;
+        match is_raised {
+            true => sums.rounds.raised += 1,
+            false => sums.rounds.ended_early += 1,
+        }
+        match kept {
+            Some(reason) => sums.rounds.kept.insert(target, reason),
+            None => sums.rounds.kept.remove(&target),
+        };
+        drop(state);
+        tracing::debug!(
+            event = "round_ended",
+            partition = target.partition,
+            n_val = target.n,
+            reaped,
+            is_raised,
+            kept = kept.map(tracing::field::display),
+        );
     }
 
     fn ended(&self, order: &Order, outcome: &Outcome) {
@@ -287,4 +400,17 @@ impl Shared {
             );
         }
     }
+}
+
+/// The outcome of a round; `None` if it was stopped, or the sender of stops is gone.
+async fn unless_stopped<T>(round: impl Future<Output = T>, mut stop: Watcher<bool>) -> Option<T> {
+    let mut round = pin!(round);
+    let mut stopped = pin!(stop.until(|is_stopped| *is_stopped));
+    poll_fn(|context| {
+        if stopped.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        round.as_mut().poll(context).map(Some)
+    })
+    .await
 }

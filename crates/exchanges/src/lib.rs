@@ -9,6 +9,8 @@
 //! - `body_checks` reads all entries of a store that has reported damage, and has the damaged ones mended;
 //! - `targets` lists the preference lists that this node compares, with their replicas;
 //! - `conversation` drives one exchange: asks replicas, waits, has keys mended;
+//! - `rounding` drives a round, by which tombstones go, behind a complete exchange; [`RoundMeans`] is its
+//!   way to replicas and members;
 //! - [`Exchanges`] begins exchanges as they fall due, and reports on them.
 //!
 //! The node of the first replica of a preference list that is up compares it. Two nodes that see
@@ -24,10 +26,13 @@ mod conversation;
 mod exchanges;
 mod places;
 mod report;
+mod round_question;
+mod rounding;
 mod settings;
 mod targets;
 
 pub use exchanges::{Exchanges, Parts};
-pub use places::KeyPlaces;
-pub use report::{BuildingReport, ComparedCounts, ExchangesReport};
+pub use places::{KeyPlaces, list_to_reap};
+pub use report::{BuildingReport, ComparedCounts, ExchangesReport, RoundsReport};
+pub use round_question::{AskedRound, RoundAnswer, RoundMeans, RoundQuestion, RoundStep};
 pub use settings::{ExchangeSettings, StepBudget, Unbounded};

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kvorum_cluster::{AgreedState, ClusterState};
-use kvorum_encoding::{Bucket, BucketType, StorageKey, checksum, put_varint};
+use kvorum_encoding::{Address, Bucket, BucketType, StorageKey, checksum, put_varint};
+use kvorum_object::{ObjectTag, Retention};
 use kvorum_properties::{BucketProperties, KeyFunction};
+use kvorum_reaping::ListName;
 use kvorum_ring::{KeyHash, RingSize, position};
 use kvorum_vnode::{TreeName, TreePlacing};
 
@@ -23,14 +25,43 @@ impl TreePlacing for KeyPlaces {
     fn tree_of(&self, key: &StorageKey) -> Option<TreeName> {
         let address = key.decode().ok()?;
         let state = self.0.look();
-        let properties = state
-            .stored_properties(&address.bucket_type, &address.bucket)
-            .ok()?;
-        let Placement { hash, n_val } = Placement::of(properties);
-        let place = position(&address.bucket_type, &address.bucket, &address.key, hash);
-        let owner = place.owner(state.ring().size());
-        Some(TreeName { owner, n_val })
+        Some(placed(&state, &address)?.0)
     }
+}
+
+/// The tree of a key by a state, and the properties of its bucket.
+fn placed<'a>(
+    state: &'a ClusterState,
+    address: &Address,
+) -> Option<(TreeName, &'a BucketProperties)> {
+    let properties = state.stored_properties(&address.bucket_type, &address.bucket);
+    let properties = properties.ok()?;
+    let Placement { hash, n_val } = Placement::of(properties);
+    let place = position(&address.bucket_type, &address.bucket, &address.key, hash);
+    let owner = place.owner(state.ring().size());
+    Some((TreeName { owner, n_val }, properties))
+}
+
+/// The preference list of a key whose tombstone may go by this state: the list has a watermark of the
+/// present epoch, and no old copy of the key is anywhere else.
+///
+/// A journal may bring objects of some kinds back when the index over it is made again, if the removal of
+/// their tombstone is not in it. Such tombstones stay.
+pub fn list_to_reap(state: &ClusterState, key: &StorageKey) -> Option<ListName> {
+    let address = key.decode().ok()?;
+    let (TreeName { owner, n_val }, properties) = placed(state, &address)?;
+    let tag = properties.object_tag.as_deref();
+    let tag = tag.map_or_else(ObjectTag::default, ObjectTag::chosen);
+    let may_come_back = tag.retention() == Retention::Recovr;
+    if may_come_back || state.may_have_old_copies(&address.bucket_type, &address.bucket) {
+        return None;
+    }
+    let list = ListName {
+        partition: owner.number(),
+        n_val,
+    };
+    let epoch = state.watermark(list)?.epoch;
+    (state.rounds_epoch() == Some(epoch)).then_some(list)
 }
 
 /// The bucket properties that decide the trees of its keys.

@@ -1,6 +1,9 @@
 //! The state of exchanges and trees, for status.
 
-use kvorum_anti_entropy::{Compared, TargetReport};
+use std::collections::BTreeMap;
+
+use kvorum_anti_entropy::{Compared, Target, TargetReport};
+use kvorum_reaping::KeptBecause;
 use kvorum_ring::Partition;
 use kvorum_vnode::TreesStatus;
 
@@ -23,6 +26,21 @@ pub struct ExchangesReport {
     pub exchanges: u64,
     /// Exchanges among them after which all replicas had the same entries.
     pub exchanges_complete: u64,
+    /// The rounds by which tombstones go.
+    pub rounds: RoundsReport,
+}
+
+/// Rounds that this node has led since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoundsReport {
+    /// Rounds that raised a watermark.
+    pub raised: u64,
+    /// Rounds that did not.
+    pub ended_early: u64,
+    /// Tombstones that they had removed, over all replicas.
+    pub reaped: u64,
+    /// Lists whose last round ended early, or left tombstones, and why.
+    pub kept: BTreeMap<Target, KeptBecause>,
 }
 
 /// Exchanges that have ended since the start, by the furthest comparison that they ended with.

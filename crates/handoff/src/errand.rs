@@ -47,6 +47,7 @@ impl Errand {
         // An object that was read elsewhere before a delete must not be merged after the delete is
         // forgotten.
         let _kept = vnode.keep_tombstones();
+        let hidden = vnode.hidden_generation();
         let runtime = &self.errands.parts.runtime;
         let kept = self.load().await;
         let mut machine = Machine::new(
@@ -80,7 +81,21 @@ impl Errand {
             self.note(&machine).await;
             return Ended::Resting(reason);
         }
+        if let Err(reason) = self.give_up_hidden(vnode, hidden).await {
+            return Ended::Resting(reason);
+        }
         self.report().await
+    }
+
+    /// Removes what the vnode hides, once everything else is here. Growth fetches the keys of some lists
+    /// alone.
+    async fn give_up_hidden(&self, vnode: Arc<Vnode>, hidden: u64) -> Result<(), String> {
+        if self.id.kind == TransferKind::Growth {
+            return Ok(());
+        }
+        let remove = move || vnode.remove_all_hidden(hidden);
+        let removed = self.errands.parts.runtime.blocking(remove).await;
+        removed.map_err(|failure| failure.to_string())
     }
 
     /// True when every source lacks something itself, or cannot be asked: all of them together may have
@@ -155,6 +170,8 @@ impl Errand {
         let (files, id) = (self.errands.files.clone(), self.id);
         let kept = self.errands.parts.runtime.blocking(move || files.load(id));
         let vnode = self.errands.parts.vnodes.vnode(self.id.partition);
+        // Entries that were here before they were hidden have not been stored again.
+        let vnode = vnode.filter(|vnode| !vnode.hides_anything());
         let store = vnode.map(|vnode| vnode.store_id());
         let none = Progress::none(&self.legs);
         let is_same = |kept: &Kept| {

@@ -23,6 +23,9 @@ pub enum AcceptError {
     /// The files could not be moved away, or the empty store could not be opened.
     #[error("{0}")]
     Store(StoreError),
+    /// Hidden entries could not be shown.
+    #[error("{0}")]
+    Hidden(String),
     /// The record of stores could not be written.
     #[error(transparent)]
     Disk(#[from] DiskError),
@@ -74,6 +77,9 @@ impl Member {
         if let Some(vnode) = self.vnodes.numbered(partition)
             && !vnode.is_complete()
         {
+            let hidden = vnode.clone();
+            let shown = self.runtime.blocking(move || hidden.accept_hidden()).await;
+            shown.map_err(|failure| AcceptError::Hidden(failure.to_string()))?;
             vnode.mark_complete();
             let noted = self.follower.with_record(&mut held, note_repaired);
             noted.await?;

@@ -42,7 +42,7 @@ impl PeerService for Dispatch {
             return self.transfers.handle(caller, &message, deadline);
         }
         if Operations::serves(&message) {
-            return self.operations.handle(&message);
+            return self.operations.handle(caller, &message);
         }
         self.replicas.handle(caller, message, deadline)
     }

@@ -27,10 +27,13 @@ use kvorum_liveness::Liveness;
 use kvorum_peer::Peers;
 use kvorum_ring::{Epoch, NodeId, Partition, Phase, Ring};
 use kvorum_runtime::Runtime;
-use kvorum_vnode::{LeaseTable, TreeFiles, TreePlacing, Vnode, VnodeMeter, VnodeSettings};
+use kvorum_vnode::{
+    AgreedList, LeaseTable, TreeFiles, TreePlacing, Vnode, VnodeMeter, VnodeSettings,
+};
 
 use crate::error::OpenError;
 use crate::recognising::KnownStores;
+use crate::round_lists::RoundParts;
 use crate::store_list::{HeldFile, Known, StoreList};
 use crate::stores::{Found, StoreError, Stores};
 use crate::unknown_state::is_unknown;
@@ -58,6 +61,8 @@ pub(crate) struct Ground {
     pub(crate) places: Option<Arc<dyn TreePlacing>>,
     /// Files in which trees outlast the run.
     pub(crate) tree_files: Arc<TreeFiles>,
+    /// The part of vnodes in rounds; `None` where the stores of vnodes have no order of batches.
+    pub(crate) rounds: Option<RoundParts>,
 }
 
 /// See the module's description.
@@ -377,7 +382,29 @@ impl Ground {
         if known.is_some_and(|known| !known.is_complete) {
             vnode.mark_incomplete();
         }
-        Ok(Arc::new(vnode))
+        let Some(RoundParts { files, mode, .. }) = &self.rounds else {
+            return Ok(Arc::new(vnode));
+        };
+        let lists = self.rounds_of(partition);
+        let now = self.runtime.now().elapsed();
+        let vnode = vnode.with_rounds(files.clone(), *mode, lists, now);
+        Ok(Arc::new(vnode.map_err(|failure| failure.to_string())?))
+    }
+
+    fn rounds_of(&self, vnode: Partition) -> Vec<AgreedList> {
+        let rounds = self.rounds.as_ref();
+        rounds.map_or_else(Vec::new, |it| it.lists_of(vnode))
+    }
+
+    /// Lets a vnode learn the watermarks of its lists. Blocks.
+    pub(crate) fn follow_rounds(&self, vnode: &Vnode) {
+        for list in self.rounds_of(vnode.partition()) {
+            if let Err(failure) = vnode.follow_list(list) {
+                // Tombstones stay until it is followed again.
+                let partition = vnode.partition().number();
+                tracing::warn!(event = "round_not_followed", partition, error = %failure);
+            }
+        }
     }
 
     /// Records the stores that are about to be opened; returns those that the record had already. Removes
@@ -499,6 +526,13 @@ impl Follower {
         for vnode in self.ground.table.all() {
             vnode.advance_epoch(ring.epoch(vnode.partition()));
         }
+        let ground = self.ground.clone();
+        let follow = move || {
+            for vnode in ground.table.all() {
+                ground.follow_rounds(&vnode);
+            }
+        };
+        self.ground.runtime.blocking(follow).await;
         let followed = self.follow_stores(&mut held, &state).await;
         if let Err(error) = &followed {
             tracing::error!(event = "ring_not_followed", error = %error);

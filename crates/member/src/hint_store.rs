@@ -4,12 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_backend::Backend;
-use kvorum_cluster::AgreedState;
+use kvorum_claimant::ReplicatedState;
+use kvorum_cluster::{AgreedState, ClusterState};
 use kvorum_coordinator::VnodeHints;
 use kvorum_disk::{Disk, create_directory_durably};
+use kvorum_exchanges::KeyPlaces;
 use kvorum_ring::{Epoch, Partition};
 use kvorum_runtime::Runtime;
-use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
+use kvorum_vnode::{LeaseTable, NoteFiles, Vnode, VnodeSettings};
 
 use crate::error::OpenError;
 
@@ -40,9 +42,49 @@ pub(crate) fn open_hints(
     leases: &Arc<LeaseTable>,
     settings: VnodeSettings,
     cluster: Arc<dyn AgreedState>,
+    notes: NoteFiles,
 ) -> Result<Arc<VnodeHints>, OpenError> {
     let partition = Partition::FIRST;
     let vnode = Vnode::new(partition, Epoch::FIRST, store, leases.clone(), settings);
     leases.renew()?;
-    Ok(Arc::new(VnodeHints::new(vnode).following(cluster)))
+    let places = Arc::new(KeyPlaces::new(cluster.clone()));
+    let hints = VnodeHints::new(vnode).with_rounds(notes, places);
+    let hints = hints.map_err(|failure| OpenError::Stores(failure.to_string().into()))?;
+    learn_watermarks(&hints, &cluster.current())?;
+    Ok(Arc::new(hints.following(cluster)))
+}
+
+/// Lets the store of hints learn all watermarks. Blocks.
+///
+/// # Errors
+/// When the store or the file of its notes fails.
+fn learn_watermarks(hints: &VnodeHints, state: &ClusterState) -> Result<(), OpenError> {
+    for (list, agreed) in state.rounds() {
+        if let Some(watermark) = &agreed.watermark {
+            let learned = hints.learn(list, watermark);
+            learned.map_err(|failure| OpenError::Stores(failure.to_string().into()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets the store of hints learn each watermark, for as long as it is polled.
+pub(crate) async fn keep_learning(
+    runtime: Runtime,
+    hints: Arc<VnodeHints>,
+    state: ReplicatedState,
+) {
+    let mut versions = state.versions();
+    loop {
+        versions.see();
+        let (hints, current) = (hints.clone(), state.current());
+        let learn = move || learn_watermarks(&hints, &current);
+        if let Err(error) = runtime.blocking(learn).await {
+            // The store confirms no round then, and tombstones stay.
+            tracing::warn!(event = "watermarks_not_learned", error = %error);
+        }
+        if versions.changed().await.is_err() {
+            return;
+        }
+    }
 }

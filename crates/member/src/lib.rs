@@ -43,6 +43,8 @@ mod peer_service;
 mod recognising;
 mod recovered_state;
 mod recovering;
+mod round_lists;
+mod round_service;
 mod settings;
 mod store_list;
 mod stores;

@@ -10,16 +10,19 @@ use kvorum_backend::{Backend, BackendError};
 use kvorum_claimant::{Claimant, ReplicatedState};
 use kvorum_cluster::{AgreedState, ClusterState, MemberStatus, ProposeError};
 use kvorum_coordinator::{
-    Coordinator, MaintenanceWitness, Meter, PeerReplicas, Remote, ReplicaService, VnodeHints,
+    Coordinator, MaintenanceWitness, Meter, PeerReplicas, Remote, ReplicaService, UnderWay,
+    VnodeHints,
 };
 use kvorum_disk::{Disk, DiskError};
-use kvorum_exchanges::{Exchanges, KeyPlaces, StepBudget};
+use kvorum_exchanges::{Exchanges, KeyPlaces, RoundMeans, StepBudget};
 use kvorum_handoff::{Budget, Transfers};
 use kvorum_liveness::Liveness;
 use kvorum_peer::{Encryption, PeerService, Peers};
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Listener, Moment, Runtime, TaskGuard};
-use kvorum_vnode::{LeaseTable, TreeFiles, TreePlacing, ValueFacts, Vnode, VnodeMeter, VnodeWork};
+use kvorum_vnode::{
+    LeaseTable, NoteFiles, TreeFiles, TreePlacing, ValueFacts, Vnode, VnodeMeter, VnodeWork,
+};
 use parking_lot::Mutex;
 
 use crate::agreed_log::AgreedLog;
@@ -38,6 +41,8 @@ use crate::hint_store;
 use crate::opening::Opener;
 use crate::operations::{Operations, reason_to_stay};
 use crate::recognising::KnownStores;
+use crate::round_lists::{RoundParts, mode_of};
+use crate::round_service::RoundService;
 use crate::settings::MemberSettings;
 use crate::store_list::HeldFile;
 use crate::stores::Stores;
@@ -185,6 +190,11 @@ impl Member {
         let tree_files = Arc::new(TreeFiles::new(disk.clone(), &data_directory));
         stores.agreed(Arc::new(state.clone()));
         let health_stores = stores.clone();
+        let rounds = stores.orders_batches().then(|| RoundParts {
+            files: Arc::new(NoteFiles::new(disk.clone(), &data_directory)),
+            mode: mode_of(settings.coordinator.tombstones),
+            cluster: Arc::new(state.clone()),
+        });
         let ground = Ground {
             runtime: runtime.clone(),
             node: card.node,
@@ -199,6 +209,7 @@ impl Member {
                 Arc::new(places) as Arc<dyn TreePlacing>
             }),
             tree_files: tree_files.clone(),
+            rounds,
         };
         let vnodes = ground.table.clone();
         let (opening_ground, current) = (ground.clone(), state.current());
@@ -217,7 +228,13 @@ impl Member {
         }
         let (held, partitions) = (beginning.held, beginning.partitions);
         let cluster = Arc::new(state.clone());
-        let hints = hint_store::open_hints(beginning.hints, &hint_leases, settings.vnode, cluster)?;
+        let hints = hint_store::open_hints(
+            beginning.hints,
+            &hint_leases,
+            settings.vnode,
+            cluster,
+            NoteFiles::new(disk.clone(), &directory.join("hints")),
+        )?;
         let known = KnownStores::of(&held);
 
         let liveness = Liveness::start(
@@ -236,6 +253,7 @@ impl Member {
             hints: hints.clone(),
             heads_first: settings.heads_first,
         };
+        let under_way: Arc<UnderWay> = Arc::default();
         let coordinator_parts = kvorum_coordinator::Parts {
             node: card.node,
             runtime: runtime.clone(),
@@ -243,6 +261,7 @@ impl Member {
             vnodes: vnodes.clone(),
             meter,
             maintenance,
+            under_way: under_way.clone(),
         };
         let replicas = ReplicaService::new(coordinator_parts.clone(), hints.clone(), WAITING_MAX);
         let coordinator = Coordinator::among_peers(coordinator_parts, remote, settings.coordinator);
@@ -260,7 +279,19 @@ impl Member {
             budget: budget.clone(),
             settings: settings.transfers,
         })?;
+        let round_service = RoundService {
+            runtime: runtime.clone(),
+            node: card.node,
+            state: state.clone(),
+            vnodes: vnodes.clone(),
+            hints: hints.clone(),
+            peers: peers.clone(),
+            under_way,
+        };
         let detector = liveness.clone();
+        let means = settings
+            .reaping
+            .then(|| Arc::new(round_service.clone()) as Arc<dyn RoundMeans>);
         let exchanges = settings.exchanges.map(|exchanges| {
             Exchanges::new(kvorum_exchanges::Parts {
                 node: card.node,
@@ -271,6 +302,7 @@ impl Member {
                 is_up: Arc::new(move |node| detector.is_up(node)),
                 budget: Arc::new(TreeSteps(budget)),
                 tree_files: Some(tree_files.clone()),
+                rounds: means,
                 settings: exchanges,
             })
         });
@@ -293,6 +325,7 @@ impl Member {
             hints: hints.clone(),
             health: health.clone(),
             shown_plan: Arc::default(),
+            rounds: Arc::new(round_service),
         };
         let member = Arc::new(Self {
             health,
@@ -370,6 +403,9 @@ impl Member {
                 peers.serve(listener, service).await;
             });
         }
+        let hints = self.hints.clone();
+        let learning = hint_store::keep_learning(self.runtime.clone(), hints, self.state.clone());
+        self.keep("watermarks for hints", learning);
         let follower = self.follower.clone();
         self.keep("ring follower", async move { follower.run().await });
         let claimant = Claimant::new(

@@ -195,6 +195,7 @@ impl Opener {
             for partition in partitions {
                 if let Some(vnode) = opener.ground.table.numbered(partition.number()) {
                     vnode.advance_epoch(epoch_of(&next, &state, partition));
+                    opener.ground.follow_rounds(&vnode);
                 }
             }
             next

@@ -3,6 +3,8 @@
 //! A question is the service's byte and JSON, and so is its answer: a few a minute, by people and their
 //! scripts. Fields may be added; a node refuses in words an operation that it does not have.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +13,9 @@ use kvorum_claimant::ReplicatedState;
 use kvorum_cluster::AgreedState as _;
 use kvorum_coordinator::VnodeHints;
 use kvorum_encoding::BucketType;
+use kvorum_exchanges::{AskedRound, RoundAnswer, RoundQuestion};
 use kvorum_handoff::{Activity, Direction, TransferStatus, Transfers};
-use kvorum_peer::{Lane, Message, Peers, Served};
+use kvorum_peer::{Caller, Lane, Message, Peers, Served};
 use kvorum_ring::{NodeId, Partition};
 use kvorum_runtime::Runtime;
 use parking_lot::Mutex;
@@ -79,6 +82,10 @@ pub enum Operation {
     /// Asks if it may be removed once it has handed over its partitions: it keeps nothing for other
     /// nodes, and accepts nothing more.
     MayGo,
+    /// A question of a round, by which tombstones go.
+    Round(RoundQuestion),
+    /// Waits until everything is over that the asker has asked before on the same lane.
+    SettleReceived,
 }
 
 /// The answer of a node.
@@ -112,6 +119,8 @@ pub enum Outcome {
     },
     /// The part of a bucket type that it holds.
     HoldsType(Holding),
+    /// The answer to a question of a round.
+    Round(RoundAnswer),
     /// It is not done, in words for the operator.
     Refused(String),
 }
@@ -186,6 +195,16 @@ pub(crate) struct Operations {
     pub(crate) hints: Arc<VnodeHints>,
     pub(crate) health: Arc<HealthWatch>,
     pub(crate) shown_plan: Arc<Mutex<Option<u32>>>,
+    pub(crate) rounds: Arc<dyn AnswersRounds>,
+}
+
+/// Answers the questions of rounds.
+pub(crate) trait AnswersRounds: Send + Sync {
+    /// The answer to a question.
+    fn answer(&self, question: RoundQuestion) -> AskedRound;
+
+    /// Ends when everything is over that a member asked before on the lane of its connection.
+    fn settle_for(&self, caller: Caller) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
 impl Operations {
@@ -193,7 +212,7 @@ impl Operations {
         message.head.first() == Some(&SERVICE)
     }
 
-    pub(crate) fn handle(&self, message: &Message) -> Served {
+    pub(crate) fn handle(&self, caller: Caller, message: &Message) -> Served {
         let json = message.head.get(1..).unwrap_or_default();
         let operation = match serde_json::from_slice::<Operation>(json) {
             Ok(operation) => operation,
@@ -204,6 +223,10 @@ impl Operations {
         };
         let operations = self.clone();
         Served::Later(Box::pin(async move {
+            if operation == Operation::SettleReceived {
+                operations.rounds.settle_for(caller).await;
+                return encode(&Outcome::Done);
+            }
             encode(&operations.carry_out(operation).await)
         }))
     }
@@ -264,6 +287,10 @@ impl Operations {
                 Outcome::Services(services.into_iter().collect())
             }
             Operation::Health => Outcome::Health(Box::new(self.health.health())),
+            Operation::Round(question) => Outcome::Round(self.rounds.answer(question).await),
+            Operation::SettleReceived => {
+                Outcome::Refused("only another member asks that, on a connection".into())
+            }
         }
     }
 
@@ -378,7 +405,7 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn encode<T: Serialize>(value: &T) -> Message {
+pub(crate) fn encode<T: Serialize>(value: &T) -> Message {
     let mut head = vec![SERVICE];
     head.extend(serde_json::to_vec(value).unwrap_or_default());
     Message::of_head(head)
@@ -401,12 +428,16 @@ pub(crate) async fn ask(
     operation: &Operation,
 ) -> Result<Outcome, String> {
     let wait = match operation {
-        Operation::HoldsType { .. } => SEARCH_WAIT,
+        Operation::HoldsType { .. } | Operation::Round(_) => SEARCH_WAIT,
         _ => ANSWER_WAIT,
     };
     let deadline = runtime.now().plus(wait);
     let asked = peers.request(node, Lane::Control, encode(operation), deadline);
     let answer = asked.await.map_err(|error| error.without_node())?;
+    decode(&answer)
+}
+
+pub(crate) fn decode(answer: &Message) -> Result<Outcome, String> {
     let json = answer.head.get(1..).unwrap_or_default();
     serde_json::from_slice(json).map_err(|error| format!("its answer cannot be read: {error}"))
 }

@@ -45,6 +45,9 @@ pub struct MemberSettings {
     pub transfers: TransferSettings,
     /// Settings of the comparison of replicas; `None` for no anti-entropy, and no trees.
     pub exchanges: Option<ExchangeSettings>,
+    /// Rounds are led behind complete exchanges, by which tombstones go. The part of this member in rounds
+    /// that others lead does not depend on it.
+    pub reaping: bool,
     /// Hints are looked through at least this often, when a node comes up, and sooner while some stay.
     pub hint_period: Duration,
 }

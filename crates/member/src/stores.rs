@@ -124,6 +124,12 @@ pub trait Stores: Send + Sync {
         None
     }
 
+    /// True if the batches of a store have an order that its entries go by. Those of a store of several
+    /// have not.
+    fn orders_batches(&self) -> bool {
+        true
+    }
+
     /// True when all stores write to one log.
     fn is_log_shared(&self) -> bool {
         false

@@ -15,6 +15,7 @@
 //!   hints/         hints for other nodes; in hints/lost, stores of hints that could not be opened
 //!   dot_leases     the actors that vnodes may go on with after a clean stop
 //!   hash_trees/N   the trees of hashes of partition N, for the next start
+//!   round_notes/N  the marks of partition N for the removal of tombstones
 //!   value_log/     entries of all stores that leave them there, from their acknowledgement on
 //!   value_logs     which value log is here, and which ones were given up
 //!   accept_lost_value_log

@@ -132,6 +132,11 @@ impl Engines {
         Some(reserve)
     }
 
+    /// True if each store is made of several.
+    pub(crate) fn are_several(&self) -> bool {
+        !self.backends.is_empty()
+    }
+
     /// The tenants among these stores that have entries in the value log.
     pub(crate) fn tenants_of(&self, stores: &[Arc<dyn Backend>]) -> Vec<Arc<dyn Tenant>> {
         let known = stores.iter().flat_map(|it| self.parts_of(it.identity()));

@@ -334,6 +334,8 @@ fn member_settings(
             are_stores_kept: settings.node.storage_backend != StorageBackend::Memory,
             ..TransferSettings::default()
         },
+        // Rounds are led where they have been proven in whole clusters.
+        reaping: false,
         exchanges: settings
             .anti_entropy
             .is_active

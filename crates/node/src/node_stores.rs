@@ -537,6 +537,10 @@ impl Stores for NodeStores {
         self.log().and_then(|log| log.failure())
     }
 
+    fn orders_batches(&self) -> bool {
+        !self.engines.are_several()
+    }
+
     fn is_log_shared(&self) -> bool {
         self.value_log.is_some()
     }

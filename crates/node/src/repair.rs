@@ -21,7 +21,7 @@ use kvorum_disk::{Disk, DiskLock, EntryKind, RealDisk};
 use kvorum_index_entries::keyspace::key_shown;
 use kvorum_inspect::{Kind, Plan, VerifyOptions, is_node_directory, recognise};
 use kvorum_settings::StorageBackend;
-use kvorum_vnode::{KEPT_TREES_NAME, remove_kept_trees};
+use kvorum_vnode::{KEPT_TREES_NAME, NOTES_NAME, remove_kept_trees, remove_notes};
 
 use self::outcome::{OtherChecked, Outcome};
 use crate::console::exit_code;
@@ -60,6 +60,8 @@ struct Found {
     set_aside: Vec<PathBuf>,
     /// Data directories with trees of hashes that were kept over a stop.
     kept_trees: Vec<PathBuf>,
+    /// Data directories with notes of rounds.
+    notes: Vec<PathBuf>,
     locks: Vec<Box<dyn DiskLock>>,
 }
 
@@ -71,6 +73,10 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
         // A repair may take entries away that are in them. They are built anew.
         for data in &found.kept_trees {
             remove_kept_trees(&*disk, data)?;
+        }
+        // A repair may bring older entries to light. A store without notes is taken for one from before.
+        for data in &found.notes {
+            remove_notes(&*disk, data)?;
         }
     }
     let mut repairs = Vec::new();
@@ -193,6 +199,8 @@ fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> 
                 set_aside(disk, &path, found)?;
             } else if entry.name == KEPT_TREES_NAME {
                 found.kept_trees.push(directory.to_owned());
+            } else if entry.name == NOTES_NAME {
+                found.notes.push(directory.to_owned());
             } else if depth < DEPTH_MAX {
                 visit(disk, &path, depth + 1, found)?;
             }

@@ -17,6 +17,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::answers::Answers;
 use crate::lane::Lane;
+use crate::service::Caller;
 
 /// Connections that a member may have on one lane; with one more its oldest is ended.
 const ANSWERED_PER_LANE_MAX: usize = 3;
@@ -60,6 +61,8 @@ pub(crate) struct Callers {
 struct Known {
     next: u64,
     connected: BTreeMap<u64, Entry>,
+    /// Connections that are being read, those that have been dismissed among them.
+    read: BTreeMap<u64, (NodeId, Lane)>,
     is_leaving: bool,
 }
 
@@ -127,6 +130,7 @@ impl Callers {
             _standing: standing,
         };
         known.connected.insert(number, entry);
+        known.read.insert(number, (connected.node, connected.lane));
         Calling {
             callers: self.clone(),
             number,
@@ -140,6 +144,33 @@ impl Callers {
         known
             .connected
             .retain(|_, entry| !entry.is_member || entry.connected.node != node);
+    }
+
+    /// Ends the connections that a caller opened on its lane before the one that it asks on, and waits until
+    /// they are read no longer.
+    pub(crate) async fn end_older(&self, caller: Caller) {
+        let of_caller = (caller.node, caller.lane);
+        let is_older = |number: u64, connected: (NodeId, Lane)| {
+            number < caller.connection && connected == of_caller
+        };
+        self.known.lock().connected.retain(|number, entry| {
+            let Connected { node, lane, .. } = entry.connected;
+            !is_older(*number, (node, lane))
+        });
+        loop {
+            let mut ended = pin!(self.ended.notified());
+            // Enabled before looking, so that no end goes unnoticed.
+            ended.as_mut().enable();
+            let is_any_read = {
+                let known = self.known.lock();
+                let mut read = known.read.iter();
+                read.any(|(number, connected)| is_older(*number, *connected))
+            };
+            if !is_any_read {
+                return;
+            }
+            ended.await;
+        }
     }
 
     /// Says farewell on all connections on which requests come, behind the answers of those in progress,
@@ -200,9 +231,18 @@ impl Drop for Guest {
     }
 }
 
+impl Calling {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 impl Drop for Calling {
     fn drop(&mut self) {
-        self.callers.known.lock().connected.remove(&self.number);
+        let mut known = self.callers.known.lock();
+        known.connected.remove(&self.number);
+        known.read.remove(&self.number);
+        drop(known);
         self.callers.ended.notify_waiters();
     }
 }

@@ -28,6 +28,9 @@ use crate::settings::PeerSettings;
 
 type Answered = Result<Message, PeerError>;
 
+/// Pause between two looks at the requests that wait.
+const LOOK_PERIOD: Duration = Duration::from_millis(2);
+
 /// A connection over which this node asks.
 pub(crate) struct Asking {
     node: NodeId,
@@ -51,13 +54,30 @@ struct Withdrawal<'a> {
 
 impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
-        if self.asking.pending.take(self.stream).is_some() {
+        let mut waiting = self.asking.pending.waiting.lock();
+        let waiter = waiting.as_mut().and_then(|it| it.remove(&self.stream));
+        // Under the lock: what is not pending any more has been taken back.
+        if waiter.is_some() {
             self.asking.outbox.cancel(self.stream);
         }
     }
 }
 
 impl Pending {
+    /// The streams that wait; `None` if the connection has ended.
+    fn streams(&self) -> Option<Vec<u64>> {
+        let waiting = self.waiting.lock();
+        waiting.as_ref().map(|it| it.keys().copied().collect())
+    }
+
+    /// True while one of these streams waits, on a connection that stands.
+    fn has_any(&self, streams: &[u64]) -> bool {
+        let waiting = self.waiting.lock();
+        waiting
+            .as_ref()
+            .is_some_and(|it| streams.iter().any(|stream| it.contains_key(stream)))
+    }
+
     fn take(&self, stream: u64) -> Option<oneshot::Sender<Answered>> {
         self.waiting.lock().as_mut()?.remove(&stream)
     }
@@ -206,6 +226,24 @@ impl Asking {
             }),
             Err(_) => Err(PeerError::Timeout { node }),
         }
+    }
+
+    /// Asks behind everything that was asked before: the answer comes when the peer has answered all of that,
+    /// or has taken notice that it was cancelled.
+    pub(crate) async fn request_behind(
+        &self,
+        runtime: &Runtime,
+        message: Message,
+        deadline: Moment,
+    ) -> Answered {
+        let earlier = self.pending.streams().ok_or_else(|| self.unreachable())?;
+        while self.pending.has_any(&earlier) {
+            if runtime.now() >= deadline {
+                return Err(PeerError::Timeout { node: self.node });
+            }
+            runtime.sleep(LOOK_PERIOD).await;
+        }
+        self.request(runtime, message, deadline).await
     }
 
     /// Nothing of the request has gone out.

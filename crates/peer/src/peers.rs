@@ -16,7 +16,7 @@ use crate::error::PeerError;
 use crate::hello::{Introduction, NOBODY};
 use crate::lane::Lane;
 use crate::message::Message;
-use crate::service::{Directory, PeerService};
+use crate::service::{Caller, Directory, PeerService};
 use crate::serving::{Answering, serve};
 use crate::settings::PeerSettings;
 
@@ -91,15 +91,44 @@ impl Peers {
         if bytes > bytes_max {
             return Err(PeerError::TooLarge { bytes, bytes_max });
         }
-        let asking = match self.open_connection(node, lane) {
-            Some(asking) => asking,
-            None => {
-                let remaining = deadline.since(runtime.now());
-                let connected = runtime.timeout(remaining, self.connect(node, lane)).await;
-                connected.map_err(|_| PeerError::Timeout { node })??
-            }
-        };
+        let asking = self.connection(node, lane, deadline).await?;
         asking.request(runtime, message, deadline).await
+    }
+
+    async fn connection(
+        &self,
+        node: NodeId,
+        lane: Lane,
+        deadline: Moment,
+    ) -> Result<Arc<Asking>, PeerError> {
+        if let Some(asking) = self.open_connection(node, lane) {
+            return Ok(asking);
+        }
+        let runtime = &self.shared.runtime;
+        let remaining = deadline.since(runtime.now());
+        let connected = runtime.timeout(remaining, self.connect(node, lane)).await;
+        connected.map_err(|_| PeerError::Timeout { node })?
+    }
+
+    /// Like [`Peers::request`], behind everything that this node has asked on the lane before: the peer has
+    /// answered all of that, or has taken notice that it was cancelled, before it handles this one. Requests
+    /// on a connection that broke before are another matter: [`Peers::end_older`], at the peer.
+    pub async fn request_behind(
+        &self,
+        node: NodeId,
+        lane: Lane,
+        message: Message,
+        deadline: Moment,
+    ) -> Result<Message, PeerError> {
+        let runtime = &self.shared.runtime;
+        let asking = self.connection(node, lane, deadline).await?;
+        asking.request_behind(runtime, message, deadline).await
+    }
+
+    /// Ends the connections that a caller opened on a lane before the one that it asks on, and waits until
+    /// nothing more is taken from them.
+    pub async fn end_older(&self, caller: Caller) {
+        self.shared.callers.end_older(caller).await;
     }
 
     /// Asks the node at an address, over a connection of its own that carries `introduction`; returns

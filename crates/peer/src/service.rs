@@ -44,6 +44,8 @@ pub struct Caller {
     pub lane: Lane,
     /// False for one that belongs to no cluster yet.
     pub is_member: bool,
+    /// The number of the connection that it asks on: later ones have higher numbers.
+    pub connection: u64,
 }
 
 /// The handling of a request.

@@ -94,7 +94,7 @@ pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Gues
     // A socket without this option works all the same, only slower.
     let _set_or_slower = stream.set_nodelay(true);
     let greeted = runtime.timeout(settings.connect_wait_max, greet(&answering, stream));
-    let (caller, stream) = match greeted.await {
+    let (mut caller, stream) = match greeted.await {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(NotGreeted::HungUp)) => {
             tracing::debug!(event = "peer_hung_up", peer = %peer);
@@ -126,6 +126,7 @@ pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Gues
     let mut calling = answering
         .callers
         .note(connected, is_member, answers.clone());
+    caller.connection = calling.number();
     let _guest = (!caller.is_member).then_some(guest);
     let (mut input, output) = into_split(stream);
     // Guarded: when this future is dropped, the connection ends in both directions.
@@ -194,6 +195,8 @@ async fn greet(
         node: hello.introduction.node,
         lane: hello.lane,
         is_member: admission == Admission::Member,
+        // It is numbered when it is noted.
+        connection: 0,
     };
     Ok((caller, stream))
 }

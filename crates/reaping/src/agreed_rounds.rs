@@ -16,9 +16,10 @@ pub struct AgreedRounds {
 }
 
 /// Why the agreed log does not take a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The watermark was decided in another epoch.
+    #[error("the round was decided in epoch {got}, and the present one is {expected}")]
     OtherEpoch {
         /// The epoch in which it was decided.
         got: u64,
@@ -26,6 +27,7 @@ pub enum Refused {
         expected: u64,
     },
     /// Another round went through first.
+    #[error("the round has number {got}, and the next one has number {expected}")]
     OtherNumber {
         /// The number of the round.
         got: u64,
@@ -33,6 +35,7 @@ pub enum Refused {
         expected: u64,
     },
     /// Another round was announced since.
+    #[error("round {} was not the last one to be announced", got.number)]
     OtherRound {
         /// The round.
         got: RoundName,

@@ -1,5 +1,5 @@
-//! The durable note of a replica about rounds. It lies with the replica's stores: a copy or a
-//! rollback of them is one of the note.
+//! The durable note of a replica about rounds. A store that is put back to an older copy has no note,
+//! or an older one.
 
 use crate::extent::Extent;
 use crate::watermark::{RoundName, Watermark};
@@ -38,6 +38,20 @@ pub struct Note {
 }
 
 impl Note {
+    /// The note of a replica that has come to the list in an epoch and has nothing of it: it lacks no
+    /// mark of the watermark.
+    pub fn joined(epoch: u64, watermark: Option<&Watermark>) -> Self {
+        let receiving = watermark.map(|it| Receiving {
+            watermark: it.round,
+            hidden: None,
+        });
+        Self {
+            joined: epoch,
+            mark: None,
+            receiving,
+        }
+    }
+
     /// True if the replica has taken part in the watermark's round, or has noted what is missing
     /// since.
     pub(crate) fn is_current(&self, watermark: &Watermark) -> bool {

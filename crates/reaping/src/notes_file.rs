@@ -1,9 +1,10 @@
-//! The notes of a vnode for all its preference lists as a file, in the directory of its stores.
+//! The notes of a vnode for all its preference lists as a file.
 //!
 //! ```text
 //! file     = magic         "KVTN"  4
 //!            version       u8      1
 //!            reserved      u8 * 3  0
+//!            written at    identity of the store u64, its last durable sequence u64
 //!            lists         u32     how many follow
 //!            list*                 by strictly ascending partition and n_val
 //!            checksum      u32     masked CRC-32C of all bytes before
@@ -21,7 +22,8 @@
 //! ```
 //!
 //! All numbers are little-endian. A file that cannot be read is none: its vnode is a receiver of
-//! all lists that have a watermark, which costs a repair and nothing else.
+//! all lists that have a watermark, which costs a repair and nothing else. Neither is a file that was
+//! written at a batch that the store does not have: an older copy of the store was put back.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +35,8 @@ use crate::watermark::RoundName;
 
 const MAGIC: [u8; 4] = *b"KVTN";
 const VERSION: u8 = 1;
-const HEADER_LEN: usize = 8;
+const WORDS_LEN: usize = 8;
+const HEADER_LEN: usize = WORDS_LEN + 16;
 const CHECKSUM_LEN: usize = 4;
 
 const HAS_MARK: u8 = 1;
@@ -42,7 +45,9 @@ const RECEIVES: u8 = 4;
 const HIDES: u8 = 8;
 
 /// A preference list, by what its trees are named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct ListName {
     /// The number of the partition that owns its keys.
     pub partition: u16,
@@ -91,13 +96,23 @@ impl From<Truncated> for NotesFileError {
     }
 }
 
+/// The content of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VnodeNotes {
+    /// The last batch of the store that was durable when the notes were written.
+    pub written_at: BatchName,
+    /// The note for each list.
+    pub lists: BTreeMap<ListName, Note>,
+}
+
 /// The bytes of the file with these notes.
-pub fn encode_notes(notes: &BTreeMap<ListName, Note>) -> Vec<u8> {
+pub fn encode_notes(notes: &VnodeNotes) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&[VERSION, 0, 0, 0]);
-    put_count(&mut out, notes.len());
-    for (list, note) in notes {
+    put_batch(&mut out, notes.written_at);
+    put_count(&mut out, notes.lists.len());
+    for (list, note) in &notes.lists {
         out.extend_from_slice(&list.partition.to_le_bytes());
         out.extend_from_slice(&[list.n_val, flags_of(note)]);
         put_note(&mut out, note);
@@ -111,24 +126,25 @@ pub fn encode_notes(notes: &BTreeMap<ListName, Note>) -> Vec<u8> {
 ///
 /// # Errors
 /// Any byte that is not as it was written, and bytes that are missing or too many.
-pub fn decode_notes(bytes: &[u8]) -> Result<BTreeMap<ListName, Note>, NotesFileError> {
+pub fn decode_notes(bytes: &[u8]) -> Result<VnodeNotes, NotesFileError> {
     let mut reader = ByteReader::new(check_envelope(bytes)?);
-    reader.take(HEADER_LEN)?;
-    let mut notes: BTreeMap<ListName, Note> = BTreeMap::new();
+    reader.take(WORDS_LEN)?;
+    let written_at = take_batch(&mut reader)?;
+    let mut lists: BTreeMap<ListName, Note> = BTreeMap::new();
     for _ in 0..reader.u32()? {
         let offset = reader.offset();
         let list = ListName {
             partition: reader.u16()?,
             n_val: reader.u8()?,
         };
-        let is_next = notes.last_key_value().is_none_or(|(last, _)| *last < list);
+        let is_next = lists.last_key_value().is_none_or(|(last, _)| *last < list);
         if !is_next {
             return Err(NotesFileError::Malformed { offset });
         }
-        notes.insert(list, take_note(&mut reader)?);
+        lists.insert(list, take_note(&mut reader)?);
     }
     match reader.is_empty() {
-        true => Ok(notes),
+        true => Ok(VnodeNotes { written_at, lists }),
         false => Err(NotesFileError::Malformed {
             offset: reader.offset(),
         }),
@@ -169,9 +185,13 @@ fn put_round(out: &mut Vec<u8>, round: RoundName) {
 fn put_extent(out: &mut Vec<u8>, extent: &Extent) {
     put_count(out, extent.lasts().len());
     for last in extent.lasts() {
-        out.extend_from_slice(&last.store.to_le_bytes());
-        out.extend_from_slice(&last.sequence.to_le_bytes());
+        put_batch(out, *last);
     }
+}
+
+fn put_batch(out: &mut Vec<u8>, batch: BatchName) {
+    out.extend_from_slice(&batch.store.to_le_bytes());
+    out.extend_from_slice(&batch.sequence.to_le_bytes());
 }
 
 /// There are few of them.
@@ -225,12 +245,16 @@ fn take_round(reader: &mut ByteReader<'_>) -> Result<RoundName, Truncated> {
 fn take_extent(reader: &mut ByteReader<'_>) -> Result<Extent, Truncated> {
     let mut lasts = Vec::new();
     for _ in 0..reader.u32()? {
-        lasts.push(BatchName {
-            store: reader.u64()?,
-            sequence: reader.u64()?,
-        });
+        lasts.push(take_batch(reader)?);
     }
     Ok(Extent::up_to(lasts))
+}
+
+fn take_batch(reader: &mut ByteReader<'_>) -> Result<BatchName, Truncated> {
+    Ok(BatchName {
+        store: reader.u64()?,
+        sequence: reader.u64()?,
+    })
 }
 
 /// The bytes that the checksum covers.

@@ -8,7 +8,7 @@ use kvorum_golden::assert_bytes;
 
 use crate::extent::{BatchName, Extent};
 use crate::note::{Mark, Note, Receiving};
-use crate::notes_file::{ListName, NotesFileError, decode_notes, encode_notes};
+use crate::notes_file::{ListName, NotesFileError, VnodeNotes, decode_notes, encode_notes};
 use crate::watermark::RoundName;
 
 fn round(number: u64) -> RoundName {
@@ -57,6 +57,16 @@ fn every_form() -> BTreeMap<ListName, Note> {
     notes
 }
 
+fn written_at_8(lists: BTreeMap<ListName, Note>) -> VnodeNotes {
+    VnodeNotes {
+        written_at: BatchName {
+            store: 9,
+            sequence: 8,
+        },
+        lists,
+    }
+}
+
 /// With the checksum of its bytes.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let covered = bytes.len() - 4;
@@ -67,7 +77,8 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn notes_come_back_as_they_were() {
-    for notes in [BTreeMap::new(), every_form()] {
+    for lists in [BTreeMap::new(), every_form()] {
+        let notes = written_at_8(lists);
         assert_eq!(decode_notes(&encode_notes(&notes)), Ok(notes));
     }
 }
@@ -90,11 +101,13 @@ fn the_bytes_are_as_drawn() {
             hidden: Some(extent(1)),
         }),
     };
-    let notes = BTreeMap::from([(list, note)]);
+    let notes = written_at_8(BTreeMap::from([(list, note)]));
     let drawing = [
         ("magic \"KVTN\"", 4),
         ("version, 1", 1),
         ("reserved", 3),
+        ("written at: identity of the store", 8),
+        ("its last durable sequence", 8),
         ("lists", 4),
         ("partition", 2),
         ("n_val", 1),
@@ -122,7 +135,7 @@ fn the_bytes_are_as_drawn() {
 
 #[test]
 fn every_flipped_bit_is_found() {
-    let bytes = encode_notes(&every_form());
+    let bytes = encode_notes(&written_at_8(every_form()));
     for at in 0..bytes.len() {
         for bit in 0..8 {
             let mut flipped = bytes.clone();
@@ -134,7 +147,7 @@ fn every_flipped_bit_is_found() {
 
 #[test]
 fn a_file_that_ends_early_or_late_is_refused() {
-    let bytes = encode_notes(&every_form());
+    let bytes = encode_notes(&written_at_8(every_form()));
     for len in 0..bytes.len() {
         assert!(decode_notes(&bytes[..len]).is_err(), "{len}");
     }
@@ -145,7 +158,7 @@ fn a_file_that_ends_early_or_late_is_refused() {
 #[test]
 fn what_cannot_be_read_says_why() {
     assert_eq!(decode_notes(b"KVTN"), Err(NotesFileError::NotNotes));
-    let bytes = encode_notes(&every_form());
+    let bytes = encode_notes(&written_at_8(every_form()));
     let mut later = bytes.clone();
     later[4] = 2;
     assert_eq!(
@@ -158,7 +171,7 @@ fn what_cannot_be_read_says_why() {
     assert!(matches!(refused, Err(NotesFileError::Checksum { .. })));
     // The flags of the first list say that it hides something and receives nothing.
     let mut senseless = bytes;
-    senseless[15] = 8;
+    senseless[31] = 8;
     let refused = decode_notes(&sealed(senseless));
-    assert_eq!(refused, Err(NotesFileError::Malformed { offset: 15 }));
+    assert_eq!(refused, Err(NotesFileError::Malformed { offset: 31 }));
 }

@@ -3,12 +3,14 @@
 //! Watermarks are agreed state. Replicas learn them in the order of the agreed log, so a replica
 //! that has learned one knows those before it.
 
+use serde::{Deserialize, Serialize};
+
 /// One lifetime of a replica's data: another one when its store was created or erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
 /// Names one attempt to raise a watermark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RoundName {
     /// One above the number of the watermark that it is to replace; the first is one.
     pub number: u64,

@@ -102,6 +102,22 @@ impl Ring {
         holders
     }
 
+    /// All vnodes that may hold keys of an owner partition, whatever their n_val: those of its present
+    /// list, and of the next one while lists change.
+    pub fn vnodes_of(&self, owner: Partition) -> Vec<Partition> {
+        let next = self.growth.map(|growth| (&self.next_detours, growth.to));
+        let present = (&self.detours, self.replicas_max);
+        let mut vnodes = Vec::new();
+        for (detours, n) in std::iter::once(present).chain(next) {
+            for partition in detours.walk(self.size(), owner).take(usize::from(n)) {
+                if !vnodes.contains(&partition) {
+                    vnodes.push(partition);
+                }
+            }
+        }
+        vnodes
+    }
+
     /// The vnodes that newly need the keys of an owner partition while lists change, at up to `n`
     /// replicas.
     ///

@@ -121,6 +121,7 @@ impl Machine {
             vnodes: vnodes.clone(),
             meter: figures.clone(),
             maintenance: figures,
+            under_way: Arc::default(),
         };
         let replicas = ReplicaService::new(parts.clone(), hints.clone(), WAITING_MAX);
         let service = self.front(runtime)(Arc::new(Dispatch {
@@ -149,6 +150,7 @@ impl Machine {
                 coordinator: coordinator.clone(),
                 is_up: Arc::new(move |node| detector.is_up(node)),
                 budget: Arc::new(Unbounded),
+                rounds: None,
                 tree_files: Some(tree_files.clone()),
                 settings,
             })

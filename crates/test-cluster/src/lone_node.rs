@@ -76,6 +76,7 @@ impl LoneNode {
             vnodes: self.vnodes.clone(),
             meter: unmeasured.clone(),
             maintenance: unmeasured,
+            under_way: Arc::default(),
         }
     }
 }

@@ -88,6 +88,8 @@ struct Trees {
     keys_expected: u64,
     builds: u64,
     leaves_corrected: u64,
+    /// A write failed since they were dropped last, and may have taken effect.
+    is_in_doubt: bool,
 }
 
 #[derive(Default, PartialEq, Eq)]
@@ -196,6 +198,16 @@ impl HashTrees {
     /// Drops the trees; they are to be built again.
     pub(crate) fn drop_all(&self) {
         self.state.lock().drop_all();
+    }
+
+    /// A write has failed, and may have taken effect: a leaf may be wrong.
+    pub(crate) fn note_doubt(&self) {
+        self.state.lock().is_in_doubt = true;
+    }
+
+    /// True if a leaf may be wrong for a failed write.
+    pub(crate) fn are_in_doubt(&self) -> bool {
+        self.state.lock().is_in_doubt
     }
 
     /// True unless nothing has been taken in since the trees were dropped last.
@@ -468,6 +480,7 @@ impl Trees {
         self.generation += 1;
         self.kept = None;
         self.were_kept = false;
+        self.is_in_doubt = false;
     }
 
     fn has_taken_in(&self, key: &StorageKey, segment: u32) -> bool {

@@ -3,7 +3,7 @@
 //! They are what a store had when its replica turned out to be from before the watermark, until the
 //! replica is repaired (decision 37).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kvorum_backend::{Sequence, StoreId};
 use kvorum_reaping::{BatchName, Extent};
@@ -14,12 +14,15 @@ pub(crate) struct Hidden {
     /// Looked at first, since nearly no vnode hides anything.
     is_any: AtomicBool,
     extent: RwLock<Extent>,
+    /// Rises whenever more is hidden.
+    generation: AtomicU64,
 }
 
 impl Hidden {
     pub(crate) fn set(&self, extent: Extent) {
         *self.extent.write() = extent;
         self.is_any.store(true, Ordering::Release);
+        self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn clear(&self) {
@@ -33,6 +36,16 @@ impl Hidden {
             sequence: written_by.0,
         };
         self.is_any() && self.extent.read().has(batch)
+    }
+
+    /// True if all of an extent is hidden.
+    pub(crate) fn covers(&self, extent: &Extent) -> bool {
+        let own = self.extent.read();
+        self.is_any() && extent.lasts().iter().all(|last| own.has(*last))
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_any(&self) -> bool {

@@ -31,12 +31,15 @@ mod lease_file;
 mod lease_table;
 mod limit_log;
 mod metering;
+mod note_files;
 mod operating;
 mod page;
 mod page_request;
 mod reading;
 mod reaping;
 mod replica_request;
+mod round_state;
+mod rounds;
 mod scanning;
 mod sealing;
 mod stored_form;
@@ -63,6 +66,7 @@ pub use key_fold_request::{KeyFoldPart, KeyFoldRequest};
 pub use lease_file::Unreadable;
 pub use lease_table::{LEASES_NAME, LeaseTable};
 pub use metering::{SAMPLED_EVERY, VnodeMeter, VnodeWork};
+pub use note_files::{NOTES_NAME, NoteFiles, remove_notes};
 pub use page::PageFailure;
 pub use page_request::{CountPage, Page, PageKind, PageRequest};
 pub use reaping::{ReapPage, ReapRequest};
@@ -70,6 +74,7 @@ pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
     ReplicaRequest,
 };
+pub use rounds::AgreedList;
 pub use scanning::{ScanLimits, ScanPage, ScanRequest, Scanned, StoredObject};
 pub use stored_form::{TOMBSTONE_TAG, index_entries};
 pub use term_pattern::{InvalidPattern, TermPattern};

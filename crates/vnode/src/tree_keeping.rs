@@ -175,7 +175,7 @@ impl Vnode {
         let trees = self.trees.as_deref()?;
         let (whole, changes) = trees.whole()?;
         // Trees without what is hidden are of no use once it is shown again.
-        let is_whole = self.is_complete() && !self.hidden.is_any();
+        let is_whole = self.is_complete() && !self.hidden.is_any() && !trees.are_in_doubt();
         if !self.is_kept_over_stops() || !is_whole {
             return None;
         }

@@ -19,6 +19,7 @@ use crate::key_locks::KeyLocks;
 use crate::lease_table::LeaseTable;
 use crate::metering::{SAMPLED_EVERY, Stopwatch, VnodeMeter, VnodeWork, work_of};
 use crate::replica_request::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest};
+use crate::round_state::Rounds;
 use crate::stored_form::Incoming;
 
 /// Settings of a vnode.
@@ -56,6 +57,8 @@ pub struct Vnode {
     pub(crate) unwritable: OnceLock<String>,
     /// Shared with the tasks that have tombstones kept.
     tombstones_kept: Arc<()>,
+    /// Its part in rounds; `None` where none are run.
+    pub(crate) rounds: Option<Rounds>,
 }
 
 /// While one of these is there, its vnode removes no tombstones.
@@ -74,6 +77,7 @@ pub(crate) struct Counts {
     pub(crate) sibling_warnings: AtomicU64,
     pub(crate) disk_full_refusals: AtomicU64,
     pub(crate) objects_stored: AtomicU64,
+    pub(crate) tombstones_stored: AtomicU64,
     pub(crate) merges: AtomicU64,
 }
 
@@ -100,9 +104,11 @@ impl ChangeObserver for Counts {
             return;
         };
         self.puts.fetch_add(1, Ordering::Relaxed);
-        if !object.is_tombstone() {
-            self.objects_stored.fetch_add(1, Ordering::Relaxed);
-        }
+        let count = match object.is_tombstone() {
+            true => &self.tombstones_stored,
+            false => &self.objects_stored,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -201,6 +207,7 @@ impl Vnode {
             stopwatch: None,
             unwritable: OnceLock::new(),
             tombstones_kept: Arc::new(()),
+            rounds: None,
         }
     }
 
@@ -292,6 +299,11 @@ impl Vnode {
     /// Writes that took room, since the vnode was opened: not tombstones and their removal.
     pub fn objects_stored(&self) -> u64 {
         self.counts.objects_stored.load(Ordering::Relaxed)
+    }
+
+    /// Tombstones that were stored since the vnode was opened.
+    pub(crate) fn tombstones_stored(&self) -> u64 {
+        self.counts.tombstones_stored.load(Ordering::Relaxed)
     }
 
     /// Counts and identity, for `vnode-status`.

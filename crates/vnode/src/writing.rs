@@ -580,6 +580,11 @@ impl Vnode {
     fn put(&self, batch: &Batch, durability: Durability) -> Result<Durable, Interrupted> {
         let receipt = self.backend.put(batch, durability);
         receipt.map(|receipt| receipt.durable).map_err(|error| {
+            if may_have_effect(error.kind())
+                && let Some(trees) = &self.trees
+            {
+                trees.note_doubt();
+            }
             match error.kind() {
                 ErrorKind::WouldBlock => return Interrupted::WouldBlock,
                 ErrorKind::Failed => {
@@ -591,6 +596,14 @@ impl Vnode {
             ReplicaFailure::from(error).into()
         })
     }
+}
+
+/// False for a failure of a put after which nothing is stored.
+fn may_have_effect(kind: ErrorKind) -> bool {
+    !matches!(
+        kind,
+        ErrorKind::WouldBlock | ErrorKind::Unread | ErrorKind::Exhausted | ErrorKind::TooLarge
+    )
 }
 
 fn whole(object: Option<Arc<Object>>) -> Stored<'static> {

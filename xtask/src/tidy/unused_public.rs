@@ -26,13 +26,10 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("inspect", 1),
     ("properties", 1),
     ("protocol", 1),
-    // Rounds, which nodes do not run yet.
-    ("reaping", 5),
     ("ring", 2),
     ("runtime", 1),
     ("value-log", 1),
-    // Pages of tombstones that go and of what is hidden, which nodes do not ask for yet.
-    ("vnode", 4),
+    ("vnode", 1),
 ];
 
 /// Crates that only tests import.

@@ -10,6 +10,7 @@ mod local;
 mod membership;
 mod model;
 mod ring_scripts;
+mod rounds;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::{founded, node, size};
 
-fn done(state: &ClusterState, command: Command) -> ClusterState {
+pub(crate) fn done(state: &ClusterState, command: Command) -> ClusterState {
     apply(state, command).unwrap()
 }
 
@@ -26,19 +26,23 @@ fn join(state: &ClusterState, number: u8) -> ClusterState {
     done(state, Command::AddMember { node, member })
 }
 
-fn stage(number: u8, change: StagedChange) -> Command {
+pub(crate) fn stage(number: u8, change: StagedChange) -> Command {
     Command::Stage {
         node: node(number),
         change,
     }
 }
 
-fn commit(state: &ClusterState) -> ClusterState {
+pub(crate) fn commit(state: &ClusterState) -> ClusterState {
     let id = state.plan().unwrap().id;
     done(state, Command::CommitPlan { id })
 }
 
-fn step(state: &ClusterState, partition: kvorum_ring::Partition, step: MoveStep) -> ClusterState {
+pub(crate) fn step(
+    state: &ClusterState,
+    partition: kvorum_ring::Partition,
+    step: MoveStep,
+) -> ClusterState {
     let at = state.ring().epoch(partition);
     let command = Command::Move {
         partition,
@@ -74,7 +78,7 @@ pub(crate) fn carry_out(
     }
 }
 
-fn cluster(count: u8) -> ClusterState {
+pub(crate) fn cluster(count: u8) -> ClusterState {
     let mut state = founded();
     for number in 2..=count {
         state = join(&state, number);

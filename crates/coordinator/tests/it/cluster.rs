@@ -154,6 +154,7 @@ impl Cluster {
             vnodes: vnodes.clone(),
             meter: meter.clone(),
             maintenance: maintenance.clone(),
+            under_way: Arc::default(),
         };
         let service = ReplicaService::new(parts.clone(), hints.clone(), 1_000);
         let service = Arc::new(service);

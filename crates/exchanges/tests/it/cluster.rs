@@ -181,6 +181,7 @@ impl Cluster {
             vnodes: vnodes.clone(),
             meter: figures.clone(),
             maintenance: figures,
+            under_way: Arc::default(),
         };
         let service = Arc::new(ReplicaService::new(parts.clone(), hints.clone(), 1_000));
         let at = peer_address(number);
@@ -204,6 +205,7 @@ impl Cluster {
             coordinator: Arc::new(coordinator),
             is_up: Arc::new(move |node| down.is_up(node)),
             budget: Arc::new(Unbounded),
+            rounds: None,
             tree_files: None,
             settings,
         });

@@ -435,6 +435,7 @@ impl Cluster {
             vnodes: known.vnodes.open.clone(),
             meter: Arc::new(Unmeasured),
             maintenance: Arc::new(Unmeasured),
+            under_way: Arc::default(),
         };
         let replicas = ReplicaService::new(parts.clone(), hints.clone(), 1_000);
         let dispatch = Arc::new(Dispatch {

@@ -605,6 +605,7 @@ fn strangers_are_not_answered() {
                 node,
                 lane: Lane::Bulk,
                 is_member,
+                connection: 1,
             };
             let transfers = &cluster.node(1).running().transfers;
             transfers.handle(caller, &question, Moment::default())

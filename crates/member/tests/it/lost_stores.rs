@@ -144,7 +144,7 @@ fn stores_that_are_all_lost_are_not_repaired_from_one_another_until_an_operator_
 }
 
 /// A directory of one machine, with all in it, as a directory of another.
-fn copy_tree(from: &Machine, source: &Path, to: &Machine, target: &Path) {
+pub(crate) fn copy_tree(from: &Machine, source: &Path, to: &Machine, target: &Path) {
     create_directory_durably(&to.disk, target).unwrap();
     for entry in from.disk.list(source).unwrap() {
         let (source, target) = (source.join(&entry.name), target.join(&entry.name));
@@ -163,7 +163,7 @@ fn are_complete(machine: &Machine) -> bool {
     vnodes.iter().all(|vnode| vnode.is_complete())
 }
 
-async fn until_repaired(world: &World, machine: &Machine) {
+pub(crate) async fn until_repaired(world: &World, machine: &Machine) {
     let repaired = || are_complete(machine);
     until(world, "its stores are repaired", repaired).await;
 }

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use kvorum_anti_entropy::{ExchangeLimits, ScheduleSettings};
 use kvorum_cluster::{AgreedState, ClusterState, Command};
 use kvorum_coordinator::{
     Condition, CoordinatorSettings, GetOptions, PutKind, PutOptions, PutRequest, RequestError,
+    TombstoneKeeping,
 };
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_encoding::{Address, Bucket, BucketType, Key};
+use kvorum_exchanges::ExchangeSettings;
 use kvorum_member::{Member, MemberSettings, OpenError, PEER_SERVICE, Parts};
 use kvorum_object::{Clock, Content, Limits, Object};
 use kvorum_properties::PropertyOverlay;
@@ -39,6 +42,8 @@ pub(crate) struct Machine {
     pub(crate) n_val: u32,
     pub(crate) handoff_inbound: bool,
     pub(crate) gate: Arc<Gate>,
+    /// Replicas are compared, and tombstones go.
+    pub(crate) is_reaping: bool,
     running: Mutex<Option<(SimulatedProcess, Arc<Member>)>>,
 }
 
@@ -52,6 +57,7 @@ impl Machine {
             n_val: 3,
             handoff_inbound: true,
             gate: Arc::default(),
+            is_reaping: false,
             running: Mutex::new(None),
         }
     }
@@ -72,6 +78,10 @@ impl Machine {
             },
             coordinator: CoordinatorSettings {
                 request_timeout: Duration::from_secs(5),
+                tombstones: match self.is_reaping {
+                    true => TombstoneKeeping::Immediate,
+                    false => coordinator_settings().tombstones,
+                },
                 ..coordinator_settings()
             },
             heads_first: true,
@@ -83,8 +93,12 @@ impl Machine {
                 is_inbound_enabled: self.handoff_inbound,
                 ..kvorum_member::TransferSettings::default()
             },
-            exchanges: None,
-            hint_period: Duration::from_secs(3_600),
+            exchanges: self.is_reaping.then(exchange_settings),
+            reaping: self.is_reaping,
+            hint_period: match self.is_reaping {
+                true => Duration::from_secs(1),
+                false => Duration::from_secs(3_600),
+            },
         }
     }
 
@@ -186,6 +200,25 @@ impl Machine {
     }
 }
 
+/// Replicas are compared every few seconds.
+fn exchange_settings() -> ExchangeSettings {
+    ExchangeSettings {
+        schedule: ScheduleSettings {
+            at_once: 2,
+            interval_micros: 2_000_000,
+            loops_max: 4,
+        },
+        limits: ExchangeLimits::default(),
+        repairs_per_second: 0,
+        pause: Duration::from_millis(200),
+        answer_wait_max: Duration::from_secs(2),
+        step_entries_max: 1_000,
+        rebuild_wait: Duration::from_secs(3_600),
+        rebuild_delay_max: Duration::from_secs(60),
+        colocated_replicas: false,
+    }
+}
+
 /// The values of an object.
 pub(crate) fn values(object: Option<&Object>) -> Vec<String> {
     let text = |value: &Bytes| String::from_utf8_lossy(value).into_owned();
@@ -251,7 +284,11 @@ pub(crate) async fn until(world: &World, what: &str, holds: impl Fn() -> bool) {
 /// committed.
 pub(crate) async fn joined(world: &World, count: u8) -> Vec<Machine> {
     let machines: Vec<Machine> = (1..=count).map(Machine::new).collect();
-    link_all(world, count);
+    join_all(world, machines).await
+}
+
+async fn join_all(world: &World, machines: Vec<Machine>) -> Vec<Machine> {
+    link_all(world, u8::try_from(machines.len()).unwrap());
     for machine in &machines {
         machine.start(world).await;
     }
@@ -264,13 +301,19 @@ pub(crate) async fn joined(world: &World, count: u8) -> Vec<Machine> {
 
 /// A cluster whose plan is carried out, all stores empty.
 pub(crate) async fn cluster(world: &World, count: u8) -> Vec<Machine> {
-    let machines = joined(world, count).await;
+    cluster_of(world, (1..=count).map(Machine::new).collect()).await
+}
+
+/// The same of these machines.
+pub(crate) async fn cluster_of(world: &World, machines: Vec<Machine>) -> Vec<Machine> {
+    let count = machines.len();
+    let machines = join_all(world, machines).await;
     machines[0].commit_plan().await;
     carry_out(world, &machines).await;
     until(world, "all have the same state and see one another", || {
         machines.iter().all(|machine| {
             let up = machine.member().liveness().up().len();
-            *machine.state() == *machines[0].state() && up == usize::from(count)
+            *machine.state() == *machines[0].state() && up == count
         })
     })
     .await;

@@ -14,5 +14,6 @@ mod opening;
 mod recovery;
 mod requests;
 mod stores;
+mod tombstones;
 mod type_removal;
 mod vouching;

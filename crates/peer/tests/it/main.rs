@@ -6,6 +6,7 @@
 )]
 
 mod encryption;
+mod settling;
 mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -21,6 +21,7 @@ mod observers;
 mod old_heads;
 mod reads_and_writes;
 mod reaps;
+mod rounds;
 mod scans;
 mod trees;
 

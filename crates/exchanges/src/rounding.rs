@@ -1,0 +1,203 @@
+//! Drives one round of a preference list: executes the machine's effects and feeds the answers back.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use kvorum_cluster::Command;
+use kvorum_reaping::{
+    Incarnation, KeptBecause, ListName, ReplicaAnswer, Round, RoundEffect, RoundEvent, RoundName,
+    RoundOutcome, RoundRequest,
+};
+use kvorum_ring::{NodeId, PreferenceList};
+use kvorum_runtime::Runtime;
+
+use crate::round_question::{AskedRound, RoundMeans, RoundQuestion, RoundStep};
+
+/// A member that has not learned a watermark yet is asked again after this long, so many times.
+const LEARN_PAUSE: Duration = Duration::from_millis(200);
+const LEARN_ATTEMPTS: u32 = 50;
+
+/// A round that is to be driven.
+pub(crate) struct Rounding {
+    pub(crate) runtime: Runtime,
+    pub(crate) means: Arc<dyn RoundMeans>,
+    pub(crate) list: ListName,
+    pub(crate) name: RoundName,
+    pub(crate) epoch: u64,
+    pub(crate) replicas: PreferenceList,
+    /// All members of the cluster, up or down.
+    pub(crate) members: Vec<NodeId>,
+}
+
+/// An exchange of the round's replicas; true when it was complete.
+pub(crate) type Comparison = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+type Pending = Pin<Box<dyn Future<Output = RoundEvent> + Send>>;
+
+impl Rounding {
+    /// Drives the round to its end. Dropped before, it ends without harm. `compare` begins an exchange.
+    pub(crate) async fn run(self, compare: impl Fn() -> Comparison) -> RoundOutcome {
+        let request = RoundRequest {
+            name: self.name,
+            epoch: self.epoch,
+            replicas: self.replicas.len(),
+            members: self.members.len(),
+        };
+        let mut effects = Vec::new();
+        let mut round = Round::start(request, &mut effects);
+        let mut pending: FuturesUnordered<Pending> = FuturesUnordered::new();
+        loop {
+            for effect in std::mem::take(&mut effects) {
+                match effect {
+                    RoundEffect::End(outcome) => return outcome,
+                    RoundEffect::Compare => pending.push(compared(compare())),
+                    effect => pending.push(self.event_of(effect)),
+                }
+            }
+            let event = pending.next().await.unwrap_or(RoundEvent::Stop);
+            round.step(event, &mut effects);
+        }
+    }
+
+    /// Sees to an effect: the event comes when it is done.
+    fn event_of(&self, effect: RoundEffect) -> Pending {
+        let list = self.list;
+        match effect {
+            RoundEffect::Announce(round) => {
+                let agreed = self.means.agree(Command::AnnounceRound { list, round });
+                Box::pin(async move {
+                    let is_agreed = agreed.await;
+                    RoundEvent::Announced { is_agreed }
+                })
+            }
+            RoundEffect::Propose(watermark) => {
+                let command = Command::RaiseWatermark { list, watermark };
+                let agreed = self.means.agree(command);
+                Box::pin(async move {
+                    let is_agreed = agreed.await;
+                    RoundEvent::Agreed { is_agreed }
+                })
+            }
+            RoundEffect::AskOpen { replica } => {
+                let asked = self.ask_replica(replica, RoundStep::Open);
+                Box::pin(async move {
+                    let answer = asked.await.map(Incarnation);
+                    RoundEvent::Opened { replica, answer }
+                })
+            }
+            RoundEffect::AskNote { replica } => {
+                let asked = self.ask_replica(replica, RoundStep::Note);
+                Box::pin(async move {
+                    let answer = done(asked.await);
+                    RoundEvent::Noted { replica, answer }
+                })
+            }
+            RoundEffect::AskConfirm { replica } => {
+                let asked = self.until_learned(self.replica(replica, RoundStep::Confirm));
+                Box::pin(async move {
+                    let answer = done(asked.await);
+                    RoundEvent::Confirmed { replica, answer }
+                })
+            }
+            RoundEffect::AskReap { replica } => {
+                let asked = self.ask_replica(replica, RoundStep::Reap);
+                Box::pin(async move {
+                    let answer = asked.await;
+                    RoundEvent::Reaped { replica, answer }
+                })
+            }
+            effect => self.event_of_member(&effect),
+        }
+    }
+
+    fn event_of_member(&self, effect: &RoundEffect) -> Pending {
+        match *effect {
+            RoundEffect::AskSettle { member } => {
+                let asked = self.ask_member(member, RoundStep::Settle);
+                Box::pin(async move {
+                    let is_settled = asked.await.is_ok();
+                    RoundEvent::Settled { member, is_settled }
+                })
+            }
+            RoundEffect::AskHints { member } => {
+                let asked = self.ask_member(member, RoundStep::Hints);
+                Box::pin(async move {
+                    let hints = asked.await.ok();
+                    RoundEvent::Hints { member, hints }
+                })
+            }
+            RoundEffect::AskHintsAgain { member } => {
+                let asked = self.ask_member(member, RoundStep::HintsAgain);
+                Box::pin(async move {
+                    let answer = done(asked.await);
+                    RoundEvent::HintsAgain { member, answer }
+                })
+            }
+            RoundEffect::AskConfirmHints { member } => {
+                let asked = self.until_learned(self.member(member, RoundStep::ConfirmHints));
+                Box::pin(async move {
+                    let answer = done(asked.await);
+                    RoundEvent::HintsConfirmed { member, answer }
+                })
+            }
+            _ => Box::pin(std::future::ready(RoundEvent::Stop)),
+        }
+    }
+
+    fn ask_replica(&self, replica: usize, step: impl Fn(u16) -> RoundStep) -> AskedRound {
+        self.ask(self.replica(replica, step))
+    }
+
+    fn ask_member(&self, member: usize, step: RoundStep) -> AskedRound {
+        self.ask(self.member(member, step))
+    }
+
+    fn replica(&self, at: usize, step: impl Fn(u16) -> RoundStep) -> Option<(NodeId, RoundStep)> {
+        let replica = self.replicas.get(at)?;
+        Some((replica.node, step(replica.partition.number())))
+    }
+
+    fn member(&self, at: usize, step: RoundStep) -> Option<(NodeId, RoundStep)> {
+        Some((*self.members.get(at)?, step))
+    }
+
+    fn ask(&self, asked: Option<(NodeId, RoundStep)>) -> AskedRound {
+        let Some((node, step)) = asked else {
+            return Box::pin(std::future::ready(Err(KeptBecause::ReplicaDown)));
+        };
+        let (list, round) = (self.list, self.name);
+        self.means.ask(node, RoundQuestion { list, round, step })
+    }
+
+    /// Asks again for as long as a watermark has not been learned.
+    fn until_learned(&self, asked: Option<(NodeId, RoundStep)>) -> AskedRound {
+        let (runtime, means) = (self.runtime.clone(), self.means.clone());
+        let (list, round) = (self.list, self.name);
+        Box::pin(async move {
+            let (node, step) = asked.ok_or(KeptBecause::ReplicaDown)?;
+            let question = RoundQuestion { list, round, step };
+            for _ in 1..LEARN_ATTEMPTS {
+                match means.ask(node, question).await {
+                    Err(KeptBecause::OtherWatermark) => runtime.sleep(LEARN_PAUSE).await,
+                    answer => return answer,
+                }
+            }
+            means.ask(node, question).await
+        })
+    }
+}
+
+fn compared(exchange: Comparison) -> Pending {
+    Box::pin(async move {
+        let is_complete = exchange.await;
+        RoundEvent::Compared { is_complete }
+    })
+}
+
+fn done(answer: Result<u64, KeptBecause>) -> ReplicaAnswer<()> {
+    answer.map(|_| ())
+}
