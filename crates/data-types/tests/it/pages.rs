@@ -6,9 +6,8 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use kvorum_data_types::{
     Actor, Clock, Dot, PageChange, PageSource, PagedSet, PagedSetError, Set, SetChange, SetDelta,
-    Update, page_key, page_of_key,
+    Update,
 };
-use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 use proptest::prelude::*;
 
 /// A head and its pages, as a store has them.
@@ -236,16 +235,4 @@ fn equal_sets_have_equal_fingerprints_whatever_way_they_took() {
         grown.head.fingerprint(),
         Stored::of(&large_set(499)).head.fingerprint()
     );
-}
-
-#[test]
-fn keys_of_pages_are_no_keys_of_objects() {
-    for (bucket_type, key) in [("default", "k"), ("maps", "\0\u{2}"), ("\0\u{2}", "")] {
-        let bucket_type = BucketType::new(bucket_type);
-        let object = StorageKey::new(&bucket_type, &Bucket::new("b"), &Key::new(key));
-        assert_eq!(page_of_key(object.as_bytes()), None);
-        let page = page_key(object.as_bytes(), 7);
-        assert_eq!(page_of_key(&page), Some((object.as_bytes(), 7)));
-        assert!(StorageKey::from_encoded(page).decode().is_err());
-    }
 }
