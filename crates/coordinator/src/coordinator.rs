@@ -309,15 +309,11 @@ impl Coordinator {
     }
 
     /// The whole of an object that was written.
-    async fn whole(
-        &self,
-        written: Written,
-        deadline: Moment,
-    ) -> Result<Arc<Object>, RequestError> {
-        let Some(made_by) = written.in_pages_at else {
+    async fn whole(&self, written: Written, deadline: Moment) -> Result<Arc<Object>, RequestError> {
+        if !written.is_in_pages {
             return Ok(written.object);
-        };
-        let seen = written.object.clock();
+        }
+        let (made_by, seen) = (written.made_by, written.object.clock());
         let whole = self
             .replicas
             .whole_of(&written.plan, made_by, seen, deadline);

@@ -36,8 +36,9 @@ pub(crate) struct Written {
     pub(crate) plan: Plan,
     /// After an update of a large set, with the head of the set for its value.
     pub(crate) object: Arc<Object>,
-    /// The value is in pages, and the replica of this slot is the one that made the object.
-    pub(crate) in_pages_at: Option<Option<usize>>,
+    pub(crate) is_in_pages: bool,
+    /// The replica that made it in this attempt.
+    pub(crate) made_by: Option<usize>,
     /// No replica of the plan lacks it.
     pub(crate) has_reached_all: bool,
     /// Syncs that are pending at replicas for which the client did not wait.
@@ -510,10 +511,10 @@ impl PutRun {
     }
 
     fn into_written(self, object: Arc<Object>) -> Written {
-        let is_in_pages = self.made.as_ref().is_some_and(|made| made.update.is_some());
         Written {
             object,
-            in_pages_at: is_in_pages.then_some(self.made_by),
+            is_in_pages: self.made.is_some_and(|made| made.update.is_some()),
+            made_by: self.made_by,
             has_reached_all: self.machine.has_reached_all(),
             unsynced: self.unsynced.into_iter().map(|it| it.ticket).collect(),
             plan: self.plan,

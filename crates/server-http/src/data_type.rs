@@ -132,13 +132,11 @@ async fn carry_out(
     let coordinator = exchange.coordinator();
     let updated = match asked.returns_body {
         true => {
-            let run =
-                coordinator.update_data_type(address, operation, context, &options, arrived);
+            let run = coordinator.update_data_type(address, operation, context, &options, arrived);
             run.await.map(Some)
         }
         false => {
-            let run =
-                coordinator.change_data_type(address, operation, context, &options, arrived);
+            let run = coordinator.change_data_type(address, operation, context, &options, arrived);
             run.await.map(|()| None)
         }
     };

@@ -54,7 +54,12 @@ impl Vnode {
         let applied = update.apply(stored, dot, object_time(at.now));
         let (object, facts) = applied.map_err(failure_of)?;
         let measured = begun.map(|(stopwatch, began)| (stopwatch, began, stopwatch.clock.now()));
-        self.check_limits(key, object.size(), old.head.as_ref().map(Head::size), at.now)?;
+        self.check_limits(
+            key,
+            object.size(),
+            old.head.as_ref().map(Head::size),
+            at.now,
+        )?;
         let durable = self.write(key, &old, &object, update.tag, durability)?;
         if let Some((stopwatch, began, ended)) = measured {
             let meter = &stopwatch.meter;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use kvorum_backend::{Durability, Durable, ReadAt, Reading, StoredEntry};
 use kvorum_data_types::{Operation, PageSource, PagedSetError};
 use kvorum_encoding::{StorageKey, page_key};
-use kvorum_object::{Clock, Merged, Object, ObjectTag, Resolution, Stored};
+use kvorum_object::{Clock, Head, Merged, Object, ObjectTag, Resolution, Stored};
 use kvorum_planted_defects::is_planted;
 use kvorum_ring::Epoch;
 
@@ -180,7 +180,7 @@ impl Vnode {
         }
         let measured = begun.map(|(stopwatch, began)| (stopwatch, began, stopwatch.clock.now()));
         let size = updated.size();
-        self.check_limits(key, size, old.head.as_ref().map(|it| it.size()), at.now)?;
+        self.check_limits(key, size, old.head.as_ref().map(Head::size), at.now)?;
         let entry = NewEntry::in_pages(&updated, pages, update.tag);
         let durable = self.write_entry(key, old, entry, durability)?;
         if let Some((stopwatch, began, ended)) = measured {

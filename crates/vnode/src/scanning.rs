@@ -217,7 +217,7 @@ impl Vnode {
         narrow(&mut filter);
         let end = snapshot.fold(T::DETAIL, &request.range, &filter, visitor);
         let mut page = reading.end(end.map_err(ReplicaFailure::from)?)?;
-        if page.entries.iter().any(|it| it.lacks_pages().is_some()) {
+        if page.entries.iter().any(|it: &T| it.lacks_pages().is_some()) {
             self.complete(&mut page, request.clock.now())?;
         }
         Ok(page)

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_backend::{Backend as _, Durability, FoldClock, FoldRange, Lease, Lookup, ReadAt, Reading};
+use kvorum_backend::{
+    Backend as _, Durability, FoldClock, FoldRange, Lease, Lookup, ReadAt, Reading,
+};
 use kvorum_data_types::{Kind, SetChange, Value};
 use kvorum_encoding::{StorageKey, page_key, page_of_key};
 use kvorum_object::{Content, Limits, Object, ObjectTag, Resolution};
@@ -425,7 +427,10 @@ fn step() -> impl Strategy<Value = (usize, Step, bool)> {
 }
 
 /// Carries out a step at a replica, and at the others if it is delivered; the members that each shows.
-fn go(benches: &[Bench; 3], (at, step, is_delivered): &(usize, Step, bool)) -> (bool, Vec<Vec<Bytes>>) {
+fn go(
+    benches: &[Bench; 3],
+    (at, step, is_delivered): &(usize, Step, bool),
+) -> (bool, Vec<Vec<Bytes>>) {
     let bench = &benches[*at];
     let context = || {
         let seen = benches[(at + 1) % 3].get(KEY)?;

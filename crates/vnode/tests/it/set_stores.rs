@@ -63,8 +63,7 @@ fn opened(
         Engine::Leveled => {
             let (settings, log) = (LeveledSettings::default(), log.clone());
             let disk = disk.clone();
-            let store =
-                kvorum_backend_leveled::open(disk, directory, &settings, shared, draw, log);
+            let store = kvorum_backend_leveled::open(disk, directory, &settings, shared, draw, log);
             let store = store.unwrap();
             let tenant = store.tenant();
             (Arc::new(store), tenant)
@@ -228,7 +227,10 @@ fn after_a_crash_a_set_is_whole() {
         for (acknowledged, image) in images {
             let run = Run::open(engine, &image);
             let members = run.members();
-            assert!(members >= acknowledged, "{engine:?}: {members}, {acknowledged}");
+            assert!(
+                members >= acknowledged,
+                "{engine:?}: {members}, {acknowledged}"
+            );
             wait(run.add(1000..1010));
             assert_eq!(run.members(), members + 10, "{engine:?}");
         }
@@ -247,7 +249,9 @@ fn a_cut_in_the_middle_of_an_addition_leaves_the_set_of_before_or_after() {
             disk.cut_after(disk.operations() + operations);
             let key = storage_key("set");
             let update = Arc::new(DataTypeUpdate {
-                operation: SetOperation::Set((400..440).map(|it| SetChange::Add(member(it))).collect()),
+                operation: SetOperation::Set(
+                    (400..440).map(|it| SetChange::Add(member(it))).collect(),
+                ),
                 context: None,
                 precision: 14,
                 tag: ObjectTag::default(),
@@ -268,7 +272,10 @@ fn a_cut_in_the_middle_of_an_addition_leaves_the_set_of_before_or_after() {
             cuts += usize::from(disk.is_cut());
             let image = disk.crash_image(CrashOptions::drawn(operations));
             let members = Run::open(engine, &image).members();
-            assert!([400, 440].contains(&members), "{engine:?}, cut at {operations}: {members}");
+            assert!(
+                [400, 440].contains(&members),
+                "{engine:?}, cut at {operations}: {members}"
+            );
         }
         assert!(cuts > 0, "{engine:?}");
     }
