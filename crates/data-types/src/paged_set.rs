@@ -173,11 +173,6 @@ impl PagedSet {
         u32::try_from(pages).unwrap_or(u32::MAX)
     }
 
-    /// The value that anti-entropy compares: equal for equal sets, by any history.
-    pub fn fingerprint(&self) -> u64 {
-        xxh3_64(&self.encode())
-    }
-
     /// Carries out changes, all or none; returns the pages to write, and the delta that the other
     /// replicas need.
     ///
