@@ -317,7 +317,7 @@ fn a_lost_page_is_found_and_mended() {
     other.take_in(&Made::Whole(bench.get(KEY).unwrap()), &bench);
     let page = StorageKey::from_encoded(page_key(storage_key(KEY).as_bytes(), 1));
     let lost = kvorum_backend::Batch::of(kvorum_backend::Write::remove(page));
-    bench.backend.put(&lost, Durability::Grouped).unwrap();
+    let _receipt = bench.backend.put(&lost, Durability::Grouped).unwrap();
     assert!(matches!(
         bench.try_get(KEY),
         Err(ReplicaFailure::Damaged(_))

@@ -22,6 +22,8 @@ use kvorum_vnode::{
 use crate::{NOW, partition, storage_key};
 
 const EPOCH: Epoch = Epoch::new(3);
+/// The most steps of upkeep that are done at once.
+const STEPS_MAX: usize = 1000;
 const ENGINES: [Engine; 3] = [Engine::Bitcask, Engine::Leveldb, Engine::Leveled];
 
 #[derive(Clone, Copy, Debug)]
@@ -150,11 +152,14 @@ impl Run {
     /// Does all upkeep of store and log that is due.
     fn upkeep(&self) {
         let budget = StepBudget { bytes: 1 << 20 };
-        while self.log.is_upkeep_due() {
-            self.log.upkeep_step(budget).unwrap();
-        }
-        while let Some(task) = self.store.maintenance_due(NOW).first() {
-            self.store.maintenance_step(task, budget, NOW).unwrap();
+        for _ in 0..STEPS_MAX {
+            if self.log.is_upkeep_due() {
+                self.log.upkeep_step(budget).unwrap();
+            }
+            match self.store.maintenance_due(NOW).first() {
+                Some(task) => _ = self.store.maintenance_step(task, budget, NOW).unwrap(),
+                None => return,
+            }
         }
     }
 
