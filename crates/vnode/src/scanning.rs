@@ -23,7 +23,7 @@ use kvorum_object::{DecodeError, Encoded, Head, Object};
 
 use crate::page::PageFailure;
 use crate::replica_request::ReplicaFailure;
-use crate::stored_form::{head_of, parts_of};
+use crate::stored_form::{head_of, in_pages, parts_of};
 use crate::vnode::{Interrupted, Vnode};
 
 /// A page that is asked for.
@@ -236,19 +236,13 @@ impl Vnode {
                 continue;
             };
             let whole = match self.read_unlocked(key, ReadAt::may_block(now)) {
-                Ok(Some(whole)) => {
-                    let bytes = whole.size().bytes;
-                    entry.with_pages(&whole).ok().map(|it| (it, bytes))
-                }
+                Ok(Some(whole)) => entry.with_pages(&whole).ok(),
                 Ok(None) => continue,
                 Err(Interrupted::Failed(ReplicaFailure::Damaged(_))) => None,
                 Err(interrupted) => return Err(interrupted.into_failure()),
             };
             match whole {
-                Some((whole, bytes)) => {
-                    page.entries.push(whole);
-                    page.bytes = page.bytes.saturating_add(bytes);
-                }
+                Some(whole) => page.entries.push(whole),
                 None => page.undecodable += 1,
             }
         }
@@ -334,8 +328,16 @@ impl<T: Scanned> PageReading<T> {
             return Flow::Continue;
         };
         let bytes = page.bytes.saturating_add(len_of(visited));
-        let has_pages = entry.lacks_pages().is_some();
-        let is_alone = has_pages || visited.body.len() as u64 > limits.shared_body_bytes_max;
+        let bytes = bytes.saturating_add(in_pages_bytes);
+        let in_pages_bytes = match entry.lacks_pages() {
+            None => 0,
+            Some(_) => {
+                let pages = in_pages(visited.fields.tag, &visited.head);
+                pages.unwrap_or_default().bytes
+            }
+        };
+        let body_len = (visited.body.len() as u64).saturating_add(in_pages_bytes);
+        let is_alone = body_len > limits.shared_body_bytes_max;
         let fits = !is_alone && bytes <= limits.bytes_max;
         if !fits && !page.entries.is_empty() {
             self.cut = Some(visited.key.clone());

@@ -201,7 +201,6 @@ fn an_addition_to_100_000_members_writes_at_most_four_times_what_one_to_1000_doe
         let few = bytes_of_an_addition(engine, 1000);
         let many = bytes_of_an_addition(engine, 100_000);
         let what = format!("{engine:?}: {few} bytes at 1,000 members, {many} at 100,000");
-        println!("{what}");
         assert!(few > 500, "{what}");
         assert!(many <= 4 * few, "{what}");
     }
