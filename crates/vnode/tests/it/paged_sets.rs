@@ -1,5 +1,5 @@
-//! Large sets: what they are in pages is what they are whole, at the vnode that changes them and at those
-//! that follow.
+//! Large sets in pages have the values of whole sets, at the vnode that changes them and at those that
+//! follow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
