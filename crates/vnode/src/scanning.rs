@@ -328,7 +328,6 @@ impl<T: Scanned> PageReading<T> {
             return Flow::Continue;
         };
         let bytes = page.bytes.saturating_add(len_of(visited));
-        let bytes = bytes.saturating_add(in_pages_bytes);
         let in_pages_bytes = match entry.lacks_pages() {
             None => 0,
             Some(_) => {
@@ -336,6 +335,7 @@ impl<T: Scanned> PageReading<T> {
                 pages.unwrap_or_default().bytes
             }
         };
+        let bytes = bytes.saturating_add(in_pages_bytes);
         let body_len = (visited.body.len() as u64).saturating_add(in_pages_bytes);
         let is_alone = body_len > limits.shared_body_bytes_max;
         let fits = !is_alone && bytes <= limits.bytes_max;
