@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_cluster::Command;
 use kvorum_coordinator::{
-    Condition, Coordinator, GetOptions, PutKind, PutOptions, PutRequest, Repaired, RequestError,
-    RequestKind,
+    Condition, Coordinator, GetOptions, LocalVnodes, PutKind, PutOptions, PutRequest, Repaired,
+    RequestError, RequestKind,
 };
 use kvorum_data_types::{
     DataType, Kind, Operation, SetChange, Value, decode_riak_value, encode_riak_value,
