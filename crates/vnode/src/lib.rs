@@ -35,6 +35,8 @@ mod note_files;
 mod operating;
 mod page;
 mod page_request;
+mod paged_object;
+mod paging;
 mod reading;
 mod reaping;
 mod replica_request;
@@ -69,6 +71,7 @@ pub use metering::{SAMPLED_EVERY, VnodeMeter, VnodeWork};
 pub use note_files::{NOTES_NAME, NoteFiles, remove_notes};
 pub use page::PageFailure;
 pub use page_request::{CountPage, Page, PageKind, PageRequest};
+pub use paged_object::PagedUpdate;
 pub use reaping::{ReapPage, ReapRequest};
 pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
