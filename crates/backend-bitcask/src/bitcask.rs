@@ -340,6 +340,7 @@ impl Backend for Bitcask {
             ordered: false,
             indexes: false,
             backups: true,
+            drops_entries: self.store.home.expiry.is_by_age(),
         }
     }
 

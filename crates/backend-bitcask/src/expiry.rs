@@ -50,6 +50,11 @@ impl Expiry {
         }
     }
 
+    /// True when entries expire by the time of their last change.
+    pub(crate) fn is_by_age(&self) -> bool {
+        self.age_micros.is_some()
+    }
+
     /// The time when an entry expires, by its own expiry or the store's.
     fn expiry_of(&self, fields: &Fields) -> Option<Timestamp> {
         let at_age = |age| Timestamp(fields.last_modified.0.saturating_add(age));

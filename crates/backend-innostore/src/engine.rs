@@ -71,6 +71,7 @@ impl Backend for Innostore {
             ordered: true,
             indexes: true,
             backups: true,
+            drops_entries: self.tree.store.expiry.is_by_age(),
         }
     }
 

@@ -18,6 +18,11 @@ impl Expiry {
         }
     }
 
+    /// True when entries expire by the time of their last change.
+    pub(crate) fn is_by_age(&self) -> bool {
+        self.age_micros.is_some()
+    }
+
     /// True when an entry with these fields is expired at `now`.
     pub(crate) fn is_over(&self, fields: &Fields, now: Timestamp) -> bool {
         let by_age = self

@@ -94,6 +94,7 @@ impl Backend for MemoryBackend {
             ordered: true,
             indexes: true,
             backups: false,
+            drops_entries: self.store.settings.drops_entries(),
         }
     }
 

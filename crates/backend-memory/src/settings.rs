@@ -16,3 +16,10 @@ pub struct Settings {
     /// many stores as it has vnodes.
     pub memory_bytes_max: Option<u64>,
 }
+
+impl Settings {
+    /// True when entries go one by one: by age, or for lack of memory.
+    pub(crate) fn drops_entries(&self) -> bool {
+        self.ttl.is_some() || self.memory_bytes_max.is_some()
+    }
+}

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use bytes::Bytes;
 use kvorum_backend::{MoveStatus, Result, Timestamp};
 use kvorum_backend_migration::{End, Migration, Phase, Plan};
+use kvorum_encoding::pages_prefix;
 use parking_lot::Mutex;
 
 use crate::carry::IndexEntriesOf;
@@ -56,7 +57,7 @@ pub(crate) enum Going {
 #[derive(Clone)]
 pub(crate) struct Next {
     pub(crate) job: Job,
-    /// In order.
+    /// In order: the prefix of each bucket's keys, and that of the keys of its pages.
     pub(crate) buckets: Arc<Vec<Bytes>>,
     pub(crate) going: Going,
     /// The routes by which it is the next one.
@@ -156,7 +157,8 @@ impl State {
                     source,
                     target,
                 };
-                jobs.entry(job).or_default().push(bucket.clone());
+                let pages = Bytes::from(pages_prefix(bucket));
+                jobs.entry(job).or_default().extend([bucket.clone(), pages]);
             }
         }
         let sorted = jobs.into_iter().map(|(job, mut buckets)| {

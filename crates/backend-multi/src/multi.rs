@@ -16,7 +16,7 @@ use kvorum_backend::{
 };
 use kvorum_backend_migration::{Event as MoveEvent, Migration, Order as MoveOrder, room_needed};
 use kvorum_disk::{Disk, create_directory_durably, replace_file};
-use kvorum_encoding::StorageKey;
+use kvorum_encoding::{StorageKey, pages_prefix, without_page_mark};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::card::{CARD_NAMES, Card};
@@ -714,6 +714,7 @@ impl Backend for MultiBackend {
             ordered: each().all(|it| it.ordered),
             indexes: each().any(|it| it.indexes),
             backups: self.backups().is_some(),
+            drops_entries: each().any(|it| it.drops_entries),
         }
     }
 
@@ -997,16 +998,25 @@ fn buckets_of(
     now: Timestamp,
 ) -> Result<Vec<Bytes>> {
     let snapshot = child.named(child.store.snapshot(Lease::Unlimited))?;
-    let (range, filter) = (FoldRange::prefix(scope), FoldFilter::unexpired(now));
+    let filter = FoldFilter::unexpired(now);
     let mut buckets = Vec::new();
-    let end = snapshot.fold_buckets(&range, &filter, &mut |visited| {
-        let bucket = bucket_of_key(visited.key);
-        if bucket == scope || scope.is_empty() || !table.is_apart_from_type(bucket) {
-            buckets.push(Bytes::copy_from_slice(bucket));
-        }
-        Flow::Continue
-    });
-    child.named(end).map(|_| buckets)
+    let prefixes = match scope.is_empty() {
+        true => vec![Vec::new()],
+        false => vec![scope.to_vec(), pages_prefix(scope)],
+    };
+    for prefix in prefixes {
+        let end = snapshot.fold_buckets(&FoldRange::prefix(&prefix), &filter, &mut |visited| {
+            let keys_prefix = bucket_of_key(visited.key);
+            let bucket = without_page_mark(keys_prefix);
+            if bucket == scope || scope.is_empty() || !table.is_apart_from_type(bucket) {
+                buckets.push(Bytes::copy_from_slice(keys_prefix));
+            }
+            Flow::Continue
+        });
+        child.named(end)?;
+    }
+    buckets.sort_unstable();
+    Ok(buckets)
 }
 
 impl IndexFolds for MultiBackend {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::FoldRange;
-use kvorum_encoding::prefix_lens;
+use kvorum_encoding::{prefix_lens, without_page_mark};
 
 use crate::child::{ChildNumber, ChildSet};
 use crate::routes::RouteTable;
@@ -74,6 +74,8 @@ impl Placement {
             Strays::Unknown => ChildSet::all(self.children).without(own),
             Strays::Known(strays) if strays.is_empty() => ChildSet::NONE,
             Strays::Known(strays) => {
+                // Pages are where their bucket is.
+                let key = without_page_mark(key);
                 let bucket = prefix_lens(key).map_or(key, |(_, bucket_len)| &key[..bucket_len]);
                 strays.get(bucket).copied().unwrap_or_default()
             }

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_encoding::{Bucket, BucketType, StorageKey, bucket_prefix, prefix_lens, type_prefix};
+use kvorum_encoding::{
+    Bucket, BucketType, StorageKey, bucket_prefix, prefix_lens, type_prefix, without_page_mark,
+};
 
 use crate::child::ChildNumber;
 
@@ -79,9 +81,10 @@ impl RouteTable {
         self.by_type.insert(type_prefix(of_type).into(), child);
     }
 
-    /// The child of a bucket, by a storage key or the prefix of the bucket's keys. Other bytes are
-    /// in the default child.
+    /// The child of a bucket, by a storage key or the prefix of the bucket's keys. Pages are with their
+    /// objects. Other bytes are in the default child.
     pub fn child_of(&self, key: &[u8]) -> ChildNumber {
+        let key = without_page_mark(key);
         let has_rules =
             !(self.by_name.is_empty() && self.by_bucket.is_empty() && self.by_type.is_empty());
         let lens = has_rules.then(|| prefix_lens(key).ok()).flatten();

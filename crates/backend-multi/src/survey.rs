@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use kvorum_backend::{Flow, FoldEnd, FoldFilter, FoldRange, Lease, Result, Timestamp};
+use kvorum_encoding::without_page_mark;
 
 use crate::child::{Child, ChildNumber, ChildSet};
 use crate::key_merge::bucket_of_key;
@@ -59,7 +60,7 @@ impl Survey {
         let snapshot = child.named(child.store.snapshot(Lease::Unlimited))?;
         let filter = FoldFilter::unexpired(now);
         let end = snapshot.fold_buckets(&self.rest, &filter, &mut |visited| {
-            let bucket = bucket_of_key(visited.key);
+            let bucket = without_page_mark(bucket_of_key(visited.key));
             if table.child_of(bucket) != own {
                 let children = found.entry(Bytes::copy_from_slice(bucket)).or_default();
                 *children = children.with(own);

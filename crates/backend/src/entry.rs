@@ -32,6 +32,22 @@ impl Tag {
     /// A deletion of the key's object. A full disk takes it like a removal: it frees the space of the
     /// object.
     pub const TOMBSTONE: Self = Self(1);
+    /// A page: a part of the value of an object, which is an entry of its own. It is never shown as an
+    /// object.
+    pub const PAGE: Self = Self(0x81);
+    /// This bit marks an object whose value is in pages; the other bits are its kind.
+    pub const IN_PAGES: u8 = 0x80;
+
+    /// True for an object whose value is in pages.
+    pub fn is_in_pages(self) -> bool {
+        self != Self::PAGE && self.0 & Self::IN_PAGES != 0
+    }
+
+    /// The kind of an object, without the mark of one in pages.
+    #[must_use]
+    pub fn kind(self) -> Self {
+        Self(self.0 & !Self::IN_PAGES)
+    }
 }
 
 /// Fields that folds filter by, apart from the key. Kept beside the head so that no engine parses

@@ -24,6 +24,9 @@ pub struct Capabilities {
     pub indexes: bool,
     /// [`crate::Backend::backups`] exists.
     pub backups: bool,
+    /// By its settings, the store drops entries one by one: by the time of their last change, or for lack
+    /// of memory. A value that takes several entries would lose parts.
+    pub drops_entries: bool,
 }
 
 /// A range of terms in one index of one bucket.

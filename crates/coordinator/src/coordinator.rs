@@ -41,7 +41,7 @@ use crate::request::{
     BucketOrType, DeleteOptions, Deleted, GetOptions, PutOptions, PutRequest, ReplicaPlace,
 };
 use crate::trace::{Meter, RequestKind};
-use crate::writing::Writes;
+use crate::writing::{Writes, Written};
 
 /// Listings in progress at which further ones are refused with `overload`: each holds a thread of the
 /// blocking pool, of which reads must find some free.
@@ -253,6 +253,40 @@ impl Coordinator {
         options: &PutOptions,
         arrived: Moment,
     ) -> Result<DataType, RequestError> {
+        let kind = operation.kind();
+        let operation = (operation, context);
+        let operated = self.operate(address, operation, true, options, arrived);
+        let (object, precision) = operated.await?;
+        Ok(value_of_type(&object, kind, precision))
+    }
+
+    /// Like [`Coordinator::update_data_type`], for a client that does not need the value: that of a large
+    /// set is not read.
+    pub async fn change_data_type(
+        &self,
+        address: &Address,
+        operation: kvorum_data_types::Operation,
+        context: Option<kvorum_data_types::Clock>,
+        options: &PutOptions,
+        arrived: Moment,
+    ) -> Result<(), RequestError> {
+        let operation = (operation, context);
+        let operated = self.operate(address, operation, false, options, arrived);
+        operated.await.map(drop)
+    }
+
+    /// The object after an operation, whole if it is needed whole, and the precision of its bucket.
+    async fn operate(
+        &self,
+        address: &Address,
+        (operation, context): (
+            kvorum_data_types::Operation,
+            Option<kvorum_data_types::Clock>,
+        ),
+        is_needed_whole: bool,
+        options: &PutOptions,
+        arrived: Moment,
+    ) -> Result<(Arc<Object>, u8), RequestError> {
         let (kind, state) = (operation.kind(), self.state());
         let properties = data_types::properties_of(&state, &address.bucket_type, &address.bucket)?;
         let update = Arc::new(data_types::update_in(properties, operation, context)?);
@@ -262,14 +296,29 @@ impl Coordinator {
             Ok(_admitted) => {
                 self.slow_down(&mut progress).await;
                 let run = self.writes.apply(address, update, options, &mut progress);
-                run.await.map(|written| written.object)
+                match run.await {
+                    Ok(written) if is_needed_whole => self.whole(written, progress.deadline).await,
+                    written => written.map(|it| it.object),
+                }
             }
             Err(error) => Err(error),
         };
         let (object, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
         self.accounts
             .finish_object(RequestKind::Update(kind), address, error, object, &progress);
-        outcome.map(|object| value_of_type(&object, kind, precision))
+        outcome.map(|object| (object, precision))
+    }
+
+    /// The whole of an object that was written.
+    async fn whole(&self, written: Written, deadline: Moment) -> Result<Arc<Object>, RequestError> {
+        if !written.is_in_pages {
+            return Ok(written.object);
+        }
+        let (made_by, seen) = (written.made_by, written.object.clock());
+        let whole = self
+            .replicas
+            .whole_of(&written.plan, made_by, seen, deadline);
+        whole.await
     }
 
     /// Reads an object as it is stored.

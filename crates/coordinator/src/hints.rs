@@ -341,6 +341,7 @@ fn under(partition: Partition, mut operation: Operation) -> Operation {
         Operation::Get { key, .. }
         | Operation::Coordinate { key, .. }
         | Operation::Apply { key, .. }
+        | Operation::Follow { key, .. }
         | Operation::Store { key, .. }
         | Operation::Mend { key, .. }
         | Operation::Reap { key, .. } => *key = prefixed(partition, key),

@@ -29,6 +29,7 @@ mod coordinator;
 mod coverage;
 mod data_types;
 mod deleting;
+mod delivery;
 mod error;
 mod failure_log;
 mod gate;

@@ -64,6 +64,7 @@ impl From<Absence> for ReplicaFailure {
 }
 
 /// The replica of this node that carries out a request.
+#[derive(Clone)]
 pub(crate) enum LocalReplica {
     Vnode(Arc<Vnode>),
     Hints(Arc<dyn HintStore>),

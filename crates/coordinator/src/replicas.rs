@@ -57,11 +57,13 @@ pub(crate) enum Asked {
 
 /// A request to a replica that has to be waited for: carried out where blocking is allowed, or by
 /// another node.
+#[derive(Clone)]
 pub(crate) struct ReplicaWork {
     place: Place,
     request: ReplicaRequest,
 }
 
+#[derive(Clone)]
 enum Place {
     Here(LocalReplica),
     There { node: NodeId, role: Role },
@@ -78,6 +80,15 @@ pub(crate) struct WorkDone {
 }
 
 impl ReplicaWork {
+    /// The same replica, for another operation.
+    pub(crate) fn with(self, operation: Operation) -> Self {
+        let request = ReplicaRequest {
+            operation,
+            ..self.request
+        };
+        Self { request, ..self }
+    }
+
     /// True when another node does it.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self.place, Place::There { .. })
@@ -133,7 +144,7 @@ impl Replicas {
         }
     }
 
-    fn work(
+    pub(crate) fn work(
         &self,
         plan: &Plan,
         slot: usize,

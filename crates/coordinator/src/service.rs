@@ -52,7 +52,7 @@ impl ReplicaService {
     fn has_room_for(&self, operation: &Operation) -> bool {
         let makes_room = match operation {
             Operation::Coordinate { update, .. } => update.content.metadata.deleted,
-            Operation::Apply { .. } => false,
+            Operation::Apply { .. } | Operation::Follow { .. } => false,
             Operation::Store { object, .. } => object.is_tombstone(),
             Operation::Get { .. } | Operation::Mend { .. } | Operation::Reap { .. } => true,
         };
@@ -261,12 +261,12 @@ impl Shared {
 
 fn ticket_of(reply: &ReplicaReply) -> Option<SyncTicket> {
     match reply {
-        ReplicaReply::Stored { durable, .. } | ReplicaReply::Received { durable } => {
-            match durable {
-                Durable::Already => None,
-                Durable::After(ticket) => Some(ticket.clone()),
-            }
-        }
+        ReplicaReply::Stored { durable, .. }
+        | ReplicaReply::Updated { durable, .. }
+        | ReplicaReply::Received { durable } => match durable {
+            Durable::Already => None,
+            Durable::After(ticket) => Some(ticket.clone()),
+        },
         _ => None,
     }
 }

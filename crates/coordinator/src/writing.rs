@@ -21,11 +21,12 @@ use smallvec::SmallVec;
 
 use crate::accounts::Progress;
 use crate::attempts::{Attempts, Pauses};
+use crate::delivery::{Delivery, Made, WholeObject};
 use crate::error::RequestError;
 use crate::plan::{Plan, Purpose};
 use crate::put::{PutEffect, PutEffects, PutEvent, PutMachine};
 use crate::reading::Reads;
-use crate::replicas::{Asked, ReplicaWork, Replicas, Replied, WorkDone, await_sync, no_reply};
+use crate::replicas::{Asked, Replicas, Replied, WorkDone, await_sync, no_reply};
 use crate::request::{PutKind, PutOptions, PutRequest};
 use crate::validating::validate;
 use crate::waiting::Waiting;
@@ -33,7 +34,11 @@ use crate::waiting::Waiting;
 /// A put that was carried out.
 pub(crate) struct Written {
     pub(crate) plan: Plan,
+    /// After an update of a large set, with the head of the set for its value.
     pub(crate) object: Arc<Object>,
+    pub(crate) is_in_pages: bool,
+    /// The replica that made it in this attempt.
+    pub(crate) made_by: Option<usize>,
     /// No replica of the plan lacks it.
     pub(crate) has_reached_all: bool,
     /// Syncs that are pending at replicas for which the client did not wait.
@@ -50,7 +55,7 @@ enum Payload {
     /// An object that every replica merges.
     AsIs(Arc<Object>),
     /// An object that an earlier attempt of this put made.
-    Made(Arc<Object>),
+    Made(Made),
 }
 
 /// A put under way.
@@ -65,8 +70,10 @@ struct PutRun {
     reply: Option<Result<Arc<Object>, RequestError>>,
     /// Replicas that have received the object and not stored it yet.
     unsynced: SmallVec<[Unsynced; 1]>,
-    /// The object that the coordinating replica made.
-    made: Option<Arc<Object>>,
+    /// The object that the coordinating replica made, or the attempt before.
+    made: Option<Made>,
+    /// The replica that made it.
+    made_by: Option<usize>,
     /// The coordinating replica failed in a way that leaves open if it did anything.
     is_in_doubt: bool,
     /// A replica has a newer ring than the plan, or has not received the plan's ring yet.
@@ -227,9 +234,13 @@ impl Writes {
                 let coordinators = self.coordinators(&plan);
                 PutMachine::start(plan.write_replicas(), &coordinators, quorums)
             }
-            Payload::AsIs(object) | Payload::Made(object) => {
+            Payload::AsIs(object) | Payload::Made(Made { object, .. }) => {
                 PutMachine::start_as_is(plan.write_replicas(), object, quorums)
             }
+        };
+        let made = match &payload {
+            Payload::Made(made) => Some(made.clone()),
+            Payload::Update(_) | Payload::Operation(_) | Payload::AsIs(_) => None,
         };
         Ok(PutRun {
             sync: options
@@ -242,7 +253,8 @@ impl Writes {
             executed: 0,
             reply: None,
             unsynced: SmallVec::new(),
-            made: None,
+            made,
+            made_by: None,
             is_in_doubt: false,
             is_misplanned: false,
         })
@@ -279,7 +291,7 @@ impl Writes {
         loop {
             run.execute(replicas, |slot, work| {
                 is_remote |= work.is_remote();
-                works.push(replicas.work_elsewhere(slot, work, deadline));
+                works.push(replicas.clone().deliver(slot, work, deadline));
             });
             let has_replied = run.reply.is_some();
             if has_replied && (is_remote || works.is_empty()) {
@@ -336,15 +348,19 @@ impl Writes {
 
 impl PutRun {
     /// Executes the pending effects; work that has to be waited for goes to `leave`.
-    fn execute(&mut self, replicas: &Arc<Replicas>, mut leave: impl FnMut(usize, ReplicaWork)) {
+    fn execute(&mut self, replicas: &Arc<Replicas>, mut leave: impl FnMut(usize, Delivery)) {
         while let Some(effect) = self.next_effect() {
             let is_coordination = matches!(effect, PutEffect::Coordinate { .. });
+            let mut whole = None;
             let (slot, operation) = match effect {
                 PutEffect::Coordinate { slot } => match self.coordinate() {
                     Some(operation) => (slot, operation),
                     None => continue,
                 },
-                PutEffect::Store { slot, object } => (slot, self.store(object)),
+                PutEffect::Store { slot, object } => {
+                    whole = self.whole_for(replicas, slot);
+                    (slot, self.store(object))
+                }
                 PutEffect::Reply(outcome) => {
                     self.reply = Some(outcome);
                     continue;
@@ -355,15 +371,29 @@ impl PutRun {
             if is_coordination {
                 note_coordination(replicas, &asked);
             }
-            match asked {
-                Asked::Answered(replied) => {
+            match (asked, whole) {
+                (Asked::Answered(Ok(ReplicaReply::NeedsWhole)), Some(whole)) => {
+                    leave(slot, Delivery::Whole(whole));
+                }
+                (Asked::Answered(replied), _) => {
                     // A vnode of this node that is not there has done nothing.
                     let is_without_effect = replicas.remote.is_some() && replied.is_err();
                     self.take_confirmation(replicas, slot, replied, is_without_effect);
                 }
-                Asked::WouldBlock(work) => leave(slot, work),
+                (Asked::WouldBlock(work), None) => leave(slot, Delivery::Plain(work)),
+                (Asked::WouldBlock(work), Some(whole)) => {
+                    leave(slot, Delivery::Update(work, whole));
+                }
             }
         }
+    }
+
+    /// The delivery of the whole object, for a replica that is about to get an update of it.
+    fn whole_for(&self, replicas: &Replicas, slot: usize) -> Option<Box<WholeObject>> {
+        let update = self.made.as_ref()?.update.as_ref()?;
+        let place = (slot, self.made_by);
+        let whole = replicas.whole_object(&self.plan, place, update, self.durability());
+        whole.ok()
     }
 
     fn take_confirmation(
@@ -375,8 +405,10 @@ impl PutRun {
     ) {
         let (event, durable) = match replied {
             Ok(ReplicaReply::Stored { object, durable }) => {
-                self.made = Some(object.clone());
-                (PutEvent::Coordinated { object }, durable)
+                (self.take_made(slot, object.into()), durable)
+            }
+            Ok(ReplicaReply::Updated { update, durable }) => {
+                (self.take_made(slot, update.into()), durable)
             }
             Ok(ReplicaReply::Received { durable }) => (PutEvent::Received { slot }, durable),
             failed => return self.take_failure(replicas, slot, failed, is_without_effect),
@@ -390,6 +422,12 @@ impl PutRun {
                 is_awaited: false,
             }),
         }
+    }
+
+    fn take_made(&mut self, slot: usize, made: Made) -> PutEvent {
+        let object = made.object.clone();
+        (self.made, self.made_by) = (Some(made), Some(slot));
+        PutEvent::Coordinated { object }
     }
 
     fn take_failure(
@@ -475,6 +513,8 @@ impl PutRun {
     fn into_written(self, object: Arc<Object>) -> Written {
         Written {
             object,
+            is_in_pages: self.made.is_some_and(|made| made.update.is_some()),
+            made_by: self.made_by,
             has_reached_all: self.machine.has_reached_all(),
             unsynced: self.unsynced.into_iter().map(|it| it.ticket).collect(),
             plan: self.plan,
@@ -503,18 +543,33 @@ impl PutRun {
     }
 
     fn store(&self, object: Arc<Object>) -> Operation {
-        let durability = match (self.sync, &self.payload) {
+        let (key, tag) = (self.plan.key.clone(), self.plan.tag());
+        let (resolution, durability) = (self.resolution(), self.durability());
+        match self.made.as_ref().and_then(|made| made.update.clone()) {
+            Some(update) => Operation::Follow {
+                key,
+                update,
+                resolution,
+                tag,
+                durability,
+            },
+            None => Operation::Store {
+                key,
+                object,
+                resolution,
+                tag,
+                durability,
+            },
+        }
+    }
+
+    /// The durability of replicas that did not make the object.
+    fn durability(&self) -> Durability {
+        match (self.sync, &self.payload) {
             (SyncOnWrite::Backend, _) => Durability::BackendDefault,
             // No replica of the new list is known to be the one that syncs: all do.
             (SyncOnWrite::All, _) | (SyncOnWrite::One, Payload::Made(_)) => Durability::Grouped,
             (SyncOnWrite::One, _) => Durability::BackendDefault,
-        };
-        Operation::Store {
-            key: self.plan.key.clone(),
-            object,
-            resolution: self.resolution(),
-            tag: self.plan.tag(),
-            durability,
         }
     }
 

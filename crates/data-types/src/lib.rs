@@ -38,7 +38,6 @@ mod json_value;
 mod kind;
 mod operation;
 mod operation_encoding;
-mod page_key;
 mod paged_set;
 mod part_encoding;
 mod register;
@@ -69,7 +68,6 @@ pub use kind::Kind;
 pub use operation::{
     DEPTH_MAX, FieldChange, FieldOperation, Missing, Operation, OperationError, SetChange, Update,
 };
-pub use page_key::{page_key, page_of_key};
 pub use paged_set::{
     PAGE_BYTES, PageChange, PageSource, PagedSet, PagedSetError, WHOLE_BYTES_MAX, page_of,
 };

@@ -157,15 +157,20 @@ impl PagedSet {
         self.members
     }
 
+    /// The members' bytes, with the overhead of each.
+    pub fn member_bytes(&self) -> u64 {
+        self.member_bytes
+    }
+
+    /// True when the set is to be stored in pages, and not whole.
+    pub fn is_large(&self) -> bool {
+        self.member_bytes > WHOLE_BYTES_MAX
+    }
+
     /// The number of pages; they are numbered from 0.
     pub fn page_count(&self) -> u32 {
         let pages = self.member_bytes.div_ceil(PAGE_BYTES).max(1);
         u32::try_from(pages).unwrap_or(u32::MAX)
-    }
-
-    /// The value that anti-entropy compares: equal for equal sets, by any history.
-    pub fn fingerprint(&self) -> u64 {
-        xxh3_64(&self.encode())
     }
 
     /// Carries out changes, all or none; returns the pages to write, and the delta that the other

@@ -16,6 +16,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::page_key::MARK;
 use crate::{Address, Bucket, BucketType, Key};
 
 const ESCAPED_ZERO: [u8; 2] = [0x00, 0xff];
@@ -127,12 +128,17 @@ pub fn bucket_prefix(bucket_type: &BucketType, bucket: &Bucket) -> Vec<u8> {
 }
 
 /// The lengths of the prefixes of an encoded key for its type, and for its type and bucket, as by
-/// [`type_prefix`] and [`bucket_prefix`].
+/// [`type_prefix`] and [`bucket_prefix`]. The pages of a bucket's objects have prefixes of their own, as by
+/// [`crate::pages_prefix`].
 ///
 /// # Errors
-/// The bytes do not begin as a storage key does.
+/// The bytes do not begin as a storage key or the key of a page does.
 pub fn prefix_lens(encoded: &[u8]) -> Result<(usize, usize), StorageKeyError> {
-    let after_type = skip_part(encoded, 0)?;
+    let start = match encoded.starts_with(&MARK) {
+        true => MARK.len(),
+        false => 0,
+    };
+    let after_type = skip_part(encoded, start)?;
     Ok((after_type, skip_part(encoded, after_type)?))
 }
 

@@ -80,6 +80,7 @@ impl Backend for LsmEngine {
             ordered: true,
             indexes: true,
             backups: true,
+            drops_entries: self.lsm.expires_by_age(),
         }
     }
 

@@ -202,6 +202,11 @@ impl Lsm {
         outcome
     }
 
+    /// True when entries expire by the time of their last change.
+    pub fn expires_by_age(&self) -> bool {
+        self.store.expiry.age_micros().is_some()
+    }
+
     /// The pressure of merging's backlog on writers, in thousandths; 0 while merging keeps up.
     pub fn pressure_permille(&self) -> u64 {
         let version = self.store.version.load();

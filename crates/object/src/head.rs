@@ -14,6 +14,8 @@ pub struct Head {
     pub(crate) body_hash: u64,
     /// Length of the bytes that it was decoded from.
     pub(crate) encoded_len: usize,
+    /// Bytes of the value that are in entries of their own.
+    pub(crate) beside_bytes: u64,
 }
 
 answers_of_siblings!(Head, SiblingHead);
@@ -35,8 +37,18 @@ impl Head {
     pub fn size(&self) -> ObjectSize {
         let bytes = (self.encoded_len as u64).saturating_add(self.body_len());
         ObjectSize {
-            bytes,
+            bytes: bytes.saturating_add(self.beside_bytes),
             siblings: self.siblings.len(),
+        }
+    }
+
+    /// The head of an object that has this many bytes of its value in entries of their own: they count in
+    /// its size.
+    #[must_use]
+    pub fn with_bytes_beside(self, beside_bytes: u64) -> Self {
+        Self {
+            beside_bytes,
+            ..self
         }
     }
 

@@ -131,6 +131,7 @@ fn read_head(bytes: &Bytes, covered: &[u8]) -> Result<Head, Truncated> {
         siblings,
         body_hash,
         encoded_len: bytes.len(),
+        beside_bytes: 0,
     })
 }
 

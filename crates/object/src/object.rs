@@ -95,6 +95,19 @@ impl Object {
         is_object.then(|| Self::new(clock, siblings.into()))
     }
 
+    /// The object with another value in its only sibling.
+    ///
+    /// # Panics
+    /// If there are several siblings.
+    #[must_use]
+    pub fn with_value(mut self, value: Bytes) -> Self {
+        assert_eq!(self.siblings.len(), 1, "the value has one sibling");
+        if let [only] = &mut self.siblings[..] {
+            only.value = value;
+        }
+        self
+    }
+
     /// Clock and siblings apart.
     pub fn into_parts(self) -> (Clock, impl ExactSizeIterator<Item = Sibling>) {
         (self.clock, self.siblings.into_iter())

@@ -127,6 +127,8 @@ list_defects! {
     ReapLeavesIndexEntry,
     /// A transfer whose source is not ready waits in its turn, and repairs come last.
     WaitingTransferKeepsTurn,
+    /// An update of a large set is taken by a replica that lacks an earlier one.
+    UpdateTakenUnchecked,
 }
 
 thread_local! {

@@ -107,11 +107,11 @@ pub(crate) async fn update(
     let key = key.unwrap_or_else(|| exchange.coordinator().generate_key());
     let address = path.address(key);
     let value = carry_out(&exchange, &address, (operation, context), &asked).await?;
-    let answer = match (asked.returns_body, is_new_key) {
-        (true, true) => asked.shown(StatusCode::CREATED, &value)?,
-        (true, false) => asked.shown(StatusCode::OK, &value)?,
-        (false, true) => empty(StatusCode::CREATED),
-        (false, false) => empty(StatusCode::NO_CONTENT),
+    let answer = match (value, is_new_key) {
+        (Some(value), true) => asked.shown(StatusCode::CREATED, &value)?,
+        (Some(value), false) => asked.shown(StatusCode::OK, &value)?,
+        (None, true) => empty(StatusCode::CREATED),
+        (None, false) => empty(StatusCode::NO_CONTENT),
     };
     Ok(match is_new_key {
         true => located(answer, &path, &address.key),
@@ -119,19 +119,27 @@ pub(crate) async fn update(
     })
 }
 
+/// The value after the operation, if the client has asked for it.
 async fn carry_out(
     exchange: &Exchange<'_>,
     address: &Address,
     (operation, context): (Operation, Option<Clock>),
     asked: &Asked,
-) -> Result<DataType, Refusal> {
+) -> Result<Option<DataType>, Refusal> {
     // The time that the client took to send the body is not the update's.
     let arrived = exchange.coordinator().runtime().now();
     let options = asked.options.put_options();
-    let updated = exchange
-        .coordinator()
-        .update_data_type(address, operation, context, &options, arrived)
-        .await;
+    let coordinator = exchange.coordinator();
+    let updated = match asked.returns_body {
+        true => {
+            let run = coordinator.update_data_type(address, operation, context, &options, arrived);
+            run.await.map(Some)
+        }
+        false => {
+            let run = coordinator.change_data_type(address, operation, context, &options, arrived);
+            run.await.map(|()| None)
+        }
+    };
     updated.map_err(|error| failure::of_request(&error, &address.bucket_type))
 }
 

@@ -82,14 +82,18 @@ impl Connection {
         let generated = || coordinator.generate_key().to_bytes();
         let key = request.key.unwrap_or_else(generated);
         let address = address_of(Some(request.r#type), request.bucket, key)?;
-        let value = coordinator
-            .update_data_type(&address, operation, context, &options, self.arrived)
-            .await?;
         let mut reply = pb::DtUpdateResp {
             key: is_generated.then(|| address.key.to_bytes()),
             ..pb::DtUpdateResp::default()
         };
-        if returns_body {
+        if !returns_body {
+            coordinator
+                .change_data_type(&address, operation, context, &options, self.arrived)
+                .await?;
+        } else {
+            let value = coordinator
+                .update_data_type(&address, operation, context, &options, self.arrived)
+                .await?;
             reply.context = context_of(&value).filter(|_| has_context);
             let value = wire_value(value.value());
             reply.counter_value = value.counter_value;

@@ -2,7 +2,8 @@
 //! unknown outcome counts once at most.
 //!
 //! Each increment of a counter is a power of two of its own, so that the sum shows which of them are in
-//! it. Each member of a set is added once, and removed once at most, by a client that has read it.
+//! it. Each member of a set is added once, and removed once at most, by a client that has read it. Later
+//! members are long, so that sets come to be stored in pages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +35,10 @@ const KEYS: u64 = 4;
 const TELLERS: u64 = 3;
 /// The operations on a key, for each of which a counter has a binary digit.
 const OPERATIONS_MAX: u32 = 120;
+/// The first members of a set are short.
+const SHORT_MEMBERS: u32 = 10;
+/// The length of the others: more than twenty of them are stored in pages.
+const MEMBER_BYTES: usize = 200;
 const PAUSE_MAX_MILLIS: u64 = 120;
 const ATTEMPTS_MAX: usize = 30;
 /// A read repairs the replicas behind it within this.
@@ -87,7 +92,10 @@ impl Place {
 }
 
 fn member(number: u32) -> Bytes {
-    number.to_string().into()
+    match number < SHORT_MEMBERS {
+        true => number.to_string().into(),
+        false => format!("{number:0MEMBER_BYTES$}").into(),
+    }
 }
 
 /// True if the value has an operation's effect.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kvorum_backend::{
-    Flow, FoldClock, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Snapshot, Timestamp,
+    Flow, FoldClock, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Snapshot, Tag, Timestamp,
     Visited,
 };
 use kvorum_encoding::StorageKey;
@@ -47,7 +47,7 @@ impl Vnode {
         let snapshot = self.snapshot(request)?;
         let filter = FoldFilter::unexpired_by(&request.clock);
         let visit = &mut |visited: Visited<'_>| {
-            if is_tombstone(&visited) {
+            if is_passed_over(&visited) {
                 return Flow::Continue;
             }
             visitor(visited.key)
@@ -73,6 +73,9 @@ impl Vnode {
         let filter = FoldFilter::unexpired_by(&request.clock);
         let mut doubtful = Vec::new();
         let visit = &mut |visited: Visited<'_>| {
+            if is_page(&visited) {
+                return Flow::Continue;
+            }
             if is_tombstone(&visited) {
                 doubtful.push(visited.key.clone());
                 return Flow::Continue;
@@ -108,7 +111,10 @@ impl Vnode {
         let snapshot = self.snapshot(request)?;
         let mut filter = FoldFilter::unexpired_by(&request.clock);
         narrow(&mut filter);
-        let visit = &mut |visited: Visited<'_>| visitor(&visited);
+        let visit = &mut |visited: Visited<'_>| match is_page(&visited) {
+            true => Flow::Continue,
+            false => visitor(&visited),
+        };
         let end = snapshot.fold(FoldDetail::Heads, &request.range, &filter, visit)?;
         check_unharmed(&*snapshot)?;
         Ok(end)
@@ -160,6 +166,15 @@ fn first_living(
         (None, FoldEnd::LeaseExpired(_)) => Living::LeaseExpired,
         (None, FoldEnd::Complete | FoldEnd::Stopped(_)) => Living::None,
     })
+}
+
+/// True for an entry that is not a present object.
+fn is_passed_over(visited: &Visited<'_>) -> bool {
+    is_tombstone(visited) || is_page(visited)
+}
+
+fn is_page(visited: &Visited<'_>) -> bool {
+    visited.fields.tag == Tag::PAGE
 }
 
 fn is_tombstone(visited: &Visited<'_>) -> bool {

@@ -4,8 +4,9 @@
 //! Listings and index queries need no rule: a vnode that hides something is incomplete and answers
 //! none.
 
+use bytes::Bytes;
 use kvorum_backend::{FoldDetail, ReadAt, Reading, Sequence, Visited};
-use kvorum_encoding::StorageKey;
+use kvorum_encoding::{StorageKey, page_of_key};
 use kvorum_object::DecodeError;
 use kvorum_reaping::Extent;
 
@@ -17,6 +18,7 @@ struct HiddenKey(StorageKey);
 
 impl Scanned for HiddenKey {
     const DETAIL: FoldDetail = FoldDetail::Keys;
+    const SHOWS_PAGES: bool = true;
 
     fn of(visited: &Visited<'_>) -> Result<Self, DecodeError> {
         Ok(Self(visited.key.clone()))
@@ -55,7 +57,13 @@ impl Vnode {
             now: request.clock.now(),
         };
         for HiddenKey(key) in &page.entries {
-            let removed = self.remove_hidden(key, at);
+            let removed = match page_of_key(key.as_bytes()) {
+                None => self.remove_hidden(key, at),
+                Some((object, number)) => {
+                    let object = StorageKey::from_encoded(Bytes::copy_from_slice(object));
+                    self.remove_hidden_page_of((&object, number), at)
+                }
+            };
             removed.map_err(Interrupted::into_failure)?;
         }
         Ok(page.next)

@@ -34,6 +34,8 @@ mod metering;
 mod operating;
 mod page;
 mod page_request;
+mod paged_object;
+mod paging;
 mod reading;
 mod reaping;
 mod replica_request;
@@ -65,6 +67,7 @@ pub use lease_table::{LEASES_NAME, LeaseTable};
 pub use metering::{SAMPLED_EVERY, VnodeMeter, VnodeWork};
 pub use page::PageFailure;
 pub use page_request::{CountPage, Page, PageKind, PageRequest};
+pub use paged_object::PagedUpdate;
 pub use reaping::{ReapPage, ReapRequest};
 pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,

@@ -79,9 +79,10 @@ pub(crate) fn work_of(operation: &Operation) -> Option<VnodeWork> {
             Detail::Whole => VnodeWork::Get,
             Detail::Head => VnodeWork::Head,
         }),
-        Operation::Coordinate { .. } | Operation::Apply { .. } | Operation::Store { .. } => {
-            Some(VnodeWork::Put)
-        }
+        Operation::Coordinate { .. }
+        | Operation::Apply { .. }
+        | Operation::Follow { .. }
+        | Operation::Store { .. } => Some(VnodeWork::Put),
         Operation::Mend { .. } | Operation::Reap { .. } => None,
     }
 }

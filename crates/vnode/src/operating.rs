@@ -14,7 +14,7 @@ use crate::replica_request::{ReplicaFailure, ReplicaReply};
 use crate::vnode::{Interrupted, Vnode};
 use crate::writing::{Old, object_time, update_failure};
 
-fn failure_of(error: NotApplied) -> ReplicaFailure {
+pub(crate) fn failure_of(error: NotApplied) -> ReplicaFailure {
     match error {
         NotApplied::Object(error) => update_failure(error),
         NotApplied::Operation(error @ OperationError::NotPresent(_)) => {
@@ -40,6 +40,9 @@ impl Vnode {
             self.unless_damaged(key, self.find_head(key, at))?,
             at.reading,
         );
+        if let Some(reply) = self.update_in_pages(key, &old, update, durability, at)? {
+            return Ok(reply);
+        }
         let stored = match &old.head {
             None => None,
             // Not even the clock of a damaged value counts, as with other writes.
@@ -51,7 +54,12 @@ impl Vnode {
         let applied = update.apply(stored, dot, object_time(at.now));
         let (object, facts) = applied.map_err(failure_of)?;
         let measured = begun.map(|(stopwatch, began)| (stopwatch, began, stopwatch.clock.now()));
-        self.check_limits(key, &object, old.head.as_ref().map(Head::size), at.now)?;
+        self.check_limits(
+            key,
+            object.size(),
+            old.head.as_ref().map(Head::size),
+            at.now,
+        )?;
         let durable = self.write(key, &old, &object, update.tag, durability)?;
         if let Some((stopwatch, began, ended)) = measured {
             let meter = &stopwatch.meter;

@@ -1,5 +1,6 @@
 //! Reads of a vnode: objects and heads.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,8 +9,19 @@ use kvorum_encoding::StorageKey;
 use kvorum_object::{Head, Object};
 
 use crate::replica_request::{Detail, ReplicaFailure, ReplicaReply};
-use crate::stored_form::{head_of, object_of};
+use crate::stored_form::{head_of, in_pages};
 use crate::vnode::{Interrupted, Vnode};
+
+/// A stored head, and the facts that a write over it needs.
+pub(crate) struct FoundHead {
+    /// The batch that wrote the entry.
+    pub(crate) sequence: Sequence,
+    pub(crate) head: Head,
+    /// Where the store has it.
+    pub(crate) place: Option<EntryPlace>,
+    /// The number of pages that its value is in.
+    pub(crate) pages: u32,
+}
 
 impl Vnode {
     pub(crate) fn get(
@@ -22,10 +34,10 @@ impl Vnode {
             Detail::Head => {
                 let found = self.find_head(key, at)?;
                 self.counts.heads.fetch_add(1, Ordering::Relaxed);
-                found.map(|(head, _)| Arc::new(head.into_object_without_values()))
+                found.map(|found| Arc::new(found.head.into_object_without_values()))
             }
             Detail::Whole => {
-                let object = self.read_object(key, at)?;
+                let object = self.read_unlocked(key, at)?;
                 self.counts.gets.fetch_add(1, Ordering::Relaxed);
                 object
             }
@@ -36,29 +48,19 @@ impl Vnode {
         })
     }
 
-    /// The stored head, and where the store has it.
+    /// The stored head.
     pub(crate) fn find_head(
         &self,
         key: &StorageKey,
         at: ReadAt,
-    ) -> Result<Option<(Head, Option<EntryPlace>)>, Interrupted> {
-        let found = self.find_written(key, at)?;
-        Ok(found.map(|(_, head, place)| (head, place)))
-    }
-
-    /// As [`Vnode::find_head`], with the batch that wrote the entry.
-    pub(crate) fn find_written(
-        &self,
-        key: &StorageKey,
-        at: ReadAt,
-    ) -> Result<Option<(Sequence, Head, Option<EntryPlace>)>, Interrupted> {
+    ) -> Result<Option<FoundHead>, Interrupted> {
         let looked_up = self.backend.head(key, at);
         let Some(stored) = self.looked_up(looked_up)? else {
             return Ok(None);
         };
         let StoredHead {
             sequence,
-            head,
+            head: stored,
             fields,
             place,
             ..
@@ -66,34 +68,42 @@ impl Vnode {
         if self.hides(sequence) {
             return Ok(None);
         }
-        let head = head_of(fields.tag, &head);
+        let head = head_of(fields.tag, &stored);
         let head = head.map_err(|error| self.damaged(key, &error))?;
-        Ok(Some((sequence, head, place)))
+        let in_pages = in_pages(fields.tag, &stored);
+        let in_pages = in_pages.map_err(|error| self.damaged(key, &error))?;
+        Ok(Some(FoundHead {
+            sequence,
+            head,
+            place,
+            pages: in_pages.count,
+        }))
     }
 
+    /// The stored object. The caller has the key's turn.
     pub(crate) fn read_object(
         &self,
         key: &StorageKey,
         at: ReadAt,
     ) -> Result<Option<Arc<Object>>, Interrupted> {
-        let looked_up = self.backend.get(key, at);
-        let Some(stored) = self.looked_up(looked_up)? else {
-            return Ok(None);
-        };
-        let StoredEntry {
-            sequence,
-            head,
-            body,
-            fields,
-        } = stored;
-        if self.hides(sequence) {
-            return Ok(None);
+        match self.find_entry(key, at)? {
+            None => Ok(None),
+            Some(entry) => self.object_in(key, entry, at).map(Some),
         }
-        let object = object_of(fields.tag, &head, body);
-        Ok(Some(object.map_err(|error| self.damaged(key, &error))?))
     }
 
-    fn looked_up<T>(
+    /// The stored entry, unless it is hidden.
+    pub(crate) fn find_entry(
+        &self,
+        key: &StorageKey,
+        at: ReadAt,
+    ) -> Result<Option<StoredEntry>, Interrupted> {
+        let looked_up = self.backend.get(key, at);
+        let found = self.looked_up(looked_up)?;
+        Ok(found.filter(|entry| !self.hides(entry.sequence)))
+    }
+
+    pub(crate) fn looked_up<T>(
         &self,
         looked_up: kvorum_backend::Result<Lookup<T>>,
     ) -> Result<Option<T>, Interrupted> {
@@ -111,7 +121,7 @@ impl Vnode {
     }
 
     #[cold]
-    fn damaged(&self, key: &StorageKey, error: &kvorum_object::DecodeError) -> ReplicaFailure {
+    pub(crate) fn damaged(&self, key: &StorageKey, error: &dyn fmt::Display) -> ReplicaFailure {
         self.counts.damaged_reads.fetch_add(1, Ordering::Relaxed);
         ReplicaFailure::Damaged(format!(
             "partition {} {key:?}: {error}",

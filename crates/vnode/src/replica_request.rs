@@ -15,6 +15,7 @@ use crate::data_type_update::DataTypeUpdate;
 use crate::index_page_request::IndexPage;
 use crate::key_fold_request::KeyFoldPart;
 use crate::page_request::{CountPage, Page};
+use crate::paged_object::PagedUpdate;
 use crate::tree_request::TreeAnswer;
 
 /// A request to one replica.
@@ -53,6 +54,19 @@ pub enum Operation {
         key: StorageKey,
         /// The operation.
         update: Arc<DataTypeUpdate>,
+        /// The durability that counts as stored.
+        durability: Durability,
+    },
+    /// Carry out an update of a large set that another replica made.
+    Follow {
+        /// The key.
+        key: StorageKey,
+        /// The update.
+        update: Arc<PagedUpdate>,
+        /// The resolution of concurrent versions in this bucket.
+        resolution: Resolution,
+        /// The kind of objects in this bucket.
+        tag: ObjectTag,
         /// The durability that counts as stored.
         durability: Durability,
     },
@@ -96,9 +110,11 @@ impl Operation {
         match self {
             Self::Get { .. } => true,
             Self::Coordinate { update, .. } => update.condition != Condition::Always,
-            Self::Apply { .. } | Self::Store { .. } | Self::Mend { .. } | Self::Reap { .. } => {
-                false
-            }
+            Self::Apply { .. }
+            | Self::Follow { .. }
+            | Self::Store { .. }
+            | Self::Mend { .. }
+            | Self::Reap { .. } => false,
         }
     }
 }
@@ -166,6 +182,15 @@ pub enum ReplicaReply {
         /// The moment at which it counts as stored.
         durable: Durable,
     },
+    /// The client's operation on a large set is carried out, and stored as `durable` has it.
+    Updated {
+        /// The update, for the other replicas.
+        update: Arc<PagedUpdate>,
+        /// The moment at which it counts as stored.
+        durable: Durable,
+    },
+    /// The update of another replica builds on more than this replica has: the whole object is needed.
+    NeedsWhole,
     /// Another replica's object is merged, and the result is stored as `durable` has it.
     Received {
         /// The moment at which it counts as stored.

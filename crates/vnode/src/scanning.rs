@@ -1,4 +1,7 @@
-//! All entries of a vnode, page by page: keys, heads or whole objects, tombstones among them.
+//! All objects of a vnode, page by page: keys, heads or whole objects, tombstones among them.
+//!
+//! The pages of large sets, which are entries of their own, are passed over. A scan of whole objects reads
+//! such a set once more when its page is over, since its parts are elsewhere in the order of keys.
 //!
 //! For work on a vnode rather than on a bucket: transfers, hints, exports, comparisons of replicas. A
 //! page is read on a snapshot of its own, ends at its limits or with its lease, and names the beginning
@@ -13,15 +16,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::{
     ErrorKind, Flow, FoldClock, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Lookup, ReadAt,
-    Reading, Timestamp, Visited,
+    Reading, Tag, Timestamp, Visited,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_object::{DecodeError, Encoded, Head, Object};
 
 use crate::page::PageFailure;
 use crate::replica_request::ReplicaFailure;
-use crate::stored_form::{head_of, parts_of};
-use crate::vnode::Vnode;
+use crate::stored_form::{head_of, in_pages, parts_of};
+use crate::vnode::{Interrupted, Vnode};
 
 /// A page that is asked for.
 #[derive(Clone, Debug)]
@@ -82,8 +85,21 @@ pub trait Scanned: Sized {
     /// The part of each entry that is read.
     const DETAIL: FoldDetail;
 
+    /// Pages of large sets are shown as well.
+    const SHOWS_PAGES: bool = false;
+
     /// The form of an entry.
     fn of(visited: &Visited<'_>) -> Result<Self, DecodeError>;
+
+    /// The key, if the form lacks the part of the value that is in pages.
+    fn lacks_pages(&self) -> Option<&StorageKey> {
+        None
+    }
+
+    /// The form with the whole object.
+    fn with_pages(self, _whole: &Object) -> Result<Self, DecodeError> {
+        Ok(self)
+    }
 }
 
 impl Scanned for StorageKey {
@@ -114,6 +130,8 @@ pub struct StoredObject {
     pub head_bytes: Bytes,
     /// The body's bytes; they have not been compared with the head yet.
     pub body_bytes: Bytes,
+    /// The value is the head of a set in pages.
+    lacks_pages: bool,
 }
 
 impl StoredObject {
@@ -123,6 +141,7 @@ impl StoredObject {
             head: Head::from_engine(&parts.head)?,
             head_bytes: parts.head,
             body_bytes: parts.body,
+            lacks_pages: false,
         })
     }
 
@@ -137,7 +156,19 @@ impl Scanned for StoredObject {
 
     fn of(visited: &Visited<'_>) -> Result<Self, DecodeError> {
         let (tag, body) = (visited.fields.tag, visited.body.clone());
-        Self::of_parts(visited.key, parts_of(tag, &visited.head, body)?)
+        let stored = Self::of_parts(visited.key, parts_of(tag, &visited.head, body)?)?;
+        Ok(Self {
+            lacks_pages: tag.is_in_pages(),
+            ..stored
+        })
+    }
+
+    fn lacks_pages(&self) -> Option<&StorageKey> {
+        self.lacks_pages.then_some(&self.key)
+    }
+
+    fn with_pages(self, whole: &Object) -> Result<Self, DecodeError> {
+        Self::of_parts(&self.key, whole.encode())
     }
 }
 
@@ -178,13 +209,44 @@ impl Vnode {
         let snapshot = snapshot.map_err(ReplicaFailure::from)?;
         let mut reading = PageReading::new(request.limits);
         let visitor = &mut |visited: Visited<'_>| {
-            let is_wanted = is_wanted(&visited);
+            let is_page = visited.fields.tag == Tag::PAGE;
+            let is_wanted = (!is_page || T::SHOWS_PAGES) && is_wanted(&visited);
             reading.visit(&visited, is_wanted)
         };
         let mut filter = FoldFilter::unexpired_by(&request.clock);
         narrow(&mut filter);
         let end = snapshot.fold(T::DETAIL, &request.range, &filter, visitor);
-        reading.end(end.map_err(ReplicaFailure::from)?)
+        let mut page = reading.end(end.map_err(ReplicaFailure::from)?)?;
+        if page.entries.iter().any(|it: &T| it.lacks_pages().is_some()) {
+            self.complete(&mut page, request.clock.now())?;
+        }
+        Ok(page)
+    }
+
+    /// Gives the entries of a page the parts of their values that are in pages. One that is gone meanwhile
+    /// is left out.
+    fn complete<T: Scanned>(
+        &self,
+        page: &mut ScanPage<T>,
+        now: Timestamp,
+    ) -> Result<(), ReplicaFailure> {
+        for entry in std::mem::take(&mut page.entries) {
+            let Some(key) = entry.lacks_pages() else {
+                page.entries.push(entry);
+                continue;
+            };
+            let whole = match self.read_unlocked(key, ReadAt::may_block(now)) {
+                Ok(Some(whole)) => entry.with_pages(&whole).ok(),
+                Ok(None) => continue,
+                Err(Interrupted::Failed(ReplicaFailure::Damaged(_))) => None,
+                Err(interrupted) => return Err(interrupted.into_failure()),
+            };
+            match whole {
+                Some(whole) => page.entries.push(whole),
+                None => page.undecodable += 1,
+            }
+        }
+        Ok(())
     }
 
     /// The entry under one key, as a scan shows it; `None` also where it cannot be read any more.
@@ -203,7 +265,14 @@ impl Vnode {
             Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let parts = parts_of(entry.fields.tag, &entry.head, entry.body);
+        let parts = match entry.fields.tag.is_in_pages() {
+            false => parts_of(entry.fields.tag, &entry.head, entry.body),
+            true => match self.read_unlocked(key, ReadAt { reading, now }) {
+                Ok(Some(whole)) => Ok(whole.encode()),
+                Ok(None) | Err(Interrupted::Failed(ReplicaFailure::Damaged(_))) => return Ok(None),
+                Err(interrupted) => return Err(interrupted.into_failure()),
+            },
+        };
         let object = parts.and_then(|parts| StoredObject::of_parts(key, parts));
         Ok(object.ok())
     }
@@ -259,7 +328,16 @@ impl<T: Scanned> PageReading<T> {
             return Flow::Continue;
         };
         let bytes = page.bytes.saturating_add(len_of(visited));
-        let is_alone = visited.body.len() as u64 > limits.shared_body_bytes_max;
+        let in_pages_bytes = match entry.lacks_pages() {
+            None => 0,
+            Some(_) => {
+                let pages = in_pages(visited.fields.tag, &visited.head);
+                pages.unwrap_or_default().bytes
+            }
+        };
+        let bytes = bytes.saturating_add(in_pages_bytes);
+        let body_len = (visited.body.len() as u64).saturating_add(in_pages_bytes);
+        let is_alone = body_len > limits.shared_body_bytes_max;
         let fits = !is_alone && bytes <= limits.bytes_max;
         if !fits && !page.entries.is_empty() {
             self.cut = Some(visited.key.clone());

@@ -1,7 +1,7 @@
 //! Facts about the value of a data type, for figures: operations on data types find them, and a vnode's
 //! meter receives them.
 
-use kvorum_data_types::{DataType, Kind};
+use kvorum_data_types::{DataType, Kind, PagedSet};
 
 /// Facts about the value of a data type after an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,15 @@ impl ValueFacts {
             kind: value.kind(),
             actors: value.actor_count(),
             bytes,
+        }
+    }
+
+    /// The facts about a set in pages.
+    pub(crate) fn of_paged(set: &PagedSet) -> Self {
+        Self {
+            kind: Kind::Set,
+            actors: set.clock().len(),
+            bytes: usize::try_from(set.member_bytes()).unwrap_or(usize::MAX),
         }
     }
 }

@@ -47,6 +47,8 @@ pub struct Vnode {
     pub(crate) settings: VnodeSettings,
     /// Length of a key's prefix that names the replica's place of the entry.
     pub(crate) place_bytes: usize,
+    /// Large sets are stored in pages.
+    pub(crate) keeps_pages: bool,
     pub(crate) counts: Counts,
     pub(crate) observers: Vec<Arc<dyn ChangeObserver>>,
     /// The trees that anti-entropy compares; `None` where it is off.
@@ -147,8 +149,11 @@ pub struct VnodeStatus {
 }
 
 /// The reason why an attempt under the key's lock ended without an answer.
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Interrupted {
+    #[error("memory has no answer")]
     WouldBlock,
+    #[error(transparent)]
     Failed(ReplicaFailure),
 }
 
@@ -188,6 +193,7 @@ impl Vnode {
             is_incomplete: AtomicBool::new(false),
             has_indexes: backend.capabilities().indexes,
             index_counts_before: counts_of(&*backend),
+            keeps_pages: !backend.capabilities().drops_entries,
             backend,
             hidden: Hidden::default(),
             key_locks: KeyLocks::new(),
@@ -209,6 +215,8 @@ impl Vnode {
     #[must_use]
     pub fn keeping_for_others(mut self, place_bytes: usize) -> Self {
         self.place_bytes = place_bytes;
+        // Keys of pages do not begin with a place.
+        self.keeps_pages = false;
         self
     }
 
@@ -398,6 +406,16 @@ impl Vnode {
                 update,
                 durability,
             } => self.update_data_type(key, update, *durability, request.epoch, at),
+            Operation::Follow {
+                key,
+                update,
+                resolution,
+                tag,
+                durability,
+            } => {
+                let update = (&**update, *resolution, *tag);
+                self.follow(key, update, *durability, request.epoch, at)
+            }
             Operation::Store {
                 key,
                 object,

@@ -1,13 +1,15 @@
 //! Writes of a vnode: one read, one decision and one batch, under the key's lock.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use kvorum_backend::{
-    Batch, Durability, Durable, EntryPlace, ErrorKind, IndexEntry, Lookup, OldEntry, ReadAt,
-    Reading, Sequence, Timestamp, Write,
+    Batch, Durability, Durable, ErrorKind, IndexEntry, Lookup, OldEntry, ReadAt, Reading, Sequence,
+    StoredHead, Timestamp, Write,
 };
-use kvorum_encoding::{StorageKey, key_segment};
+use kvorum_encoding::{StorageKey, key_segment, page_key};
 use kvorum_object::{
     ActorId, Clock, Dot, Head, LimitExceeded, LimitLevel, Merged, Object, ObjectSize, ObjectTag,
     Resolution, Stored, UpdateError,
@@ -20,8 +22,12 @@ use crate::change_observer::{Change, ChangeObserver as _};
 use crate::dot_source::{Lane, Overtaken};
 use crate::limit_log;
 use crate::metering::VnodeWork;
+use crate::paged_object::{PagedObject, Pages};
+use crate::reading::FoundHead;
 use crate::replica_request::{ClientUpdate, Condition, ReplicaFailure, ReplicaReply};
-use crate::stored_form::{Incoming, body_hash_of, fields_of, head_of};
+use crate::stored_form::{
+    InPages, Incoming, body_hash_of, encode, fields_of, fields_of_page, head_of, in_pages,
+};
 use crate::tree_building::{hash_of, hash_of_head};
 use crate::vnode::{Interrupted, Vnode};
 
@@ -31,16 +37,18 @@ const ANY_EPOCH: Epoch = Epoch::new(u64::MAX);
 /// The entry that a write replaces, as found under the key's lock.
 pub(crate) struct Old {
     pub(crate) head: Option<Head>,
+    /// The number of pages that its value is in.
+    pub(crate) pages: u32,
     /// For the store, which need not look for it again.
     entry: OldEntry,
 }
 
 impl Old {
-    pub(crate) fn of(found: Option<(Head, Option<EntryPlace>)>, reading: Reading) -> Self {
-        let (head, place) = found.unzip();
-        let place = place.flatten();
+    pub(crate) fn of(found: Option<FoundHead>, reading: Reading) -> Self {
+        let place = found.as_ref().and_then(|found| found.place);
         Self {
-            head,
+            pages: found.as_ref().map_or(0, |found| found.pages),
+            head: found.map(|found| found.head),
             entry: OldEntry { place, reading },
         }
     }
@@ -48,6 +56,41 @@ impl Old {
     /// Whatever is there, which nobody has looked at.
     fn unread(reading: Reading) -> Self {
         Self::of(None, reading)
+    }
+}
+
+/// An object that is about to be stored.
+pub(crate) struct NewEntry<'a> {
+    /// One in pages has the head of its set for its value.
+    object: &'a Object,
+    tag: ObjectTag,
+    in_pages: Option<InPages>,
+    /// The pages that change.
+    pages: Pages,
+}
+
+impl<'a> NewEntry<'a> {
+    fn whole(object: &'a Object, tag: ObjectTag) -> Self {
+        Self {
+            object,
+            tag,
+            in_pages: None,
+            pages: Pages::new(),
+        }
+    }
+
+    /// An object in pages, of which these have changed.
+    pub(crate) fn in_pages(paged: &'a PagedObject, pages: Pages, tag: ObjectTag) -> Self {
+        Self {
+            object: &paged.object,
+            tag,
+            in_pages: Some(paged.in_pages()),
+            pages,
+        }
+    }
+
+    fn page_count(&self) -> u32 {
+        self.in_pages.map_or(0, |it| it.count)
     }
 }
 
@@ -82,7 +125,7 @@ impl Vnode {
         let work = is_merge.then(|| VnodeWork::merge_of_content(&update.content));
         let object = self.merging(work, || kvorum_object::update(stored, write));
         let object = object.map_err(update_failure)?;
-        self.check_limits(key, &object, head.map(Head::size), at.now)?;
+        self.check_limits(key, object.size(), head.map(Head::size), at.now)?;
         let durable = self.write(key, &old, &object, update.tag, durability)?;
         Ok(ReplicaReply::Stored {
             object: Arc::new(object),
@@ -169,14 +212,14 @@ impl Vnode {
         at: ReadAt,
     ) -> Result<bool, Interrupted> {
         let _turn = self.take_turn(key, epoch, at.reading)?;
-        let Some((sequence, head, place)) = self.find_written(key, at)? else {
+        let Some(found) = self.find_head(key, at)? else {
             return Ok(false);
         };
-        let is_meant = head.is_tombstone() && sequence == written_by;
+        let is_meant = found.head.is_tombstone() && found.sequence == written_by;
         if !is_meant || self.keeps_tombstones() {
             return Ok(false);
         }
-        let old = Old::of(Some((head, place)), at.reading);
+        let old = Old::of(Some(found), at.reading);
         self.remove(key, &old, Durability::Buffered)?;
         Ok(true)
     }
@@ -184,10 +227,8 @@ impl Vnode {
     /// Removes the entry under a key if it is hidden. Trees do not have it, and observers are not shown it.
     pub(crate) fn remove_hidden(&self, key: &StorageKey, at: ReadAt) -> Result<(), Interrupted> {
         let _turn = self.take_turn(key, ANY_EPOCH, at.reading)?;
-        let stored = match self.backend.head(key, at).map_err(ReplicaFailure::from)? {
-            Lookup::Found(stored) => stored,
-            Lookup::Absent => return Ok(()),
-            Lookup::WouldBlock => return Err(Interrupted::WouldBlock),
+        let Some(stored) = self.stored_head(key, at)? else {
+            return Ok(());
         };
         if !self.hides(stored.sequence) {
             return Ok(());
@@ -196,12 +237,50 @@ impl Vnode {
             place: stored.place,
             reading: at.reading,
         };
-        let write = Write::Remove {
+        // Pages of a damaged head are removed when they are met.
+        let pages = in_pages(stored.fields.tag, &stored.head).unwrap_or_default();
+        let mut batch = Batch::of(Write::Remove {
             key: key.clone(),
             old,
-        };
-        let _durable = self.put(&Batch::of(write), Durability::Buffered)?;
+        });
+        batch
+            .writes
+            .extend(removals(key, 0..pages.count, at.reading));
+        let _durable = self.put(&batch, Durability::Buffered)?;
         Ok(())
+    }
+
+    /// Removes a hidden page, unless the present object of its key has it.
+    pub(crate) fn remove_hidden_page_of(
+        &self,
+        (key, number): (&StorageKey, u32),
+        at: ReadAt,
+    ) -> Result<(), Interrupted> {
+        let _turn = self.take_turn(key, ANY_EPOCH, at.reading)?;
+        let count = match self.stored_head(key, at)? {
+            None => 0,
+            Some(stored) => {
+                let pages = in_pages(stored.fields.tag, &stored.head);
+                pages.map_or(u32::MAX, |pages| pages.count)
+            }
+        };
+        if number < count {
+            return Ok(());
+        }
+        let batch = Batch {
+            writes: removals(key, number..number.saturating_add(1), at.reading).collect(),
+        };
+        let _durable = self.put(&batch, Durability::Buffered)?;
+        Ok(())
+    }
+
+    /// The stored head, hidden or not.
+    fn stored_head(&self, key: &StorageKey, at: ReadAt) -> Result<Option<StoredHead>, Interrupted> {
+        match self.backend.head(key, at).map_err(ReplicaFailure::from)? {
+            Lookup::Found(stored) => Ok(Some(stored)),
+            Lookup::Absent => Ok(None),
+            Lookup::WouldBlock => Err(Interrupted::WouldBlock),
+        }
     }
 
     /// Removes the entry under a key if it is still of this version; true when nothing is left. For
@@ -316,9 +395,17 @@ impl Vnode {
             place: found.as_ref().and_then(|found| found.place),
             reading: at.reading,
         };
+        let pages = found.as_ref().and_then(|found| {
+            let pages = in_pages(found.fields.tag, &found.head);
+            pages.ok()
+        });
         let found = found.filter(|found| !self.hides(found.sequence));
         let head = found.and_then(|found| head_of(found.fields.tag, &found.head).ok());
-        Old { head, entry }
+        Old {
+            head,
+            pages: pages.unwrap_or_default().count,
+            entry,
+        }
     }
 
     /// The caller has the key's turn.
@@ -335,9 +422,7 @@ impl Vnode {
             resolution,
             tag,
         } = *incoming;
-        if self.dots.is_overtaken_by(self.lane(key), incoming.clock()) {
-            self.change_actor("overtaken");
-        }
+        self.note_overtaken(key, incoming.clock());
         let stomps = is_planted!(DeliveryOrderDecides);
         let overwrites = is_planted!(RepairOverwritesSibling) && durability == Durability::Buffered;
         let stored = match resolution {
@@ -361,9 +446,22 @@ impl Vnode {
             Merged::Changed(object) => self.write(key, old, &object, tag, durability)?,
             Merged::Unchanged if durability == Durability::Buffered => Durable::Already,
             // The stored object may not be durable yet; an empty batch takes a place behind it.
-            Merged::Unchanged => self.put(&Batch::default(), durability)?,
+            Merged::Unchanged => self.put_nothing(durability)?,
         };
         Ok(ReplicaReply::Received { durable })
+    }
+
+    /// Goes on under a fresh actor if a clock of another replica has dots of the present one that this vnode
+    /// does not remember.
+    pub(crate) fn note_overtaken(&self, key: &StorageKey, incoming: &Clock) {
+        if self.dots.is_overtaken_by(self.lane(key), incoming) {
+            self.change_actor("overtaken");
+        }
+    }
+
+    /// Takes a place behind all writes so far.
+    pub(crate) fn put_nothing(&self, durability: Durability) -> Result<Durable, Interrupted> {
+        self.put(&Batch::default(), durability)
     }
 
     /// Runs `merge`; reports it as `work` if it merges objects that have not seen each other.
@@ -458,11 +556,11 @@ impl Vnode {
     pub(crate) fn check_limits(
         &self,
         key: &StorageKey,
-        object: &Object,
+        size: ObjectSize,
         stored: Option<ObjectSize>,
         now: Timestamp,
     ) -> Result<(), ReplicaFailure> {
-        let (limits, size) = (&self.settings.limits, object.size());
+        let limits = &self.settings.limits;
         let verdict = limits.judge_write(size, stored);
         limit_log::warn(key, size, &verdict, limits, now);
         if verdict.size != LimitLevel::Within {
@@ -495,8 +593,36 @@ impl Vnode {
         tag: ObjectTag,
         durability: Durability,
     ) -> Result<Durable, Interrupted> {
-        let encoded = tag.encode(object);
-        let fields = fields_of(key, object, tag);
+        let split = match self.keeps_pages {
+            true => PagedObject::split(object),
+            false => None,
+        };
+        match split {
+            None => self.write_entry(key, old, NewEntry::whole(object, tag), durability),
+            Some((paged, pages)) => {
+                let entry = NewEntry::in_pages(&paged, pages, tag);
+                self.write_entry(key, old, entry, durability)
+            }
+        }
+    }
+
+    /// Writes an entry over an old one, with its pages. The caller has the key's turn.
+    pub(crate) fn write_entry(
+        &self,
+        key: &StorageKey,
+        old: &Old,
+        entry: NewEntry<'_>,
+        durability: Durability,
+    ) -> Result<Durable, Interrupted> {
+        let (page_count, reading) = (entry.page_count(), old.entry.reading);
+        let NewEntry {
+            object,
+            tag,
+            in_pages,
+            pages,
+        } = entry;
+        let encoded = encode(object, tag, in_pages);
+        let fields = fields_of(key, object, tag, in_pages);
         let hash = match &self.trees {
             None => None,
             Some(_) => {
@@ -518,7 +644,16 @@ impl Vnode {
             true if object.is_tombstone() => Write::remove(key.clone()),
             _ => write,
         };
-        let durable = self.put(&Batch::of(write), durability)?;
+        let mut batch = Batch::of(write);
+        let written = pages.into_iter().filter(|(_, page)| page.is_some());
+        batch.writes.extend(written.map(|(number, page)| {
+            let body = page.unwrap_or_default();
+            put_of_page((key, number), body, reading)
+        }));
+        batch
+            .writes
+            .extend(removals(key, page_count..old.pages, reading));
+        let durable = self.put(&batch, durability)?;
         let is_passed_over =
             is_planted!(TreeUnchangedByRepair) && durability == Durability::Buffered;
         if !is_passed_over {
@@ -536,11 +671,13 @@ impl Vnode {
         old: &Old,
         durability: Durability,
     ) -> Result<(), Interrupted> {
-        let write = Write::Remove {
+        let mut batch = Batch::of(Write::Remove {
             key: key.clone(),
             old: old.entry,
-        };
-        let _durable = self.put(&Batch::of(write), durability)?;
+        });
+        let reading = old.entry.reading;
+        batch.writes.extend(removals(key, 0..old.pages, reading));
+        let _durable = self.put(&batch, durability)?;
         self.change_tree(key, old, None);
         let (old, new) = (old.head.as_ref(), None);
         self.show(&Change { key, old, new });
@@ -590,6 +727,41 @@ impl Vnode {
             }
             ReplicaFailure::from(error).into()
         })
+    }
+}
+
+fn page_key_of(key: &StorageKey, number: u32) -> StorageKey {
+    StorageKey::from_encoded(page_key(key.as_bytes(), number))
+}
+
+/// A page of an object.
+fn put_of_page((key, number): (&StorageKey, u32), body: Bytes, reading: Reading) -> Write {
+    Write::Put {
+        key: page_key_of(key, number),
+        fields: fields_of_page(key),
+        head: Bytes::new(),
+        body,
+        index_entries: Vec::new(),
+        old: unplaced(reading),
+    }
+}
+
+/// Removals of pages of an object.
+fn removals(
+    key: &StorageKey,
+    numbers: Range<u32>,
+    reading: Reading,
+) -> impl Iterator<Item = Write> + '_ {
+    numbers.map(move |number| Write::Remove {
+        key: page_key_of(key, number),
+        old: unplaced(reading),
+    })
+}
+
+fn unplaced(reading: Reading) -> OldEntry {
+    OldEntry {
+        place: None,
+        reading,
     }
 }
 

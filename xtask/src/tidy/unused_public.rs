@@ -20,8 +20,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("client", 1),
     ("cluster", 1),
     ("coordinator", 1),
-    // Pages of large sets, which vnodes do not keep yet.
-    ("data-types", 1),
     ("disk", 2),
     ("inspect", 1),
     ("properties", 1),

@@ -24,6 +24,7 @@ impl EngineUnderTest for Engine {
             ordered: false,
             indexes: false,
             backups: true,
+            drops_entries: false,
         }
     }
 

@@ -22,6 +22,7 @@ impl EngineUnderTest for Engine {
             ordered: true,
             indexes: true,
             backups: true,
+            drops_entries: false,
         }
     }
 

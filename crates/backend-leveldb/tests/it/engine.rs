@@ -26,6 +26,7 @@ impl EngineUnderTest for Engine {
             ordered: true,
             indexes: true,
             backups: true,
+            drops_entries: false,
         }
     }
 

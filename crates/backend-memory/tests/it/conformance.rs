@@ -21,6 +21,7 @@ impl EngineUnderTest for Memory {
             ordered: true,
             indexes: true,
             backups: false,
+            drops_entries: false,
         }
     }
 

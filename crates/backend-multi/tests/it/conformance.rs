@@ -34,6 +34,7 @@ impl EngineUnderTest for Multi {
             ordered: !self.has(Engine::Bitcask),
             indexes: self.has(Engine::Leveldb) || self.has(Engine::Memory),
             backups: is_kept,
+            drops_entries: false,
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_cluster::Command;
 use kvorum_coordinator::{
-    Condition, Coordinator, GetOptions, PutKind, PutOptions, PutRequest, Repaired, RequestError,
-    RequestKind,
+    Condition, Coordinator, GetOptions, LocalVnodes, PutKind, PutOptions, PutRequest, Repaired,
+    RequestError, RequestKind,
 };
 use kvorum_data_types::{
     DataType, Kind, Operation, SetChange, Value, decode_riak_value, encode_riak_value,
@@ -14,9 +14,11 @@ use kvorum_data_types::{
 use kvorum_encoding::BucketType;
 use kvorum_object::{Clock, Content, Metadata, Sibling};
 use kvorum_properties::{Datatype, PropertyOverlay, Quorum};
+use kvorum_ring::Partition;
+use kvorum_vnode::{Detail, ReplicaReply, value_of_type};
 
-use crate::cluster::{Cluster, Setup};
-use crate::world::{World, address, colocated, siblings};
+use crate::cluster::{Cluster, Setup, carry_out, ring};
+use crate::world::{World, address, colocated, siblings, storage_key};
 
 async fn update(
     coordinator: &Coordinator,
@@ -222,4 +224,89 @@ fn operations_are_for_buckets_of_their_type() {
             .unwrap()
             .is_legacy
     );
+}
+
+/// The agreed state of a cluster of three, with a type of sets.
+fn learn_of_sets(cluster: &Cluster) {
+    let bucket_type = BucketType::from("sets");
+    let properties = PropertyOverlay {
+        datatype: Some(Datatype::Set),
+        ..PropertyOverlay::default()
+    };
+    let create = Command::CreateType {
+        bucket_type: bucket_type.clone(),
+        properties,
+    };
+    let state = cluster.state(ring(3));
+    let state = kvorum_cluster::apply(&state, create).unwrap();
+    let state = kvorum_cluster::apply(&state, Command::ActivateType { bucket_type }).unwrap();
+    cluster.learn(&Arc::new(state));
+}
+
+impl Cluster {
+    fn add(&self, at: u8, member: &str) {
+        let options = PutOptions {
+            w: Some(Quorum::Number(1)),
+            dw: Some(Quorum::Number(1)),
+            ..PutOptions::default()
+        };
+        let coordinator: &Coordinator = &self.node(at).coordinator;
+        let (now, place) = (coordinator.runtime().now(), address("sets/b/k"));
+        let added = coordinator.change_data_type(&place, add(member), None, &options, now);
+        self.run(added).unwrap();
+        self.settle();
+    }
+
+    /// The number of members that a node's own replica shows, without the others.
+    fn members_at(&self, partitions: &[Partition], at: u8) -> usize {
+        let (key, node) = (storage_key("sets/b/k"), self.node(at));
+        let vnode = partitions.iter().find_map(|it| node.vnodes.vnode(*it));
+        let detail = Detail::Whole;
+        let get = kvorum_vnode::Operation::Get { key, detail };
+        let ReplicaReply::Found(object) = carry_out(&vnode.unwrap(), get) else {
+            return 0;
+        };
+        match value_of_type(&object, Kind::Set, 14).value() {
+            Value::Set(members) => members.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// A large set goes to replicas update by update, and whole to those that have missed one.
+#[test]
+fn replicas_follow_the_updates_of_a_large_set() {
+    let cluster = Cluster::new(&Setup {
+        nodes: 3,
+        owners: 3,
+        ..Setup::default()
+    });
+    learn_of_sets(&cluster);
+    let partitions = cluster.partitions("sets/b/k");
+    for number in 0..60 {
+        cluster.add(number % 3 + 1, &format!("member-{number:0100}"));
+    }
+    for at in 1..=3 {
+        assert_eq!(cluster.members_at(&partitions, at), 60);
+    }
+    // The cut is unnoticed once, and noticed once.
+    for is_noticed in [false, true] {
+        let before = cluster.members_at(&partitions, 1);
+        cluster.cut_off(3, is_noticed);
+        cluster.add(1, &format!("missed-{is_noticed}"));
+        assert_eq!(cluster.members_at(&partitions, 2), before + 1);
+        assert_eq!(cluster.members_at(&partitions, 3), before);
+        cluster.heal(3);
+        cluster.add(2, &format!("next-{is_noticed}"));
+        for at in 1..=3 {
+            assert_eq!(cluster.members_at(&partitions, at), before + 2, "node {at}");
+        }
+    }
+    // The value is read whole for a client that asks for it.
+    let coordinator: &Coordinator = &cluster.node(1).coordinator;
+    let value = cluster.run(update(coordinator, "sets/b/k", add("last")));
+    match value.unwrap().value() {
+        Value::Set(members) => assert_eq!(members.len(), 65),
+        other => panic!("{other:?}"),
+    }
 }

@@ -104,7 +104,8 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         | Defect::RestoredReplicaTakenForSource
         | Defect::OldRequestsNotAwaited
         | Defect::ReapedBeforeConfirmed
-        | Defect::ReapLeavesIndexEntry => &[],
+        | Defect::ReapLeavesIndexEntry
+        | Defect::UpdateTakenUnchecked => &[],
     }
 }
 

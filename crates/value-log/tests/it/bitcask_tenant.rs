@@ -32,6 +32,7 @@ impl EngineUnderTest for BitcaskTenant {
             ordered: false,
             indexes: false,
             backups: true,
+            drops_entries: false,
         }
     }
 

@@ -32,6 +32,7 @@ impl EngineUnderTest for HanoidbTenant {
             ordered: true,
             indexes: true,
             backups: true,
+            drops_entries: false,
         }
     }
 

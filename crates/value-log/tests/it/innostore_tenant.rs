@@ -32,6 +32,7 @@ impl EngineUnderTest for InnostoreTenant {
             ordered: true,
             indexes: true,
             backups: true,
+            drops_entries: false,
         }
     }
 

@@ -32,6 +32,7 @@ impl EngineUnderTest for LeveldbTenant {
             ordered: true,
             indexes: true,
             backups: true,
+            drops_entries: false,
         }
     }
 

@@ -32,6 +32,7 @@ impl EngineUnderTest for LeveledTenant {
             ordered: true,
             indexes: true,
             backups: true,
+            drops_entries: false,
         }
     }
 

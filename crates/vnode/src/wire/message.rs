@@ -1,9 +1,14 @@
 //! Messages and their pieces, as requests and answers have them.
 
+use std::sync::Arc;
+
 use bytes::{BufMut as _, Bytes};
+use kvorum_data_types::SetDelta;
 use kvorum_encoding::{ByteReader, StorageKey, Truncated};
 use kvorum_object::{Clock, DecodeError, Head, Object};
 use kvorum_ring::Partition;
+
+use crate::paged_object::PagedUpdate;
 
 pub(super) const VERSION: u8 = 1;
 /// The longest storage key: a key, a bucket and a type of at most 64 KiB each, escaped.
@@ -109,6 +114,13 @@ impl<'a> Reader<'a> {
     pub(super) fn object(&mut self, body: &Bytes) -> Result<Object, WireError> {
         let head = Head::decode(&self.rest())?;
         Ok(Object::from_parts(head, body)?)
+    }
+
+    /// The update whose delta comes next; the head of its object is the rest of the message.
+    pub(super) fn paged_update(&mut self, body: &Bytes) -> Result<PagedUpdate, WireError> {
+        let delta = SetDelta::decode(self.bytes.take_prefixed()?)?;
+        let object = Arc::new(self.object(body)?);
+        Ok(PagedUpdate { object, delta })
     }
 
     pub(super) fn end(&self, body: &Bytes) -> Result<(), WireError> {

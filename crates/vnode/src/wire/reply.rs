@@ -15,6 +15,7 @@ use super::message::{
 use super::tree::{put_tree_answer, tree_answer_bytes};
 use crate::key_fold_request::KeyFoldPart;
 use crate::page_request::{CountPage, Page};
+use crate::paged_object::PagedUpdate;
 use crate::replica_request::{ReplicaFailure, ReplicaReply};
 use crate::tree_request::TreeAnswer;
 
@@ -30,6 +31,8 @@ const INDEX_LISTED: u8 = 9;
 const TREES: u8 = 10;
 const FOLDED: u8 = 11;
 const COUNTED: u8 = 12;
+const UPDATED: u8 = 13;
+const NEEDS_WHOLE: u8 = 14;
 
 const STALE_EPOCH: u8 = 1;
 const CONDITION_FOUND: u8 = 2;
@@ -59,8 +62,10 @@ const OPERATION_REFUSED: u8 = 18;
 /// ```text
 /// head    = version  u8   1
 ///           kind     u8   1 found, 2 not found, 3 stored, 4 stored as sent, 5 received, 6 reaped,
-///                         7 failed, 8 listed, 9 index listed, 10 tree, 11 folded, 12 counted
+///                         7 failed, 8 listed, 9 index listed, 10 tree, 11 folded, 12 counted,
+///                         13 updated, 14 needs whole
 ///           rest          found, stored, stored as sent: the object's head
+///                         updated: the delta of a set, with its length; the object's head
 ///                         failed: code u8, then by code two numbers u64 or a text
 ///                         listed: has_more u8, of 1 a key; varint count, keys
 ///                         counted: has_more u8, of 1 a key; varint count
@@ -74,6 +79,8 @@ pub fn encode_reply(reply: &ReplicaReply, sent: &Bytes) -> WireMessage {
         ReplicaReply::Found(object) => of_object(FOUND, object, None),
         ReplicaReply::NotFound => plain(NOT_FOUND),
         ReplicaReply::Stored { object, .. } => of_object(STORED, object, Some(sent)),
+        ReplicaReply::Updated { update, .. } => of_update(update),
+        ReplicaReply::NeedsWhole => plain(NEEDS_WHOLE),
         ReplicaReply::Received { .. } => plain(RECEIVED),
         ReplicaReply::Reaped => plain(REAPED),
         ReplicaReply::Failed(failure) => of_failure(failure),
@@ -138,6 +145,17 @@ fn of_object(kind: u8, object: &Object, sent: Option<&Bytes>) -> WireMessage {
         } else {
             encoded.body
         },
+    }
+}
+
+fn of_update(update: &PagedUpdate) -> WireMessage {
+    let (object, delta) = (update.object.encode(), update.delta.encode());
+    let mut head = start(UPDATED, object.head.len() + delta.len() + 10);
+    put_prefixed(&mut head, &delta);
+    head.extend_from_slice(&object.head);
+    WireMessage {
+        head: head.into(),
+        body: object.body,
     }
 }
 
@@ -227,6 +245,13 @@ pub fn decode_reply(message: &WireMessage, sent: &Bytes) -> Result<ReplicaReply,
         FOUND => return Ok(ReplicaReply::Found(Arc::new(reader.object(body)?))),
         STORED => return Ok(stored(reader.object(body)?)),
         STORED_AS_SENT if body.is_empty() => return Ok(stored(reader.object(sent)?)),
+        UPDATED => {
+            return Ok(ReplicaReply::Updated {
+                update: Arc::new(reader.paged_update(body)?),
+                durable: Durable::Already,
+            });
+        }
+        NEEDS_WHOLE => ReplicaReply::NeedsWhole,
         NOT_FOUND => ReplicaReply::NotFound,
         RECEIVED => ReplicaReply::Received {
             durable: Durable::Already,

@@ -53,6 +53,7 @@ const INDEX_PAGE: u8 = 7;
 const APPLY: u8 = 8;
 const TREE: u8 = 9;
 const KEY_FOLD: u8 = 10;
+const FOLLOW: u8 = 11;
 
 const NEWEST_WINS: u8 = 1;
 
@@ -70,7 +71,7 @@ const FIXED_BYTES: usize = 64;
 ///              kind       u8        1 get, 2 coordinate, 3 store, 4 mend, 5 reap, 6 page,
 ///                                   7 index page, drawn in `index.rs`, 8 apply,
 ///                                   9 tree, drawn in `tree.rs`,
-///                                   10 key fold, drawn in `key_fold.rs`
+///                                   10 key fold, drawn in `key_fold.rs`, 11 follow
 ///              partition  u16
 ///              epoch      u64
 ///              rest                 by kind
@@ -81,6 +82,8 @@ const FIXED_BYTES: usize = 64;
 ///              object that holds the content; body: its value
 /// apply      = role key durability u8, rules u8, precision u8, has_context u8, of 1 bytes: what
 ///              `kvorum_data_types::encode_context` gives; body: the operation
+/// follow     = role key durability u8, rules u8, bytes: the delta as `kvorum_data_types` writes it, object
+///              head; body: the head of the set, which is the object's value
 /// store      = role key durability u8, rules u8, object head; body: the object's
 /// mend       = role key rules u8, object head; body: the object's
 /// reap       = role key clock
@@ -174,6 +177,21 @@ fn encode_replica(role: Role, request: &ReplicaRequest) -> WireMessage {
                 put_prefixed(&mut out, &context);
             }
             message(out, update.operation.encode())
+        }
+        Operation::Follow {
+            key,
+            update,
+            resolution,
+            tag,
+            durability,
+        } => {
+            let (object, delta) = (update.object.encode(), update.delta.encode());
+            let mut out = begin(FOLLOW, key, object.head.len() + delta.len());
+            out.put_u8(durability_code(*durability));
+            out.put_u8(rules_code(*resolution, *tag));
+            put_prefixed(&mut out, &delta);
+            out.extend_from_slice(&object.head);
+            message(out, object.body)
         }
         Operation::Store {
             key,
@@ -278,6 +296,17 @@ pub fn decode_request(message: &WireMessage) -> Result<PeerRequest, WireError> {
             durability: reader.durability()?,
             update: Arc::new(reader.data_type_update(body)?),
         },
+        FOLLOW => {
+            let durability = reader.durability()?;
+            let (resolution, tag) = reader.rules()?;
+            Operation::Follow {
+                key,
+                durability,
+                resolution,
+                tag,
+                update: Arc::new(reader.paged_update(body)?),
+            }
+        }
         STORE => {
             let durability = reader.durability()?;
             let (resolution, tag) = reader.rules()?;

@@ -19,9 +19,11 @@ mod listings;
 mod metering;
 mod observers;
 mod old_heads;
+mod paged_sets;
 mod reads_and_writes;
 mod reaps;
 mod scans;
+mod set_stores;
 mod trees;
 
 use std::path::Path;

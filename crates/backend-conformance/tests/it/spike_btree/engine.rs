@@ -48,6 +48,7 @@ impl EngineUnderTest for BTree {
             ordered: true,
             indexes: true,
             backups: false,
+            drops_entries: false,
         }
     }
 

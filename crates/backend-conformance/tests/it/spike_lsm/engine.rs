@@ -41,6 +41,7 @@ impl EngineUnderTest for Lsm {
             ordered: true,
             indexes: false,
             backups: false,
+            drops_entries: false,
         }
     }
 
