@@ -91,7 +91,8 @@ fn debt(shape: &Shape, settings: &PolicySettings) -> Debt {
             bytes += 2 * (carried + share);
         }
         let is_last = level == last_level(settings);
-        let held = level_bytes(shape, level) + if level >= base { carried } else { 0 };
+        // Nothing stays on a level above the base, of which the target is 0.
+        let held = level_bytes(shape, level) + carried;
         if !is_last {
             carried = held.saturating_sub(*target);
         }

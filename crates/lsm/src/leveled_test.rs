@@ -122,7 +122,15 @@ fn random_overwrites_stay_within_bounds_of_space_and_writes() {
         let keys = (0..1_000).map(|_| random(&mut state) % KEYS).collect();
         store.flush(keys);
         // Each flush is merged before the next.
-        while store.merge() {}
+        loop {
+            let shape = store.shape();
+            let has_debt = debt(&shape, &settings()).bytes > 0;
+            let is_due = size_picks(&shape, &settings()).next().is_some();
+            assert_eq!(has_debt, is_due, "round {round}");
+            if !store.merge() {
+                break;
+            }
+        }
         assert_eq!(debt(&store.shape(), &settings()).bytes, 0, "round {round}");
     }
     // Two levels of eight, and level 0 over the base: as the arithmetic of levels has it.
