@@ -148,9 +148,11 @@ fn the_bytes_of_messages_stay() {
         "piece",
         "knows",
         "lacks nothing",
+        "pin",
     ];
     let questions = questions();
     let messages = questions.iter().map(encode_question);
+    assert_eq!(names.len(), questions.len());
     let (drawing, bytes) = dump(names.into_iter().zip(messages));
     assert_bytes("wire.questions.hex", &drawing, &bytes);
     let names = [
@@ -158,12 +160,15 @@ fn the_bytes_of_messages_stay() {
         "page with one large entry",
         "piece",
         "knows",
+        "no pin",
+        "pin",
         "later",
         "unknown session",
         "refused",
     ];
     let answers = answers();
     let messages = answers.iter().map(encode_answer);
+    assert_eq!(names.len(), answers.len());
     let (drawing, bytes) = dump(names.into_iter().zip(messages));
     assert_bytes("wire.answers.hex", &drawing, &bytes);
 }

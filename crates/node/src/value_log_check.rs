@@ -162,7 +162,7 @@ pub(crate) fn compare(
              which {by} names, found {found:#018x}; put back the directory that belongs here"
         ),
         None => format!(
-            "stores have entries in the value log, and no segment of it is there: expected is \
+            "stores have entries in the value log, and no segment of it is there: expected \
              {expected:#018x}, which {by} names; put back the directory that belongs here (is its disk \
              mounted?)"
         ),

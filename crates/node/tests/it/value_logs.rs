@@ -81,7 +81,7 @@ fn is_refused(site: &Site, words: &[&str]) {
         assert!(said.contains(word), "{word}: {said}");
         assert!(verified.contains(word), "{word}: {verified}");
     }
-    for word in ["data/value_log", "accept_lost_value_log", "expected is 0x"] {
+    for word in ["data/value_log", "accept_lost_value_log", "expected 0x"] {
         assert!(said.contains(word), "{word}: {said}");
     }
     assert_eq!(stores(site), before, "a refused start changes no store");
