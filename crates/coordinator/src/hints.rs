@@ -354,6 +354,7 @@ fn stored_key(operation: &Operation) -> Option<&StorageKey> {
     match operation {
         Operation::Coordinate { key, .. }
         | Operation::Apply { key, .. }
+        | Operation::Follow { key, .. }
         | Operation::Store { key, .. }
         | Operation::Mend { key, .. } => Some(key),
         Operation::Get { .. } | Operation::Reap { .. } => None,
