@@ -217,6 +217,11 @@ pub(crate) fn in_place_of(
     })
 }
 
+/// The owner partitions that a request to a vnode names; `None` if the vnode answers for all that it has.
+pub(crate) fn owners_of(vnode: &CoverageVnode) -> Option<Vec<Partition>> {
+    (!vnode.whole).then(|| vnode.owners.clone())
+}
+
 /// The reason why a vnode gives no page.
 pub(crate) enum PageError {
     /// It has another ring.

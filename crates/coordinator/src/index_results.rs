@@ -21,7 +21,7 @@ use kvorum_ring::CoverageVnode;
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{IndexPage, IndexPageRequest, IndexPosition, PageFailure, ReplicaReply};
 
-use crate::coverage::{Coverage, CoverageRun, PageError, in_place_of, instead_of};
+use crate::coverage::{Coverage, CoverageRun, PageError, in_place_of, instead_of, owners_of};
 use crate::error::RequestError;
 use crate::gate::{Gate, OwnPass};
 use crate::index_query::{Continuation, IndexQuery};
@@ -316,7 +316,7 @@ impl IndexResults {
             epoch: vnode.epoch,
             hash: run.hash,
             size: run.size,
-            owners: (!vnode.whole).then(|| vnode.owners.clone()),
+            owners: owners_of(vnode),
             bucket_type: self.query.bucket_type.clone(),
             bucket: self.query.bucket.clone(),
             scan: self.query.selection.scan.clone(),

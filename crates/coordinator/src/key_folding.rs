@@ -7,16 +7,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::FoldClock;
 use kvorum_encoding::StorageKey;
 use kvorum_key_folds::{Findings, KeyFold};
 use kvorum_ring::CoverageVnode;
 use kvorum_vnode::wire::PeerRequest;
-use kvorum_vnode::{KeyFoldPart, KeyFoldRequest, ReplicaReply};
+use kvorum_vnode::{KeyFoldPart, KeyFoldRequest, ReplicaReply, Vnode};
 
-use crate::coverage::{Coverage, CoverageRun, PageError, in_place_of};
+use crate::coverage::{Coverage, CoverageRun, in_place_of, owners_of};
 use crate::error::RequestError;
 use crate::gate::{Gate, OwnPass};
+use crate::part_reading::{PartForm, PartRead, read_part};
 use crate::replicas::no_reply;
 use crate::request::BucketOrType;
 use crate::trace::RequestKind;
@@ -24,6 +24,16 @@ use crate::trace::RequestKind;
 /// The memory at most of a fold that is answered in one piece, in bytes. A longer list is refused: it can
 /// be asked for by ranges of keys.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
+
+const FORM: PartForm<KeyFoldRequest, KeyFoldPart> = PartForm {
+    message: PeerRequest::KeyFold,
+    answer: |reply| match reply {
+        ReplicaReply::Folded(part) => Ok(*part),
+        ReplicaReply::Failed(failure) => Err(failure.into()),
+        _ => Err(no_reply().into()),
+    },
+    read: Vnode::key_fold_part,
+};
 
 /// A fold on its way through the vnodes.
 pub(crate) struct KeyFolding {
@@ -99,48 +109,20 @@ impl KeyFolding {
 
     /// `None` when other vnodes are to be asked instead.
     async fn read_part(&mut self, part: Part) -> Result<Option<Findings>, RequestError> {
-        let remaining = self.run.remaining()?;
-        if !self.run.coverage.is_of_now(&part.vnode) {
-            let cover = self.run.cover()?;
-            self.take_over(&part, cover);
-            return Ok(None);
-        }
-        match self.ask(&part, remaining).await {
-            Ok(KeyFoldPart { findings, next }) => {
-                self.run.note_answered();
+        let request = self.request(&part);
+        match read_part(&mut self.run, &part.vnode, request, &FORM).await? {
+            PartRead::Answer(KeyFoldPart { findings, next }) => {
                 if next.is_some() {
                     let vnode = part.vnode;
                     self.parts.push_front(Part { vnode, from: next });
                 }
                 Ok(Some(findings))
             }
-            Err(error) => {
-                let cover = self.run.cover_without(&part.vnode, error).await?;
+            PartRead::Instead(cover) => {
                 self.take_over(&part, cover);
                 Ok(None)
             }
         }
-    }
-
-    async fn ask(&mut self, part: &Part, remaining: Duration) -> Result<KeyFoldPart, PageError> {
-        let request = self.request(part);
-        let (coverage, progress) = (&self.run.coverage, &mut self.run.progress);
-        if !coverage.is_here(&part.vnode) {
-            let asked = PeerRequest::KeyFold(request);
-            let asked = coverage
-                .replicas
-                .ask_peer(part.vnode.node, asked, progress.deadline);
-            return match asked.await? {
-                ReplicaReply::Folded(part) => Ok(*part),
-                ReplicaReply::Failed(failure) => Err(failure.into()),
-                _ => Err(no_reply().into()),
-            };
-        }
-        let vnode = coverage.vnode(part.vnode.partition)?;
-        let read = move |clock: &FoldClock, lease| vnode.key_fold_part(&request, clock, lease);
-        let (found, queued) = coverage.read_here(remaining, read).await?;
-        progress.trace.queue += queued;
-        Ok(found?)
     }
 
     fn request(&self, part: &Part) -> KeyFoldRequest {
@@ -150,7 +132,7 @@ impl KeyFolding {
             epoch: vnode.epoch,
             hash: run.hash,
             size: run.size,
-            owners: (!vnode.whole).then(|| vnode.owners.clone()),
+            owners: owners_of(vnode),
             fold: self.fold.clone(),
             from: part.from.clone(),
         }

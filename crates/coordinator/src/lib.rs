@@ -46,6 +46,7 @@ mod key_changes;
 mod key_folding;
 mod listing;
 mod local_vnodes;
+mod part_reading;
 mod parts;
 mod peers;
 mod plan;

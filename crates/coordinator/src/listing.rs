@@ -16,9 +16,10 @@ use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{CountPage, Page, PageFailure, PageKind, PageRequest, ReplicaReply, Vnode};
 use parking_lot::Mutex;
 
-use crate::coverage::{Coverage, CoverageRun, PageError, in_place_of};
+use crate::coverage::{Coverage, CoverageRun, in_place_of, owners_of};
 use crate::error::RequestError;
 use crate::gate::{Gate, OwnPass};
+use crate::part_reading::{PartForm, PartRead, read_part};
 use crate::replicas::no_reply;
 use crate::request::BucketOrType;
 use crate::trace::RequestKind;
@@ -29,6 +30,17 @@ const NAMES_PER_CHUNK: usize = 1_000;
 const NAMES_PER_PART: u32 = 10_000;
 /// Keys that a vnode looks at for one part of a count: it holds a snapshot for as long.
 const COUNTED_PER_PART: u32 = 100_000;
+
+const FORM: PartForm<PageRequest, Answer> = PartForm {
+    message: PeerRequest::Page,
+    answer: |reply| match reply {
+        ReplicaReply::Listed(page) => Ok(Answer::Names(page)),
+        ReplicaReply::Counted(page) => Ok(Answer::Count(page)),
+        ReplicaReply::Failed(failure) => Err(failure.into()),
+        _ => Err(no_reply().into()),
+    },
+    read: answer_of,
+};
 
 /// A listing of one bucket's keys, in chunks.
 pub struct KeyListing {
@@ -211,39 +223,12 @@ impl Listing {
     }
 
     async fn read_part(&mut self, part: Part) -> Result<(), RequestError> {
-        let remaining = self.run.remaining()?;
-        if !self.run.coverage.is_of_now(&part.vnode) {
-            // It would be refused, and after each refusal a while is waited.
-            let cover = self.run.cover()?;
-            self.take_over(&part, cover);
-            return Ok(());
+        let request = self.request(&part);
+        match read_part(&mut self.run, &part.vnode, request, &FORM).await? {
+            PartRead::Answer(answer) => self.take_answer(part, answer)?,
+            PartRead::Instead(cover) => self.take_over(&part, cover),
         }
-        match self.page(&part, remaining).await {
-            Ok(answer) => self.take_answer(part, answer),
-            Err(error) => self.cover_anew(part, error).await,
-        }
-    }
-
-    async fn page(&mut self, part: &Part, remaining: Duration) -> Result<Answer, PageError> {
-        let request = self.request(part);
-        let (coverage, progress) = (&self.run.coverage, &mut self.run.progress);
-        if !coverage.is_here(&part.vnode) {
-            let asked = PeerRequest::Page(request);
-            let asked = coverage
-                .replicas
-                .ask_peer(part.vnode.node, asked, progress.deadline);
-            return match asked.await? {
-                ReplicaReply::Listed(page) => Ok(Answer::Names(page)),
-                ReplicaReply::Counted(page) => Ok(Answer::Count(page)),
-                ReplicaReply::Failed(failure) => Err(failure.into()),
-                _ => Err(no_reply().into()),
-            };
-        }
-        let vnode = coverage.vnode(part.vnode.partition)?;
-        let read = move |clock: &FoldClock, lease| answer_of(&vnode, &request, clock, lease);
-        let (page, queued) = coverage.read_here(remaining, read).await?;
-        progress.trace.queue += queued;
-        Ok(page?)
+        Ok(())
     }
 
     fn request(&self, part: &Part) -> PageRequest {
@@ -254,7 +239,7 @@ impl Listing {
             kind: self.kind,
             hash: run.hash,
             size: run.size,
-            owners: (!vnode.whole).then(|| vnode.owners.clone()),
+            owners: owners_of(vnode),
             range: part.range.clone(),
             names_max: match self.kind {
                 PageKind::Keys | PageKind::Buckets => NAMES_PER_PART,
@@ -264,7 +249,6 @@ impl Listing {
     }
 
     fn take_answer(&mut self, part: Part, answer: Answer) -> Result<(), RequestError> {
-        self.run.note_answered();
         let next = match answer {
             Answer::Names(page) => {
                 let names = page.keys.iter().map(StorageKey::decode);
@@ -286,14 +270,7 @@ impl Listing {
         Ok(())
     }
 
-    /// Covers the rest of a part whose vnode gives no page: the same owner partitions in the same
-    /// range, as the ring of this moment has them.
-    async fn cover_anew(&mut self, part: Part, error: PageError) -> Result<(), RequestError> {
-        let cover = self.run.cover_without(&part.vnode, error).await?;
-        self.take_over(&part, cover);
-        Ok(())
-    }
-
+    /// Has the vnodes of another cover read the rest of a part: the same owner partitions in the same range.
     fn take_over(&mut self, part: &Part, cover: Vec<CoverageVnode>) {
         for vnode in in_place_of(&part.vnode, cover).rev() {
             let range = part.range.clone();

@@ -85,8 +85,12 @@ impl TrackedBuckets {
 
     fn figures_of(&self, address: &Address) -> Option<Arc<BucketStats>> {
         let place = (address.bucket_type.clone(), address.bucket.clone());
-        if let Some(figures) = self.figures.read().get(&place) {
-            return Some(figures.clone());
+        {
+            // Requests for buckets that are left out do not wait for each other either.
+            let all = self.figures.read();
+            if all.len() >= BUCKETS_MAX || all.contains_key(&place) {
+                return all.get(&place).cloned();
+            }
         }
         let mut all = self.figures.write();
         if all.len() >= BUCKETS_MAX && !all.contains_key(&place) {

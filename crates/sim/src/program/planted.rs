@@ -252,16 +252,16 @@ fn plan_exchanges(defect: PlantedDefect, plan: &mut RunPlan) {
 fn first_place(defect: PlantedDefect, control: Control) -> u64 {
     use PlantedDefect as Defect;
     match (defect, control) {
-        (Defect::EpochRuleSkippedOnReceiver, Control::StandIn) => 71,
-        (Defect::EpochRuleSkippedOnReceiver, Control::Members) => 209,
-        (Defect::EpochRuleSkippedOnSender, Control::Members) => 52,
+        (Defect::EpochRuleSkippedOnReceiver, Control::StandIn) => 112,
+        (Defect::EpochRuleSkippedOnReceiver, Control::Members) => 278,
+        (Defect::EpochRuleSkippedOnSender, Control::Members) => 188,
         (Defect::ReadRepairDropped, Control::StandIn) => 25,
         (Defect::ReadRepairDropped, Control::Members) => 14,
         (Defect::FillingCountedAsComplete, Control::StandIn) => 9,
         (Defect::FailedSyncForgotten, Control::Members) => 42,
         (Defect::VoteForgotten, _) => 5,
         (Defect::TreeUnchangedByRepair, _) => 65,
-        (Defect::MoveSettledEarly, _) => 140,
+        (Defect::MoveSettledEarly, _) => 189,
         (Defect::SentTransferKeepsTurn, _) => 40,
         _ => 0,
     }
