@@ -227,10 +227,7 @@ fn equal_sets_have_equal_heads_whatever_way_they_took() {
             .update(&changes, update(actor, u64::from(number) + 1, None))
             .unwrap();
     }
-    assert_eq!(
-        grown.head.encode(),
-        Stored::of(&set).head.encode()
-    );
+    assert_eq!(grown.head.encode(), Stored::of(&set).head.encode());
     assert_ne!(
         grown.head.encode(),
         Stored::of(&large_set(499)).head.encode()
