@@ -18,8 +18,8 @@ use super::*;
 use crate::{
     ClientUpdate, Condition, CountPage, DataTypeUpdate, Detail, IndexPage, IndexPageRequest,
     IndexPosition, IndexScan, KeyFoldPart, KeyFoldRequest, LeafKeys, Operation, Page, PageKind,
-    PageRequest, ReplicaFailure, ReplicaReply, ReplicaRequest, SeenEntry, TermPattern, TreeAnswer,
-    TreeName, TreeQuestion, TreeRequest,
+    PageRequest, PagedUpdate, ReplicaFailure, ReplicaReply, ReplicaRequest, SeenEntry, TermPattern,
+    TreeAnswer, TreeName, TreeQuestion, TreeRequest,
 };
 
 fn key() -> StorageKey {
@@ -66,6 +66,38 @@ fn apply(context: Option<kvorum_data_types::Clock>) -> PeerRequest {
             tag: ObjectTag::named("document").unwrap(),
         }),
         durability: Durability::Grouped,
+    })
+}
+
+/// The second add to a set that has lost a member.
+fn paged_update() -> Arc<PagedUpdate> {
+    use kvorum_data_types::{Actor, Dot, Set, SetChange, Update};
+    let mut set = Set::default();
+    let mut update = |changes: &[SetChange], counter| {
+        let context = Some(set.context());
+        let dot = Dot::new(Actor(1), counter);
+        let update = Update {
+            dot,
+            micros: 0,
+            context: context.as_ref(),
+        };
+        set.update(changes, update).unwrap()
+    };
+    let first = Bytes::from_static(b"first");
+    update(&[SetChange::Add(first.clone())], 1);
+    let second = SetChange::Add(Bytes::from_static(b"second"));
+    let delta = update(&[SetChange::Remove(first), second], 2);
+    let object = object(b"head of a set");
+    Arc::new(PagedUpdate { object, delta })
+}
+
+fn follow(durability: Durability) -> PeerRequest {
+    replica(Operation::Follow {
+        key: key(),
+        update: paged_update(),
+        resolution: Resolution::NewestWins,
+        tag: ObjectTag::named("document").unwrap(),
+        durability,
     })
 }
 
@@ -162,6 +194,7 @@ fn requests() -> Vec<PeerRequest> {
     ];
     requests.extend(tree_questions().into_iter().map(tree));
     requests.extend([key_fold(None), key_fold(Some(key()))]);
+    requests.push(follow(Durability::Grouped));
     requests
 }
 
@@ -348,6 +381,13 @@ fn replies() -> Vec<ReplicaReply> {
     replies.extend(failures.into_iter().map(ReplicaReply::Failed));
     replies.extend([key_fold_part(None), key_fold_part(Some(key()))]);
     replies.extend(tree_answers().into_iter().map(ReplicaReply::Trees));
+    replies.extend([
+        ReplicaReply::Updated {
+            update: paged_update(),
+            durable: Durable::Already,
+        },
+        ReplicaReply::NeedsWhole,
+    ]);
     replies
 }
 
