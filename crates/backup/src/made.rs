@@ -8,7 +8,8 @@
 //! A backup must not have the vnodes' dot leases. A lease asserts that its vnode has lost nothing
 //! since, and a restored copy lacks all later writes. Without leases all vnodes take fresh actors.
 //! The directory that is overwritten may have leases, so the backup's mark makes the next start
-//! remove them.
+//! remove them. The notes of rounds are in the backup: a restored replica whose mark is still the
+//! watermark's goes on as a source.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use kvorum_maintenance::StopSignal;
 use kvorum_member::Member;
 use kvorum_runtime::{Moment, Runtime};
 use kvorum_value_log::ValueLog;
-use kvorum_vnode::LEASES_NAME;
+use kvorum_vnode::{LEASES_NAME, NOTES_NAME};
 use parking_lot::Mutex;
 
 use crate::copied::PLACE_NAME;
@@ -163,6 +164,7 @@ impl Backups {
         replace_file(disk, &unfinished, b"this backup is not whole\n")?;
         let mut files = BackedUp::default();
         self.link_format(directory, &mut files)?;
+        self.copy_notes(directory, &mut files)?;
 
         let stores = self.stores()?;
         // Segments of the log that copies need stay there for as long as this is kept.
@@ -220,6 +222,16 @@ impl Backups {
             ),
             linked => Ok(linked.map(drop)?),
         }
+    }
+
+    /// The notes of rounds, before the stores: a store without the last batch that its notes name has none.
+    fn copy_notes(&self, directory: &Path, files: &mut BackedUp) -> anyhow::Result<()> {
+        let notes = self.parts.data_directory.join(NOTES_NAME);
+        if self.parts.disk.info(&notes)?.is_none() {
+            return Ok(());
+        }
+        let copied = self.copy_tree(&notes, &directory.join(NOTES_NAME), files);
+        copied.context("copy the notes of rounds")
     }
 
     /// The card, the record of stores, and the agreed log: the marks of a log's end before the log,

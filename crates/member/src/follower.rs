@@ -31,6 +31,7 @@ use kvorum_vnode::{
     AgreedList, LeaseTable, TreeFiles, TreePlacing, Vnode, VnodeMeter, VnodeSettings,
 };
 
+use crate::catching_up::CatchingUp;
 use crate::error::OpenError;
 use crate::recognising::KnownStores;
 use crate::round_lists::RoundParts;
@@ -63,6 +64,8 @@ pub(crate) struct Ground {
     pub(crate) tree_files: Arc<TreeFiles>,
     /// The part of vnodes in rounds; `None` where the stores of vnodes have no order of batches.
     pub(crate) rounds: Option<RoundParts>,
+    /// No vnode serves before the node has caught up.
+    pub(crate) catching_up: Arc<CatchingUp>,
 }
 
 /// See the module's description.
@@ -547,6 +550,9 @@ impl Follower {
         held: &mut StoreList,
         state: &Arc<ClusterState>,
     ) -> Result<bool, StoreError> {
+        if !self.ground.catching_up.is_done() {
+            return Ok(false);
+        }
         let seen = state.clone();
         let clear = move |ground: &Ground, held: &mut StoreList| clear_stores(ground, held, &seen);
         let Some(missing) = self.with_record(held, clear).await? else {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kvorum_backend::Backend;
 use kvorum_claimant::ReplicatedState;
@@ -13,7 +14,11 @@ use kvorum_ring::{Epoch, Partition};
 use kvorum_runtime::Runtime;
 use kvorum_vnode::{LeaseTable, NoteFiles, Vnode, VnodeSettings};
 
+use crate::catching_up::{self, CatchingUp};
 use crate::error::OpenError;
+
+/// Pause before watermarks that the node waits for are learned again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads a table of leases, and logs a failure to read it.
 pub(crate) fn open_leases(
@@ -68,20 +73,32 @@ fn learn_watermarks(hints: &VnodeHints, state: &ClusterState) -> Result<(), Open
     Ok(())
 }
 
-/// Lets the store of hints learn each watermark, for as long as it is polled.
+/// Lets the store of hints learn each watermark, for as long as it is polled. What was agreed before the
+/// start comes first: then the node serves.
 pub(crate) async fn keep_learning(
     runtime: Runtime,
     hints: Arc<VnodeHints>,
     state: ReplicatedState,
+    catching_up: Arc<CatchingUp>,
 ) {
+    if !catching_up.is_done() {
+        catching_up::learn_all(&runtime, &state).await;
+    }
     let mut versions = state.versions();
     loop {
         versions.see();
-        let (hints, current) = (hints.clone(), state.current());
-        let learn = move || learn_watermarks(&hints, &current);
+        let (learning, current) = (hints.clone(), state.current());
+        let learn = move || learn_watermarks(&learning, &current);
         if let Err(error) = runtime.blocking(learn).await {
             // The store confirms no round then, and tombstones stay.
             tracing::warn!(event = "watermarks_not_learned", error = %error);
+            if !catching_up.is_done() {
+                runtime.sleep(RETRY_PAUSE).await;
+                continue;
+            }
+        } else if !catching_up.is_done() {
+            hints.close(false);
+            catching_up.done();
         }
         if versions.changed().await.is_err() {
             return;

@@ -19,7 +19,7 @@ use kvorum_handoff::{Budget, Transfers};
 use kvorum_liveness::Liveness;
 use kvorum_peer::{Encryption, PeerService, Peers};
 use kvorum_ring::NodeId;
-use kvorum_runtime::{Listener, Moment, Runtime, TaskGuard};
+use kvorum_runtime::{Listener, Moment, Runtime, TaskGuard, Watcher};
 use kvorum_vnode::{
     LeaseTable, NoteFiles, TreeFiles, TreePlacing, ValueFacts, Vnode, VnodeMeter, VnodeWork,
 };
@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 
 use crate::agreed_log::AgreedLog;
 use crate::card::{Card, CardFile};
+use crate::catching_up::CatchingUp;
 use crate::chronicle;
 use crate::contacts::Contacts;
 use crate::dispatch::{Dispatch, Up};
@@ -195,8 +196,10 @@ impl Member {
             mode: mode_of(settings.coordinator.tombstones),
             cluster: Arc::new(state.clone()),
         });
+        let catching_up = CatchingUp::new(&state.current(), &settings);
         let ground = Ground {
             runtime: runtime.clone(),
+            catching_up: catching_up.clone(),
             node: card.node,
             stores,
             leases: leases.clone(),
@@ -236,6 +239,7 @@ impl Member {
             NoteFiles::new(disk.clone(), &directory.join("hints")),
         )?;
         let known = KnownStores::of(&held);
+        hints.close(!catching_up.is_done());
 
         let liveness = Liveness::start(
             &runtime,
@@ -354,7 +358,7 @@ impl Member {
         let opener = Opener::new(member.follower.clone(), known, partitions);
         member.keep("vnode opening", Arc::new(opener).run());
         member.follower.follow().await;
-        member.start(listeners, replicas, front);
+        member.start(listeners, replicas, &catching_up, front);
         member.keep("removal watch", watch_for_removal(Arc::downgrade(&member)));
         member.until_others_are_seen().await;
         Ok(member)
@@ -383,6 +387,7 @@ impl Member {
         &self,
         listeners: Vec<Listener>,
         replicas: ReplicaService,
+        catching_up: &Arc<CatchingUp>,
         front: impl FnOnce(Arc<dyn PeerService>) -> Arc<dyn PeerService>,
     ) {
         let service = front(Arc::new(Dispatch {
@@ -403,8 +408,12 @@ impl Member {
                 peers.serve(listener, service).await;
             });
         }
-        let hints = self.hints.clone();
-        let learning = hint_store::keep_learning(self.runtime.clone(), hints, self.state.clone());
+        let learning = hint_store::keep_learning(
+            self.runtime.clone(),
+            self.hints.clone(),
+            self.state.clone(),
+            catching_up.clone(),
+        );
         self.keep("watermarks for hints", learning);
         let follower = self.follower.clone();
         self.keep("ring follower", async move { follower.run().await });
@@ -436,7 +445,7 @@ impl Member {
         );
         self.keep("chronicle", chronicle::keep(self.state.clone()));
         self.keep("introduction", self.keep_introduced());
-        self.keep("hints", self.hand_over_hints());
+        self.keep("hints", self.hand_over_hints(catching_up.watch()));
     }
 
     fn keep(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
@@ -476,11 +485,17 @@ impl Member {
     }
 
     /// Hands hints over whenever they are due. A node that is about to be removed takes no new ones.
-    fn hand_over_hints(&self) -> impl Future<Output = ()> + Send + 'static {
+    fn hand_over_hints(
+        &self,
+        mut caught_up: Watcher<bool>,
+    ) -> impl Future<Output = ()> + Send + 'static {
         let (runtime, liveness) = (self.runtime.clone(), self.liveness.clone());
         let (coordinator, hints) = (self.coordinator.clone(), self.hints.clone());
         let (state, node, period) = (self.state.clone(), self.node, self.settings.hint_period);
         async move {
+            if caught_up.until(|is_done| *is_done).await.is_err() {
+                return;
+            }
             let mut pace = HintPace::new(period, liveness.up(), runtime.now());
             loop {
                 runtime.sleep(pace.look_period()).await;

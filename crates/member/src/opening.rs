@@ -4,7 +4,7 @@
 //! been read meanwhile, in one pass over the log. A pass for each store would read the log as often as
 //! there are stores, and one pass for all would make every store wait for the slowest. A pass begins as
 //! soon as the earlier ones have taken no more than a part of the time, so that with a long log there
-//! are few.
+//! are few. The first pass waits until the node has caught up with the agreed log, where it has to.
 //!
 //! A store that cannot be read or brought up to date keeps no other from serving: its vnode counts as
 //! failed, and the follower tries it again at intervals.
@@ -102,6 +102,11 @@ impl Opener {
         tracing::info!(event = "vnodes_opening", vnodes);
         for _ in 0..stores.openings_at_once().clamp(1, vnodes) {
             runtime.spawn("vnode opener", self.clone().read_some());
+        }
+        let mut caught_up = self.ground.catching_up.watch();
+        if caught_up.until(|is_done| *is_done).await.is_err() {
+            // The node stops.
+            return;
         }
         self.admit_all().await;
         if self.ground.table.is_closed() {

@@ -125,10 +125,8 @@ pub trait Stores: Send + Sync {
     }
 
     /// True if the batches of a store have an order that its entries go by. Those of a store of several
-    /// have not.
-    fn orders_batches(&self) -> bool {
-        true
-    }
+    /// have not, and its tombstones stay.
+    fn orders_batches(&self) -> bool;
 
     /// True when all stores write to one log.
     fn is_log_shared(&self) -> bool {

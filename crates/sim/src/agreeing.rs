@@ -128,7 +128,7 @@ fn settings(plan: &RunPlan, number: u8) -> anyhow::Result<MemberSettings> {
             ..TransferSettings::default()
         },
         exchanges: exchange_settings(plan),
-        reaping: false,
+        reaping: plan.has_reaping,
         hint_period: Duration::from_secs(1),
     })
 }

@@ -210,6 +210,9 @@ impl Cluster {
         let mut sum = Upkeep::default();
         for machine in self.machines.lock().values() {
             sum += *machine.upkeep.lock();
+            let running = machine.running();
+            let exchanges = running.as_ref().and_then(|it| it.exchanges.as_ref());
+            sum.tombstones_reaped += exchanges.map_or(0, |it| it.report().rounds.reaped);
         }
         sum
     }

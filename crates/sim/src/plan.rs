@@ -113,6 +113,8 @@ pub struct RunPlan {
     pub drops_trees: bool,
     /// Some objects expire while the run goes on.
     pub has_expiry: bool,
+    /// Rounds are led behind complete exchanges, and tombstones go. For members alone.
+    pub has_reaping: bool,
 }
 
 /// Percentage of seeds whose nodes compare replicas.
@@ -122,6 +124,7 @@ const EXPIRY_PERCENT: u64 = 25;
 /// Percentages among the seeds with exchanges.
 const RARE_EXCHANGES_PERCENT: u64 = 25;
 const DROPPED_TREES_PERCENT: u64 = 25;
+const REAPING_PERCENT: u64 = 75;
 
 impl RunPlan {
     /// The plan of a seed.
@@ -132,6 +135,7 @@ impl RunPlan {
         let has_expiry = draw.chance(EXPIRY_PERCENT);
         let is_rare = draw.chance(RARE_EXCHANGES_PERCENT);
         let drops_trees = draw.chance(DROPPED_TREES_PERCENT);
+        let has_reaping = draw.chance(REAPING_PERCENT);
         Self {
             has_data_types,
             has_exchanges,
@@ -139,6 +143,7 @@ impl RunPlan {
             // What follows a find is judged by the keys of two buckets.
             has_rare_exchanges: has_exchanges && is_rare && !has_data_types && !has_expiry,
             drops_trees: has_exchanges && drops_trees,
+            has_reaping: has_exchanges && has_reaping,
             ..Self::drawn(seed, None)
         }
     }
@@ -200,6 +205,7 @@ impl RunPlan {
             has_rare_exchanges: false,
             drops_trees: false,
             has_expiry: false,
+            has_reaping: false,
         };
         plan.give_writers_keys();
         plan.draw_faults(draw, focus);
@@ -305,7 +311,7 @@ impl fmt::Display for RunPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} nodes ({:?}, early {}, second operator {}, {:?} bytes/s), {} partitions, n_val {}, {:?}, {} clients, {} keys, siblings {}, last write wins {}, rivals {}, loses majority {}, data types {}, exchanges {} (rare {}, dropped trees {}), expiry {}, {} s, {} faults",
+            "seed {}: {} nodes ({:?}, early {}, second operator {}, {:?} bytes/s), {} partitions, n_val {}, {:?}, {} clients, {} keys, siblings {}, last write wins {}, rivals {}, loses majority {}, data types {}, exchanges {} (rare {}, dropped trees {}, reaping {}), expiry {}, {} s, {} faults",
             self.seed,
             self.nodes,
             self.control,
@@ -325,6 +331,7 @@ impl fmt::Display for RunPlan {
             self.has_exchanges,
             self.has_rare_exchanges,
             self.drops_trees,
+            self.has_reaping,
             self.has_expiry,
             self.length.as_secs(),
             self.faults.len()

@@ -85,11 +85,12 @@ impl fmt::Display for Outcome {
         let faults: u64 = self.faults.values().sum();
         write!(
             f,
-            "{} acknowledged, {} failed, {faults} faults, {} merges, {} collections, {} s, trace {:016x}",
+            "{} acknowledged, {} failed, {faults} faults, {} merges, {} collections, {} tombstones gone, {} s, trace {:016x}",
             self.operations.acknowledged(),
             self.operations.failed,
             self.upkeep.merges,
             self.upkeep.collections,
+            self.upkeep.tombstones_reaped,
             self.took.as_secs(),
             self.trace_hash
         )

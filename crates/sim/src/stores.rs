@@ -78,12 +78,15 @@ pub struct Upkeep {
     pub merges: u64,
     /// Segments of value logs that were collected.
     pub collections: u64,
+    /// Tombstones that rounds have removed, by the nodes that run in the end.
+    pub tombstones_reaped: u64,
 }
 
 impl AddAssign for Upkeep {
     fn add_assign(&mut self, other: Self) {
         self.merges += other.merges;
         self.collections += other.collections;
+        self.tombstones_reaped += other.tombstones_reaped;
     }
 }
 
@@ -595,6 +598,10 @@ impl Stores for MemberStores {
             Ok(store.clone())
         };
         some.iter().map(admitted).collect()
+    }
+
+    fn orders_batches(&self) -> bool {
+        self.0.engine != Engine::Multi
     }
 
     fn take_losses(&self) -> Vec<(StoreId, Sequence)> {

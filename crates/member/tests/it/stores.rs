@@ -146,6 +146,10 @@ impl DiskStores {
 }
 
 impl Stores for DiskStores {
+    fn orders_batches(&self) -> bool {
+        true
+    }
+
     fn is_log_shared(&self) -> bool {
         true
     }

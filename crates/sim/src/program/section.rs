@@ -28,6 +28,7 @@ pub(crate) fn section(version: &str, first: u64, sum: &Sum) -> String {
          | fault events | {} |\n\
          | merges of stores | {} |\n\
          | collections of value logs | {} |\n\
+         | tombstones gone | {} |\n\
          | seeds that found something | {failed} |",
         sum.runs,
         sum.compared,
@@ -41,6 +42,7 @@ pub(crate) fn section(version: &str, first: u64, sum: &Sum) -> String {
         sum.fault_count(),
         sum.upkeep.merges,
         sum.upkeep.collections,
+        sum.upkeep.tombstones_reaped,
     );
     if failed > 0 {
         let _written = writeln!(

@@ -58,7 +58,7 @@ impl Sum {
         line(&format!(
             "{} seeds from {first} in {} s ({:.1} hours of virtual time), {} run twice: {} acknowledged \
              ({} reads, of which {} were checked against all strict writes, {} writes, {} deletes, {} \
-             listings), {} failed, {} faults of {} kinds, {} merges, {} collections; {} seeds found something: {:?}",
+             listings), {} failed, {} faults of {} kinds, {} merges, {} collections, {} tombstones gone; {} seeds found something: {:?}",
             self.runs,
             took.as_secs(),
             self.virtual_time.as_secs_f64() / 3_600.0,
@@ -74,6 +74,7 @@ impl Sum {
             self.faults.len(),
             self.upkeep.merges,
             self.upkeep.collections,
+            self.upkeep.tombstones_reaped,
             self.failed_seeds.len(),
             self.failed_seeds,
         ));
