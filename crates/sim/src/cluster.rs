@@ -73,7 +73,7 @@ impl Cluster {
         Ok(Arc::new(Self {
             runtime,
             world,
-            ledger: Mutex::new(Ledger::new(plan.keys)),
+            ledger: Mutex::new(Ledger::new(plan.keys, plan.has_reaping)),
             weather: Mutex::default(),
             messages: Arc::new(messages),
             changes: Mutex::default(),

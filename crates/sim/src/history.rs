@@ -63,6 +63,8 @@ pub(crate) struct History {
     stamps: BTreeMap<usize, Stamp>,
     /// The writes that any delete replaces: tombstones do not name their deletes.
     replaced_by_deletes: FixedBitSet,
+    /// Tombstones go, so that an object need not show what was deleted before it was written.
+    is_reaped: bool,
 }
 
 /// The value of a write: its key and number, and as much more as it is to have.
@@ -86,6 +88,14 @@ fn stamp_of(sibling: &Sibling) -> Stamp {
 }
 
 impl History {
+    /// Without writes.
+    pub(crate) fn new(is_reaped: bool) -> Self {
+        Self {
+            is_reaped,
+            ..Self::default()
+        }
+    }
+
     /// Takes note of a write that is about to be sent; its number.
     pub(crate) fn begin(&mut self, change: Change, is_strict: bool, seen: &Seen) -> usize {
         if change == Change::Delete {
@@ -150,6 +160,9 @@ impl History {
             seen.at_most.grow_and_insert(number);
             seen.at_least.grow_and_insert(number);
         }
+        if self.is_reaped {
+            seen.at_most.union_with(&self.replaced_by_deletes);
+        }
         Ok(seen)
     }
 
@@ -207,6 +220,11 @@ impl History {
         let mut writes = self.writes.iter();
         let last = writes.rposition(|write| write.is_owed(&is_owed))?;
         let siblings = object.map(Object::siblings).unwrap_or_default();
+        let is_deleted = self.writes[last].change == Change::Delete
+            || self.replaced_by_deletes.contains(last);
+        if self.is_reaped && siblings.is_empty() && is_deleted {
+            return None;
+        }
         let [only] = siblings else {
             let (count, last) = (siblings.len(), self.describe(last));
             return Some(format!("{key} has {count} values instead of one: {last}"));

@@ -43,9 +43,9 @@ impl Operations {
 }
 
 impl Ledger {
-    pub(crate) fn new(keys: u16) -> Self {
+    pub(crate) fn new(keys: u16, is_reaped: bool) -> Self {
         Self {
-            histories: (0..keys).map(|_| History::default()).collect(),
+            histories: (0..keys).map(|_| History::new(is_reaped)).collect(),
             is_amnesiac: false,
             violations: Vec::new(),
             faults: BTreeMap::new(),

@@ -147,8 +147,22 @@ const SCENARIOS: [Scenario; 20] = [
         id: "R-11",
         name: "reap-resurrect",
         holds: "what was deleted while a replica was away stays deleted",
-        kinds: &[Crash, IsolateOne, Restart, WriteError],
-        adapt: |plan| plan.delete_percent = 25,
+        kinds: &[
+            Crash,
+            IsolateOne,
+            PartitionHalves,
+            Restart,
+            WriteError,
+            Rollback,
+            RestoredStores,
+            LostHints,
+        ],
+        adapt: |plan| {
+            plan.delete_percent = 25;
+            if !plan.seed.is_multiple_of(3) {
+                have_tombstones_go(plan);
+            }
+        },
     },
     Scenario {
         id: "R-12",
@@ -304,6 +318,24 @@ const SCENARIOS: [Scenario; 20] = [
         adapt: |plan| plan.engine = Engine::Multi,
     },
 ];
+
+/// Few faults and much calm between them, in which rounds come to their end while clients go on.
+fn have_tombstones_go(plan: &mut RunPlan) {
+    (plan.control, plan.is_early) = (Control::Members, false);
+    (plan.has_exchanges, plan.has_reaping) = (true, true);
+    (plan.nodes, plan.ring_size, plan.n_val) = (3 + plan.nodes % 3, 8, 3);
+    (plan.strict_percent, plan.length) = (30, Duration::from_secs(90));
+    alternate_engines(plan);
+    let every = plan.faults.len().div_ceil(8).max(1);
+    let mut number = 0_usize;
+    plan.faults.retain(|fault| {
+        number += 1;
+        fault.kind.is_amnesia() || number.is_multiple_of(every)
+    });
+    for fault in &mut plan.faults {
+        fault.begin *= 3;
+    }
+}
 
 /// Gives every other seed a tree, for parts that each engine has in its own way.
 fn alternate_engines(plan: &mut RunPlan) {

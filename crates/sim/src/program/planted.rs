@@ -82,6 +82,7 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         Defect::RangeHintSkipsNewest => &[Wipe, Delay],
         Defect::ExpiredEntryRepaired => &[ClockBack],
         Defect::RepairOverwritesSibling => &[Delay, IsolateOne, LostMessages, OvertakenMessages],
+        Defect::RestoredReplicaTakenForSource => &[RestoredStores, Restart],
         Defect::DirectoryNotSynced
         | Defect::RenameBeforeSync
         | Defect::GroupNotAwaited
@@ -101,7 +102,6 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         | Defect::ChangeDuringPageTakenTwice
         | Defect::InFlightTakenForDifference
         | Defect::TombstoneReapedBesideHint
-        | Defect::RestoredReplicaTakenForSource
         | Defect::OldRequestsNotAwaited
         | Defect::ReapedBeforeConfirmed
         | Defect::ReapLeavesIndexEntry
@@ -120,7 +120,8 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
         | Defect::MoveClosedEarly
         | Defect::MoveSettledEarly
         | Defect::GrowthClosedEarly
-        | Defect::SentTransferKeepsTurn => &[Control::Members],
+        | Defect::SentTransferKeepsTurn
+        | Defect::RestoredReplicaTakenForSource => &[Control::Members],
         // A member's vnode that is still being filled refuses reads by itself; one that lost its stores is
         // repaired by transfers, which leaves too little to exchanges; and few seeds of members show a
         // tree that a repair has not changed.
@@ -201,6 +202,7 @@ fn plan(place: Place, seed: u64) -> RunPlan {
         | Defect::TreeTrustedWhileBuilt
         | Defect::RangeHintSkipsNewest
         | Defect::ExpiredEntryRepaired => plan_exchanges(defect, &mut plan),
+        Defect::RestoredReplicaTakenForSource => plan_reaping(&mut plan),
         Defect::RepairOverwritesSibling => {
             (plan.keys, plan.blind_percent, plan.strict_percent) = (4, 60, 90);
         }
@@ -246,6 +248,19 @@ fn plan_exchanges(defect: PlantedDefect, plan: &mut RunPlan) {
     }
     plan.faults.retain(|fault| fault.begin <= end);
     plan.faults.sort_by_key(|fault| fault.begin);
+}
+
+/// Adapts a plan to a replica that is put back to what it had before tombstones went: deletes, and much
+/// calm, in which rounds come to their end.
+fn plan_reaping(plan: &mut RunPlan) {
+    (plan.nodes, plan.ring_size, plan.keys) = (3, 8, 40);
+    (plan.has_exchanges, plan.has_reaping) = (true, true);
+    (plan.strict_percent, plan.delete_percent, plan.blind_percent) = (30, 30, 0);
+    plan.length = Duration::from_secs(60);
+    plan.faults.retain(|fault| fault.kind.is_amnesia());
+    for fault in &mut plan.faults {
+        (fault.begin, fault.length) = (Duration::from_secs(8), Duration::from_secs(45));
+    }
 }
 
 /// The first seed of the search: a defect that shows in one seed of many is known to show in this one.
