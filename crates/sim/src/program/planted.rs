@@ -255,11 +255,12 @@ fn plan_exchanges(defect: PlantedDefect, plan: &mut RunPlan) {
 fn plan_reaping(plan: &mut RunPlan) {
     (plan.nodes, plan.ring_size, plan.keys) = (3, 8, 40);
     (plan.has_exchanges, plan.has_reaping) = (true, true);
-    (plan.strict_percent, plan.delete_percent, plan.blind_percent) = (30, 30, 0);
-    plan.length = Duration::from_secs(60);
+    (plan.strict_percent, plan.delete_percent, plan.blind_percent) = (90, 40, 0);
+    (plan.clients, plan.pause_max) = (3, Duration::from_millis(300));
+    plan.length = Duration::from_secs(80);
     plan.faults.retain(|fault| fault.kind.is_amnesia());
     for fault in &mut plan.faults {
-        (fault.begin, fault.length) = (Duration::from_secs(8), Duration::from_secs(45));
+        (fault.begin, fault.length) = (Duration::from_secs(10), Duration::from_secs(60));
     }
 }
 
