@@ -52,6 +52,8 @@ pub enum Kind {
     Leases,
     /// The hash trees of a vnode.
     HashTrees,
+    /// The notes of rounds of a vnode or of a store of hints.
+    RoundNotes,
     /// A generation of the cluster's state.
     ClusterState,
     /// A small text of the node's own: its card, its stores, its generation.
@@ -142,6 +144,9 @@ fn by_begin(begin: &[u8]) -> Option<Kind> {
     if magic == kvorum_vnode::anatomy::KEPT_TREES_MAGIC {
         return Some(Kind::HashTrees);
     }
+    if begin.starts_with(&kvorum_vnode::anatomy::ROUND_NOTES_MAGIC) {
+        return Some(Kind::RoundNotes);
+    }
     if magic == kvorum_agreement::anatomy::LOG_MAGIC {
         return Some(Kind::AgreedLog);
     }
@@ -224,6 +229,7 @@ pub fn open_pieces(disk: &dyn Disk, path: &Path, kind: Kind, from: u64) -> Resul
         Kind::ValueLog(file) => one(file.piece(disk, path)?),
         Kind::Leases => one(kvorum_vnode::anatomy::lease_table_piece(disk, path)?),
         Kind::HashTrees => one(kvorum_vnode::anatomy::kept_trees_piece(disk, path)?),
+        Kind::RoundNotes => one(kvorum_vnode::anatomy::round_notes_piece(disk, path)?),
         Kind::ClusterState => one(kvorum_cluster::anatomy::state_piece(disk, path)?),
         Kind::CheckedText => one(kvorum_cluster::checked_text::piece(disk, path)?),
         Kind::AgreedLog => {

@@ -44,7 +44,10 @@ pub use keeper::{Keeper, KeeperStart};
 pub use keeper_event::{KeeperAnswer, KeeperEffect, KeeperEvent};
 pub use kept_because::KeptBecause;
 pub use note::{Mark, Note, Receiving};
-pub use notes_file::{ListName, NotesFileError, VnodeNotes, decode_notes, encode_notes};
+pub use notes_file::{
+    HAS_MARK, HIDES, ListName, NOTES_MAGIC, NotesFileError, RECEIVES, VnodeNotes, decode_notes,
+    encode_notes,
+};
 pub use round::{Round, RoundRequest};
 pub use round_event::{ReplicaAnswer, RoundEffect, RoundEvent, RoundOutcome};
 pub use watermark::{Incarnation, RoundName, Watermark};

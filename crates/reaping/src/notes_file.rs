@@ -33,16 +33,20 @@ use crate::extent::{BatchName, Extent};
 use crate::note::{Mark, Note, Receiving};
 use crate::watermark::RoundName;
 
-const MAGIC: [u8; 4] = *b"KVTN";
+/// The first bytes of a file of notes.
+pub const NOTES_MAGIC: [u8; 4] = *b"KVTN";
 const VERSION: u8 = 1;
 const WORDS_LEN: usize = 8;
 const HEADER_LEN: usize = WORDS_LEN + 16;
 const CHECKSUM_LEN: usize = 4;
 
-const HAS_MARK: u8 = 1;
+/// Flags of a list: it has a mark, the mark is confirmed, the vnode receives, something is hidden.
+pub const HAS_MARK: u8 = 1;
 const IS_CONFIRMED: u8 = 2;
-const RECEIVES: u8 = 4;
-const HIDES: u8 = 8;
+/// See [`HAS_MARK`].
+pub const RECEIVES: u8 = 4;
+/// See [`HAS_MARK`].
+pub const HIDES: u8 = 8;
 
 /// A preference list, by what its trees are named.
 #[derive(
@@ -108,7 +112,7 @@ pub struct VnodeNotes {
 /// The bytes of the file with these notes.
 pub fn encode_notes(notes: &VnodeNotes) -> Vec<u8> {
     let mut out = Vec::new();
-    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&NOTES_MAGIC);
     out.extend_from_slice(&[VERSION, 0, 0, 0]);
     put_batch(&mut out, notes.written_at);
     put_count(&mut out, notes.lists.len());
@@ -259,11 +263,11 @@ fn take_batch(reader: &mut ByteReader<'_>) -> Result<BatchName, Truncated> {
 
 /// The bytes that the checksum covers.
 fn check_envelope(bytes: &[u8]) -> Result<&[u8], NotesFileError> {
-    if !bytes.starts_with(&MAGIC) || bytes.len() < HEADER_LEN + CHECKSUM_LEN {
+    if !bytes.starts_with(&NOTES_MAGIC) || bytes.len() < HEADER_LEN + CHECKSUM_LEN {
         return Err(NotesFileError::NotNotes);
     }
-    if bytes[MAGIC.len()] != VERSION {
-        let got = bytes[MAGIC.len()];
+    if bytes[NOTES_MAGIC.len()] != VERSION {
+        let got = bytes[NOTES_MAGIC.len()];
         return Err(NotesFileError::Version { got });
     }
     let (covered, sum) = bytes.split_at(bytes.len() - CHECKSUM_LEN);

@@ -220,8 +220,8 @@ impl History {
         let mut writes = self.writes.iter();
         let last = writes.rposition(|write| write.is_owed(&is_owed))?;
         let siblings = object.map(Object::siblings).unwrap_or_default();
-        let is_deleted = self.writes[last].change == Change::Delete
-            || self.replaced_by_deletes.contains(last);
+        let is_deleted =
+            self.writes[last].change == Change::Delete || self.replaced_by_deletes.contains(last);
         if self.is_reaped && siblings.is_empty() && is_deleted {
             return None;
         }

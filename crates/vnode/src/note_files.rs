@@ -13,7 +13,7 @@ use kvorum_ring::Partition;
 pub const NOTES_NAME: &str = "round_notes";
 
 /// A bound on the memory that a file can make us allocate; a note takes less than 200 bytes.
-const FILE_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// See the module's description. All calls block.
 pub struct NoteFiles {

@@ -103,12 +103,18 @@ impl Machine {
     }
 
     pub(crate) async fn try_start(&self, world: &World) -> Result<(), OpenError> {
+        self.begin(world).await?;
+        self.member().vnodes().until_opened().await;
+        Ok(())
+    }
+
+    /// Starts without a wait for its vnodes.
+    pub(crate) async fn begin(&self, world: &World) -> Result<(), OpenError> {
         let process = world.start_process(machine(self.number));
         let runtime = process.runtime();
         let options = ListenOptions::default();
         let listener = runtime.listen(at(self.number), options).unwrap();
         let member = Member::open(self.parts(runtime, vec![listener])).await?;
-        member.vnodes().until_opened().await;
         *self.running.lock() = Some((process, member));
         Ok(())
     }

@@ -188,3 +188,42 @@ fn stores_that_were_put_back_to_a_time_before_the_round_bring_nothing_back() {
         }
     });
 }
+
+#[test]
+fn a_node_that_starts_alone_serves_once_a_majority_is_up() {
+    simulated(304, |world| async move {
+        let machines = reaping_cluster(&world).await;
+        machines[0].put("key0", "value").await;
+        for machine in &machines {
+            machine.lose_power(&world).await;
+        }
+        machines[0].begin(&world).await.unwrap();
+        sleep(&world, 30).await;
+        // It could have been put back to a time before a watermark that the others know.
+        assert!(open_vnodes(&machines[0]) == 0 && machines[0].member().hints().is_closed());
+        machines[1].begin(&world).await.unwrap();
+        let serves = || open_vnodes(&machines[0]) > 0 && !machines[0].member().hints().is_closed();
+        until(&world, "the first node serves", serves).await;
+        let read = || open_vnodes(&machines[1]) > 0;
+        until(&world, "the second node serves", read).await;
+        assert_eq!(machines[0].get("key0").await, ["value"]);
+    });
+}
+
+#[test]
+fn a_node_without_rounds_serves_alone() {
+    simulated(305, |world| async move {
+        let machines = cluster_of(&world, (1..=3).map(Machine::new).collect()).await;
+        for machine in &machines {
+            machine.lose_power(&world).await;
+        }
+        machines[0].start(&world).await;
+        let serves = || open_vnodes(&machines[0]) > 0;
+        until(&world, "it serves", serves).await;
+        assert!(!machines[0].member().hints().is_closed());
+    });
+}
+
+fn open_vnodes(machine: &Machine) -> usize {
+    machine.member().vnodes().readiness().open
+}
