@@ -57,7 +57,7 @@ pub struct Latency {
     pub count: u64,
     /// Their mean latency.
     pub mean: Duration,
-    /// 99 of 100 took no longer, about.
+    /// Their approximate 99th percentile.
     pub p99: Duration,
 }
 

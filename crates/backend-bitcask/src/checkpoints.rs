@@ -220,7 +220,7 @@ impl Checkpoints {
     }
 }
 
-/// The size of a checkpoint, about.
+/// The approximate size of a checkpoint.
 pub(crate) fn checkpoint_bytes(contents: &Contents, catalog: &Catalog) -> u64 {
     let removals: u64 = catalog.shared.values().map(|it| it.stats.removals).sum();
     let shared = catalog.shared.values().map(|it| &it.stats);

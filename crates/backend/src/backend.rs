@@ -45,8 +45,7 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// True when the store holds no unexpired entry. Fast; belongs on the blocking pool
-    /// nevertheless.
+    /// True when the store holds no unexpired entry. Fast, but to be called on the blocking pool.
     fn is_empty(&self, now: Timestamp) -> Result<bool>;
 
     /// Sizes, counts and debts, for operators and for the arbiter.

@@ -52,7 +52,7 @@ pub enum Command {
         /// The one property.
         property: Option<String>,
     },
-    /// Begins to remove an active type: requests find it no more, and every partition has a higher epoch, so
+    /// Begins to remove an active type: requests no longer find it, and every partition has a higher epoch, so
     /// that vnodes refuse writes that were planned before. A type that is not active yet is removed at
     /// once. Nothing happens to a type that is being removed.
     BeginTypeRemoval {

@@ -68,7 +68,7 @@ struct Cover {
     size: RingSize,
 }
 
-/// Vnodes that lack some of the data of one listing or query. It asks them no more.
+/// Vnodes that lack some of the data of one listing or query, and are not asked again.
 #[derive(Default)]
 struct DamagedVnodes {
     vnodes: BTreeSet<(NodeId, Partition)>,

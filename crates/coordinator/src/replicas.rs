@@ -377,7 +377,7 @@ impl Replicas {
         is_misplanned(failure) || is_unopened && plan.replicas.get(slot).is_some_and(note)
     }
 
-    /// True when a replica of this node has no store yet, or has it no more: the ring has just changed,
+    /// True when a replica of this node has no store yet, or no longer has one: the ring has just changed,
     /// and this node is about to follow the others.
     pub(crate) fn is_ring_changing(&self, error: &RequestError) -> bool {
         self.remote.is_some() && *error == RequestError::VnodeNotReady

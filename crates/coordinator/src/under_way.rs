@@ -52,7 +52,7 @@ impl UnderWay {
         Pass::new(self.clone())
     }
 
-    /// Waits until all work is over that was under way when this was called.
+    /// Waits until all work that was under way at the call has ended.
     pub async fn settle(&self, runtime: &Runtime) {
         let present = loop {
             let present = self.generation.load(Ordering::SeqCst);
@@ -174,7 +174,7 @@ mod tests {
         });
     }
 
-    /// A question that is given up leaves the work of before to the next one.
+    /// A question that is given up leaves earlier work to the next question.
     #[test]
     fn settling_that_was_given_up_is_made_up_for_by_the_next() {
         simulated(|runtime| async move {

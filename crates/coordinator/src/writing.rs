@@ -586,8 +586,8 @@ impl PutRun {
     }
 }
 
-/// The fate of concurrent versions. A value that is written once goes over whatever there is, unseen; that
-/// is no more true where its client has read a version or sets a condition, nor for a delete.
+/// The fate of concurrent versions. A write-once value replaces any other without a read, unless its
+/// client has read a version or sets a condition. A delete does not.
 fn resolution_of(request: &PutRequest, plan: &Plan) -> Resolution {
     let is_blind = request.context.is_empty() && request.condition == Condition::Always;
     let is_value = !request.content.metadata.deleted;

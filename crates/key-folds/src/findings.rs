@@ -135,7 +135,7 @@ impl Findings {
         self.clocks.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     }
 
-    /// The memory that lists and leaves take, about.
+    /// The approximate memory of lists and leaves.
     pub fn memory_bytes(&self) -> usize {
         let listed = self.numbers.len() + self.clocks.len();
         listed * LISTED_KEY_BYTES + self.leaves.len() * LEAF_BYTES + self.listed_bytes

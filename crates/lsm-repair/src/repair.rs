@@ -131,7 +131,7 @@ impl Repair {
         &self.directory
     }
 
-    /// Bytes that the present stage has to read, about.
+    /// Approximate bytes that the present stage has to read.
     pub fn stage_bytes(&self) -> u64 {
         let len_of = |kind, number| {
             let files = self.listing.files.iter();

@@ -212,7 +212,7 @@ impl Memtable {
         }
     }
 
-    /// Bytes that a flush of it writes, about.
+    /// Approximate bytes that a flush of it writes.
     pub(crate) fn payload_bytes(&self) -> u64 {
         self.payload_bytes.load(Ordering::Relaxed)
     }

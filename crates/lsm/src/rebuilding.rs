@@ -45,7 +45,7 @@ use crate::{Entry, Value};
 
 /// Journal files are read in pieces of this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
-/// Memory of an entry beside its bytes, about.
+/// Approximate memory of an entry without its own bytes.
 const ENTRY_BYTES: u64 = 200;
 
 /// The rebuilding that is going on, if one is.

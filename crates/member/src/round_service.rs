@@ -64,7 +64,7 @@ impl RoundService {
         }
     }
 
-    /// All of this member's work that was under way is over: here, and at the members that it has asked.
+    /// Waits until all work of this member that is under way has ended, here and at other members.
     async fn settle(&self) -> RoundAnswer {
         let settled = async {
             self.under_way.settle(&self.runtime).await;

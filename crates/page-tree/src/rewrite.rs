@@ -47,7 +47,7 @@ pub type Changes = Box<dyn Iterator<Item = (Bytes, Change)> + Send>;
 /// Sizes of pages.
 #[derive(Clone)]
 pub struct RewriteSettings {
-    /// The size of pages, about. One entry may make a page larger.
+    /// The approximate size of pages. One entry may make a page larger.
     pub page_bytes: usize,
     /// The size from which on a body gets a page of its own.
     pub body_apart_bytes: usize,

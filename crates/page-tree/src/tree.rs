@@ -278,7 +278,8 @@ impl Tree {
         self.with(self.inner.root, files)
     }
 
-    /// Reads a page of this level. A branch has a twin right behind it, and a device may fail once.
+    /// Reads a page of this level. A branch has a second copy right behind it. A failed read is repeated
+    /// once.
     pub(crate) fn read(
         &self,
         place: &PagePlace,

@@ -170,9 +170,9 @@ impl Peers {
         links.retain(|(linked, _), _| *linked != node);
     }
 
-    /// Takes leave of the callers over [`Lane::Requests`]: answers requests in progress, carries out no
-    /// new ones, and says farewell to each caller. Waits until all have received it, for `wait_max` at
-    /// most; from then on, requests in progress may be dropped.
+    /// Stops serving the callers over [`Lane::Requests`]: answers requests in progress, carries out no
+    /// new ones, and sends each caller a farewell. Waits at most `wait_max` until all have received it;
+    /// from then on, requests in progress may be dropped.
     pub async fn take_leave(&self, wait_max: Duration) {
         let Shared {
             runtime, callers, ..

@@ -93,7 +93,7 @@ fn in_a_backup(seed: u64) -> (u64, Option<String>) {
 }
 
 /// A replica is put back to such a backup after it has noted its mark, and before its member may
-/// have learned the watermark. What it gives is on its way when the others remove the tombstone.
+/// have learned the watermark. Its entries are on their way when the others remove the tombstone.
 fn in_a_replica_that_has_not_learned(seed: u64) -> (u64, Option<String>) {
     let mut world = deleted(seed, |world| world.back_up_place(0));
     while world.agreed.watermark.is_none() {

@@ -136,7 +136,7 @@ impl RunPlan {
             has_data_types,
             has_exchanges,
             has_expiry,
-            // What follows a find is judged by the keys of two buckets.
+            // The judgement after a find uses the keys of two buckets.
             has_rare_exchanges: has_exchanges && is_rare && !has_data_types && !has_expiry,
             drops_trees: has_exchanges && drops_trees,
             ..Self::drawn(seed, None)

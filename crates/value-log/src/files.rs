@@ -420,8 +420,8 @@ impl Files {
         self.sync_active(active)
     }
 
-    /// Writes all that is queued. An error says that something before `end` could not be written: what did
-    /// not fit may belong to a later group, which gets the error then.
+    /// Writes all that is queued. An error means that bytes before `end` could not be written. If only
+    /// later bytes did not fit, their group gets the error.
     fn write_up_to(&self, state: &mut State, end: u64) -> Written {
         let Err(failure) = self.write_queued(state) else {
             return Ok(());

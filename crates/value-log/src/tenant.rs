@@ -47,7 +47,7 @@ pub struct SegmentUse {
     /// Bytes to copy before the store can let go of the segment. For a closed segment this only
     /// falls; where it is zero for all stores, no record is offered to them.
     pub live_bytes: u64,
-    /// Bytes that [`Tenant::settle`] would write beside that, about.
+    /// Approximate bytes that [`Tenant::settle`] would write in addition.
     pub settle_bytes: u64,
     /// The store has some of it in memory alone. It will soon write that by itself, and then need
     /// less of the segment or nothing.
@@ -140,7 +140,7 @@ pub trait Tenant: Send + Sync {
     /// Approximate size of the store's own files, in bytes.
     fn own_bytes(&self) -> u64;
 
-    /// Bytes that the store has in memory alone and will write to its own files, about.
+    /// Approximate bytes that the store has only in memory and will write to its own files.
     fn unwritten_bytes(&self) -> u64;
 
     /// Copies the records that the store still needs to its own files, under their sequences, and

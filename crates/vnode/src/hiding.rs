@@ -40,12 +40,12 @@ impl Vnode {
         self.drop_trees();
     }
 
-    /// Removes hidden entries of a page, and says where the next one begins. Removals are not
-    /// synced. Blocks.
+    /// Removes hidden entries of a page, and returns the beginning of the next page. Removals are
+    /// not synced. Blocks.
     ///
     /// # Errors
-    /// When the store fails, or the lease ended before the first key. What was removed
-    /// until then is gone.
+    /// When the store fails, or the lease ended before the first key. Earlier removals stay in
+    /// effect.
     pub fn remove_hidden_page(
         &self,
         request: &ScanRequest,

@@ -62,7 +62,7 @@ impl Vnode {
     ///
     /// # Errors
     /// When the store fails, the lease ended before the first key, or the epoch has
-    /// passed. What was removed until then is gone.
+    /// passed. Earlier removals stay in effect.
     pub fn reap_page(
         &self,
         request: &ReapRequest,

@@ -180,7 +180,7 @@ impl Vnode {
             return None;
         }
         let status = self.backend.status();
-        // What the store has lost since may still be in the trees.
+        // Entries that the store has lost since may still be in the trees.
         let is_sound = losses_of(&status) == whole.origin.losses;
         is_sound.then_some(ToKeep {
             trees,

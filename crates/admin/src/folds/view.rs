@@ -38,7 +38,7 @@ pub(super) fn stats(stats: &ObjectStats) -> AdminReply {
         let from = u32::try_from(*order)
             .ok()
             .and_then(|it| 10_u64.checked_pow(it));
-        // What is below ten bytes counts among them from nothing on.
+        // Sizes below ten bytes are one range, from 0.
         let from = from.filter(|it| *it > 1).unwrap_or(0);
         let _infallible = writeln!(text, "from {from} bytes: {count}");
     }

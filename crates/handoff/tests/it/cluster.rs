@@ -152,7 +152,7 @@ impl NodeVnodes {
         self.open.insert(Arc::new(self.new_vnode(partition, epoch)));
     }
 
-    /// Has a partition's vnode begin anew over this store.
+    /// Starts a partition's vnode again, over this store.
     pub(crate) fn replace(&self, partition: Partition, store: Arc<dyn Backend>) {
         let epoch = self.vnode(partition).unwrap().status().epoch;
         let vnode = self.stores.open_over(partition, epoch, store).unwrap();

@@ -111,7 +111,7 @@ impl Replica {
         replica
     }
 
-    /// Lets the keeper know, and does what it asks for.
+    /// Passes an event to the keeper, and executes its effects.
     pub(super) fn tell(&mut self, event: KeeperEvent) -> Option<KeeperAnswer> {
         let mut effects = Vec::new();
         self.keeper.step(event, &mut effects);

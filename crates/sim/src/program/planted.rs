@@ -236,7 +236,7 @@ fn plan_exchanges(defect: PlantedDefect, plan: &mut RunPlan) {
     let end = plan.length;
     for fault in &mut plan.faults {
         let length_max = match fault.kind {
-            // What it loses was written while clients went on, and none of them reads it again.
+            // A long fault loses only writes that no client reads again.
             FaultKind::Rollback | FaultKind::RestoredStores => Duration::from_secs(4),
             FaultKind::Wipe => Duration::ZERO,
             _ => continue,
