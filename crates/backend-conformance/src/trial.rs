@@ -313,7 +313,10 @@ impl<'a> Trial<'a> {
     fn sync(&mut self) -> Checked {
         let synced = self.store()?.sync().must("sync")?;
         ensure(synced >= self.last_sequence, 6, || {
-            format!("sync() returned {synced:?} with {:?} put", self.last_sequence)
+            format!(
+                "sync() returned {synced:?} with {:?} put",
+                self.last_sequence
+            )
         })?;
         let durable = self.store()?.durable();
         ensure(durable >= synced, 6, || {

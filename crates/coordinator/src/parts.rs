@@ -35,7 +35,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The time on the wall, as stores take it.
+    /// The wall-clock time, in the form for stores.
     pub(crate) fn wall_time(&self) -> Timestamp {
         Timestamp(self.runtime.wall_time().micros())
     }

@@ -199,12 +199,12 @@ impl Runtime {
         Arc::clone(&self.randomness)
     }
 
-    /// Now, on the clock that only grows.
+    /// The present monotonic time.
     pub fn now(&self) -> Moment {
         self.clock.now()
     }
 
-    /// Now, on the wall.
+    /// The present wall-clock time.
     pub fn wall_time(&self) -> WallTime {
         self.clock.wall_time()
     }

@@ -75,7 +75,7 @@ pub(crate) fn without_effect(name: &str, rest: &Name, settings: &Settings) -> Op
 }
 
 const GOES_BY_PREFIX: &str =
-    "`storage_backend` is multi, and beginnings of names count with prefix_multi alone";
+    "`storage_backend` is multi, and prefixes of bucket names count only with prefix_multi";
 
 fn one_engine(engine: StorageBackend) -> String {
     format!(

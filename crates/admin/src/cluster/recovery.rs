@@ -53,9 +53,7 @@ impl ClusterAdmin {
         if !stopping.is_ok {
             return Err(stopping);
         }
-        let text = format!(
-            "This node stops now. Start it again: it then follows '{by}'."
-        );
+        let text = format!("This node stops now. Start it again: it then follows '{by}'.");
         Ok(AdminReply::ok(text, json!({"follows": by})))
     }
 }

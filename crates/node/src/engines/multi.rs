@@ -20,7 +20,7 @@ use crate::engine_names::find_child;
 pub(super) struct AgreedRoutes {
     names: Vec<String>,
     default: ChildNumber,
-    /// Beginnings of names of buckets.
+    /// Prefixes of bucket names.
     prefixes: Vec<(String, ChildNumber)>,
     /// Set when the member has it, before any partition's store is opened.
     state: OnceLock<Arc<dyn AgreedState>>,
