@@ -3,7 +3,7 @@
 //! Without it no record could be checked and no fingerprint made, so it is written to two files,
 //! one after the other. Each holds all of it; the first write is the moment of change, and an
 //! opening that finds a difference finishes the second. Each names its store, so that a copy of
-//! another store is not taken for a newer one.
+//! another store is not mistaken for a newer one.
 
 use std::path::Path;
 

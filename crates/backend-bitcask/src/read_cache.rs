@@ -26,7 +26,7 @@ use crate::entry::{decode_fields, key_of};
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
 /// For sizing the cache's own tables.
 const ENTRY_BYTES_EXPECTED: u64 = 2048;
-/// The memory of an entry beside its bytes: the value, the cache's tables, and the reference count.
+/// The memory of an entry without its bytes: the value, the cache's tables, and the reference count.
 const ENTRY_OVERHEAD_BYTES: usize = 256;
 
 /// Numbers for segments, each given once in the life of the process.
@@ -111,7 +111,7 @@ pub struct ReadCache {
 
 impl ReadCache {
     /// A cache for at most this many bytes, its tables included. The record of first reads takes
-    /// eight bytes beside it for each 2 KB of them, and 8 MB at most.
+    /// eight bytes more for each 2 KB of them, and 8 MB at most.
     pub fn new(bytes_max: u64) -> Self {
         let expected = usize::try_from(bytes_max / ENTRY_BYTES_EXPECTED).unwrap_or(usize::MAX);
         let expected = expected.max(16);

@@ -21,7 +21,7 @@ const FILES_MIN: u64 = 4;
 /// The least size of each, or the limit of small ones if that is more, if the disk has room. Bytes.
 const FILE_BYTES_AIM_MIN: u64 = 1 << 20;
 
-/// The jobs of a store, each with what is in progress.
+/// The jobs of a store, each with its work in progress.
 #[derive(Default)]
 pub(crate) struct Upkeep {
     pub(crate) copies: Copies,

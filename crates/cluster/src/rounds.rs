@@ -6,8 +6,8 @@
 //! whether a vnode has left it, and for each bucket whether its keys have left vnodes. Such copies are not
 //! removed yet, so tombstones of those keys stay.
 //!
-//! The state of a cluster that an earlier version founded has none of this: what was left behind is not
-//! known, and its tombstones stay. It would not do to begin with the next command either. Members that
+//! The state of a cluster that an earlier version founded has none of this: the copies left behind are
+//! unknown, and its tombstones stay. The record cannot begin with the next command either. Members that
 //! have restored snapshots of different times would begin at different commands, and their states would
 //! differ.
 //!
@@ -142,7 +142,7 @@ impl ClusterState {
         }
     }
 
-    /// Notes what has changed since the state before: the epoch, and what was left behind.
+    /// Notes the changes since the state before: the epoch, and vnodes that lists and keys have left.
     pub(crate) fn note_places_since(&mut self, before: &Self) {
         let placements = match self.has_same_properties(before) {
             true => None,

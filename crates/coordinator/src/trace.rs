@@ -38,7 +38,7 @@ pub enum RequestKind {
     ListKeys,
     ListBuckets,
     IndexQuery,
-    /// A fold over keys, with what is done with those that it finds.
+    /// A fold over keys, with the action on those that it finds.
     KeyFold,
 }
 

@@ -203,8 +203,8 @@ impl Writes {
         }
     }
 
-    /// Content with the end that its bucket gives to what does not say it itself. Tombstones have none, and
-    /// what is put as it is keeps what it says: two puts of one such object have to store the same.
+    /// Content with its own time of expiry, else that of its bucket. Tombstones have none. An object that is
+    /// put as it is keeps its own, or none: two puts of one such object have to store the same.
     fn ending(&self, mut content: Content, plan: &Plan) -> Content {
         let metadata = &mut content.metadata;
         if let Some(secs) = plan.properties.expiry_secs
@@ -575,7 +575,7 @@ impl PutRun {
         }
     }
 
-    /// An attempt before this one may have made the object: its replicas have to look at what they have.
+    /// An attempt before this one may have made the object, so the replicas have to read theirs.
     fn resolution(&self) -> Resolution {
         match &self.payload {
             Payload::Update(update) if update.resolution == Resolution::WrittenOnce => {

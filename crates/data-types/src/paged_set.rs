@@ -32,7 +32,7 @@ use crate::part_encoding::{put_deferred, put_members, read_deferred, read_member
 pub const PAGE_BYTES: u64 = 2 << 10;
 /// Sets with more bytes of members than this are stored in pages.
 pub const WHOLE_BYTES_MAX: u64 = 2 * PAGE_BYTES;
-/// Bytes that a member counts beside its own.
+/// Bytes that a member counts in addition to its own.
 const MEMBER_OVERHEAD_BYTES: u64 = 8;
 const PAGED_SET: u8 = 6;
 

@@ -139,8 +139,8 @@ impl Source {
         } else {
             epoch
         };
-        // Repairs take from all replicas what they have: two incomplete ones do not wait for each
-        // other.
+        // Repairs take the entries of all replicas, even of incomplete ones, so that two of these do
+        // not wait for each other.
         if !vnode.is_complete() && session.kind != TransferKind::Repair {
             return later("the partition is being repaired there");
         }

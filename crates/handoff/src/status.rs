@@ -24,7 +24,7 @@ pub struct TransfersStatus {
     pub is_outbound_enabled: bool,
 }
 
-/// Questions of transfers that were not answered with what they ask for, since the start.
+/// Questions of transfers that were refused or got no answer in time, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferCounts {
     /// Of other nodes, that came while as much was sent from here as may be, or sending was switched off.

@@ -244,7 +244,7 @@ impl Transfers {
         self.shared.news.notify_one();
     }
 
-    /// Questions that were not answered with what they ask for.
+    /// Questions that were refused or got no answer in time.
     pub fn counts(&self) -> TransferCounts {
         let errands = &self.shared.errands;
         TransferCounts {

@@ -8,9 +8,9 @@ use kvorum_encoding::{Key, tree_position};
 use crate::entry::FoldedEntry;
 use crate::key_fold::FoldKind;
 
-/// The memory of a listed key beside its bytes, about: two handles, and the buffers behind them.
+/// The approximate memory of a listed key without its bytes: two handles, and the buffers behind them.
 const LISTED_KEY_BYTES: usize = 128;
-/// The memory of a leaf, about: its place in a map.
+/// The approximate memory of a leaf: its place in a map.
 const LEAF_BYTES: usize = 16;
 
 /// The findings of a fold. Only those fields are filled that its kind of question asks for.

@@ -235,7 +235,7 @@ impl Merging {
     }
 }
 
-/// The merges in progress, and those that may begin beside them, or the one that would be next.
+/// The merges in progress, and those that may begin in addition, or the one that would be next.
 /// During a step of another thread, those in progress are unknown.
 pub(crate) fn due(
     store: &Store,

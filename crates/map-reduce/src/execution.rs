@@ -9,7 +9,7 @@
 //!   Reduce(reducing) ----------> runs it without blocking others
 //!      take_reduced(reduced) <--
 //!   Emit(output) --------------> sends it to the client
-//!   Wait ----------------------> waits for what it was asked for, or for the time-out
+//!   Wait ----------------------> waits for the next answer, or for the timeout
 //!   Done
 //! ```
 //!

@@ -45,7 +45,7 @@ pub struct ReadObject {
     pub siblings: Vec<ObjectSibling>,
 }
 
-/// The memory of a link beside its texts, in bytes.
+/// The memory of a link without its texts, in bytes.
 const LINK_OVERHEAD_BYTES: usize = 96;
 
 impl ReadObject {

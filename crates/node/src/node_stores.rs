@@ -175,7 +175,7 @@ impl NodeStores {
     }
 
     /// The files of a partition's store. One that has entries in another value log than the node's is
-    /// not to be opened: it would take them for lost, and note that for good.
+    /// not to be opened: it would count them as lost, and note that for good.
     fn look(
         &self,
         size: RingSize,

@@ -18,7 +18,7 @@ use kvorum_settings::Settings;
 
 use crate::store_roots::StoreRoots;
 
-/// New files that each store may need beside its present ones: the next segment or table, its hint,
+/// New files that each store may need in addition: the next segment or table, its hint,
 /// results of merges, and replacements.
 const MORE_OF_STORE: u64 = 6;
 /// The program's own: sockets, logs, the cluster's files, directories that are being read.

@@ -17,7 +17,7 @@ pub(crate) const BODY_LEVEL: u8 = u8::MAX;
 /// No page is longer, in bytes: a body and its key.
 pub(crate) const PAGE_BYTES_MAX: usize = 1 << 30;
 const VERSION: u8 = 1;
-/// The most bytes of an item beside its key and its value: its offset and the length of its key.
+/// The most bytes of an item without its key and its value: its offset and the length of its key.
 const ITEM_BYTES: usize = 4 + 4;
 
 /// The store and the place of a page.

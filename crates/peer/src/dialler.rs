@@ -56,7 +56,7 @@ impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
         let mut waiting = self.asking.pending.waiting.lock();
         let waiter = waiting.as_mut().and_then(|it| it.remove(&self.stream));
-        // Under the lock: what is not pending any more has been taken back.
+        // Under the lock: a request that is no longer pending has been withdrawn.
         if waiter.is_some() {
             self.asking.outbox.cancel(self.stream);
         }

@@ -51,7 +51,7 @@ list_defects! {
     SiblingsDropped,
     /// The last delivered version wins over the newest one.
     DeliveryOrderDecides,
-    /// A write that is tried again at another replica is taken for a new one.
+    /// A write that is tried again at another replica is mistaken for a new one.
     RetryTakenForNewWrite,
     /// A record of the agreed log counts as kept before it is synced.
     AgreedBeforeSync,
@@ -101,7 +101,7 @@ list_defects! {
     TreeUnchangedByOverwrite,
     /// A tree is not changed when a read brings its vnode up to date.
     TreeUnchangedByRepair,
-    /// A read that brings a replica up to date replaces what has come to the replica meanwhile.
+    /// A read that brings a replica up to date replaces a write that has reached the replica meanwhile.
     RepairOverwritesSibling,
     /// Trees that were kept over a stop are taken although their store was rolled back since.
     TreeKeptAcrossRollback,
@@ -119,7 +119,7 @@ list_defects! {
     TombstoneReapedBesideHint,
     /// A restored replica supplies objects that the others have dropped.
     RestoredReplicaTakenForSource,
-    /// A round does not wait for requests that may carry what was deleted.
+    /// A round does not wait for requests that may carry deleted objects.
     OldRequestsNotAwaited,
     /// Replicas remove tombstones before all have learned the watermark.
     ReapedBeforeConfirmed,

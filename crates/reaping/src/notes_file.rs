@@ -55,7 +55,7 @@ pub struct ListName {
     pub n_val: u8,
 }
 
-/// Why bytes are no notes. The vnode receives what the other replicas have.
+/// The reason why bytes are no notes. The vnode is repaired from the other replicas.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotesFileError {
     /// They do not begin as notes do.

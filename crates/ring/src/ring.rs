@@ -212,7 +212,7 @@ impl Ring {
             .collect()
     }
 
-    /// The same ring with a higher epoch of every partition: its vnodes refuse what was planned before.
+    /// The same ring with a higher epoch of every partition: its vnodes refuse requests planned before.
     #[must_use]
     pub fn with_epochs_raised(&self) -> Self {
         let mut ring = self.clone();

@@ -2,8 +2,8 @@
 //! change that it found, up to the present.
 //!
 //! Where only the number of listed keys cuts an exchange, these exchanges go on until nothing is left of
-//! that range. So the key that changed last is always among what they mend: of the bucket of the find, or
-//! of all buckets.
+//! that range. So they always mend the key that changed last, of the bucket of the find or of all
+//! buckets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -204,7 +204,7 @@ impl Table {
         self.file_len
     }
 
-    /// Memory of an open table beside its blocks in caches, in bytes: its top index, and indexes
+    /// Memory of an open table without its blocks in caches, in bytes: its top index, and indexes
     /// that stay in memory.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes

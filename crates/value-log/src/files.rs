@@ -134,7 +134,7 @@ impl Files {
         self.placed.lock().bytes
     }
 
-    /// Files over what an earlier run left; the next segment has the number behind all of theirs.
+    /// Files that continue those of an earlier run; the next segment has the number behind theirs.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         directory: PathBuf,

@@ -1,7 +1,7 @@
 //! Tenants: stores whose entries stay where they were logged. The calls of the log to them, and
 //! theirs to the log.
 //!
-//! A store that keeps locations need not copy what is in the log already: its key directory points
+//! A store that keeps locations need not copy records of the log: its key directory points
 //! into the log's segments, which live for as long as a store needs them. A put costs one write for
 //! the whole node, and a store's own files hold only entries collected from segments that had
 //! become mostly garbage.

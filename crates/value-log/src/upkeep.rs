@@ -551,7 +551,7 @@ impl Upkeep {
         }))
     }
 
-    /// Reads on and offers what is read to the stores. True when the end was reached.
+    /// Reads on and offers the records to their stores. True when the end was reached.
     fn offer(&self, collection: &mut Collection, budget: StepBudget) -> Result<(u64, bool)> {
         let segment = &collection.segment;
         let mut by_store = BTreeMap::<StoreId, Vec<LoggedRecord>>::new();

@@ -1,7 +1,7 @@
-//! A vnode's part in rounds, by which tombstones go (decision 37): its marks, and what it hides.
+//! A vnode's part in rounds, by which tombstones go (decision 37): its marks, and its hidden entries.
 //!
-//! One keeper for each preference list decides; this carries out what the keepers ask for, on the store
-//! and on the file of the vnode's notes. The file names the last durable batch of the store at which it
+//! One keeper for each preference list decides; this executes the keepers' effects, on the store and on
+//! the file of the vnode's notes. The file names the last durable batch of the store at which it
 //! was written. A store that lacks the batch was put back to an older copy, and has no notes then.
 //!
 //! A hidden entry is hidden for all lists: its key must not appear because other properties of the bucket
@@ -129,7 +129,7 @@ impl Vnode {
         }
     }
 
-    /// Makes durable what the round's extent has, and notes the mark. Blocks.
+    /// Makes the round's extent durable, and notes the mark. Blocks.
     ///
     /// # Errors
     /// The reason why tombstones stay.
@@ -223,7 +223,7 @@ impl Vnode {
         self.rounds.is_some() && self.tombstones_waiting() != Some(0)
     }
 
-    /// Removes what is hidden: the other replicas have given what they have, from the beginning, since
+    /// Removes hidden entries, after a repair from all other replicas that began when
     /// [`Vnode::hidden_generation`] was the given one. To be called before the vnode counts as complete.
     /// Blocks.
     ///
@@ -258,7 +258,7 @@ impl Vnode {
         self.hidden.is_any()
     }
 
-    /// Shows what is hidden again: no other replica has anything, and the operator takes what is here.
+    /// Shows hidden entries again: no other replica has anything, and the operator accepts these.
     /// Blocks.
     ///
     /// # Errors
@@ -410,7 +410,7 @@ impl Vnode {
         Ok(answer)
     }
 
-    /// Hides an extent beside what is hidden already.
+    /// Hides an extent in addition to those hidden already.
     fn hide_for_rounds(&self, extent: &Extent) {
         if !self.hidden.covers(extent) {
             self.hide(extent.clone());

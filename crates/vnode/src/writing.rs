@@ -53,7 +53,7 @@ impl Old {
         }
     }
 
-    /// Whatever is there, which nobody has looked at.
+    /// An entry that was not read.
     fn unread(reading: Reading) -> Self {
         Self::of(None, reading)
     }
@@ -133,7 +133,7 @@ impl Vnode {
         })
     }
 
-    /// True when a write need not know what it replaces. Trees and observers are shown what was there before.
+    /// True when a write need not read the entry that it replaces. Trees and observers need that entry.
     fn writes_unread(&self, resolution: Resolution) -> bool {
         resolution == Resolution::WrittenOnce && self.trees.is_none() && self.observers.is_empty()
     }

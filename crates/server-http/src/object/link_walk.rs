@@ -35,7 +35,7 @@ const WALK_TIME_MAX: Duration = Duration::from_secs(60);
 /// Objects that are read at a time.
 const OBJECTS_AT_A_TIME: usize = 64;
 
-/// Bytes that a link takes beside its texts.
+/// Bytes that a link takes without its texts.
 const LINK_OVERHEAD_BYTES: usize = 160;
 
 /// Seconds for which caches may keep the answer.
