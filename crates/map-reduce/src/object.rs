@@ -49,7 +49,7 @@ pub struct ReadObject {
 const LINK_OVERHEAD_BYTES: usize = 96;
 
 impl ReadObject {
-    /// About how much memory it holds, in bytes.
+    /// Its approximate memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let siblings: usize = self.siblings.iter().map(ObjectSibling::bytes).sum();
         self.bucket.bucket.len() + self.key.len() + siblings
