@@ -129,7 +129,7 @@ fn begin(run: &Run<'_>, stages: &[Stage], is_release: bool) -> anyhow::Result<Be
     Ok(Begun { lane, at })
 }
 
-/// Runs a stage after `built`, which builds the server for those that need it.
+/// Runs a stage after `built`, the stage that builds the server for those that need it.
 fn outcome(stage: Stage, run: &Run<'_>, built: impl FnOnce() -> anyhow::Result<()>) -> Outcome {
     let name = stage.name();
     console::headline(&name);

@@ -1,7 +1,7 @@
 //! Several backends on one node: the configuration where bucket types are best in different ones.
 //!
-//! A node of several backends costs files and memory for each of them. The advice therefore names the one
-//! backend that would do for all as well, if there is one.
+//! A node of several backends costs files and memory for each of them. The advice therefore also names the
+//! single backend that would serve for all, if there is one.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -86,7 +86,7 @@ fn best_for_all(advices: &[Advice]) -> Option<String> {
         });
         scores.sum()
     };
-    // An engine that is the best for none, such as one that keeps nothing, is the last resort.
+    // An engine that no type prefers, such as one without persistence, is the last resort.
     let is_best_for_one = |name: &String| {
         let mut subjects = advices.iter();
         subjects.any(|advice| advice.recommended.as_ref() == Some(name))

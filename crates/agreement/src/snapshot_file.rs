@@ -9,8 +9,8 @@
 //! after:   the machine's state as it gave it
 //! ```
 //!
-//! One that covers less never replaces one that covers more: a snapshot whose writing failed and is tried
-//! again may come after one that another node sent meanwhile, and the log no longer reaches back to it.
+//! One that covers less never replaces one that covers more: the writing of a snapshot may fail and be tried
+//! again after another node has sent a newer one, and then the log no longer reaches back to the older one.
 //!
 //! Two generations, because a full disk has left other systems with an empty file where their cluster
 //! had been. An older one is completed by the log, if that still reaches back to it.

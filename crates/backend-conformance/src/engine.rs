@@ -144,9 +144,9 @@ pub trait EngineUnderTest: Sync {
         1
     }
 
-    /// True when the ticket of a put with the store's default means that it is durable. False when
-    /// it means that the death of the process cannot lose it, as in a store that queues puts and
-    /// syncs at intervals or never.
+    /// True when the ticket of a put with the store's default means that it is durable. False when it only
+    /// means that it survives the end of the process, as in a store that queues puts and syncs at intervals
+    /// or never.
     fn default_tickets_are_durable(&self, _variation: u32) -> bool {
         true
     }

@@ -146,7 +146,7 @@ impl History {
     }
 
     /// Evidence of the existing entries for each batch: true if it wrote one of them, false if it
-    /// would have overwritten one.
+    /// came later and would have overwritten one.
     fn shown_by(&self, observed: &Observation) -> Vec<Option<bool>> {
         let mut shown = vec![None; self.attempts.len()];
         for seen in observed.present.values() {

@@ -16,8 +16,8 @@ use crate::store::Store;
 
 /// A file of less than this part of the largest size is small.
 const SMALL_PART: u64 = 2;
-/// The garbage of a file, in thousandths, from which on leaving it certainly frees more than it
-/// takes.
+/// The share of garbage in a file, in thousandths, above which emptying it certainly frees more
+/// than it takes.
 const SCARCE_PERMILLE: u64 = 750;
 
 /// The files that are being left, if there are some.

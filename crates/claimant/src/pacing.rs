@@ -1,9 +1,8 @@
 //! Choice of the moves that begin and of the moves that give up their place: pure.
 //!
-//! A move whose source or receiver is away makes no progress and takes no other's place. It stays as it
-//! is for a while, since a node that restarts goes on where it was. When it holds others up, it is
-//! given up, as far as that is possible, and started again later. Its data is then fetched again, so each
-//! time it waits twice as long.
+//! A move whose source or receiver is away makes no progress and takes no other's place. It stays as it is
+//! for a while, since a node that restarts resumes it. A move that holds others up is given up if possible,
+//! and started again later. Its data is then fetched again, so each time it waits twice as long.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

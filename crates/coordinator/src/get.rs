@@ -184,7 +184,7 @@ impl GetMachine {
         }
     }
 
-    /// Has the replicas that the reply does not need asked as soon as the client has it.
+    /// Asks the replicas that the reply does not need as soon as the client has the reply.
     pub fn compare_all(&mut self) {
         self.compares_all = true;
     }

@@ -127,8 +127,8 @@ impl VnodeHints {
         }
     }
 
-    /// True when nothing is being taken at this moment: all that is taken from now on is judged by a state
-    /// at least as new as the present one. To be asked again where it is false.
+    /// True when nothing is being taken at this moment: all later hints are judged by a state at least as new
+    /// as the present one. To be asked again where it is false.
     pub fn is_idle(&self) -> bool {
         self.is_closed.try_write().is_some()
     }

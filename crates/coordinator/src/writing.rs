@@ -260,8 +260,8 @@ impl Writes {
         })
     }
 
-    /// The replicas that may coordinate, the best first: a primary rather than a stand-in, one that has
-    /// everything rather than one that is being filled, one of this node rather than another's.
+    /// The replicas that may coordinate, the best first: a primary before a stand-in, a complete replica
+    /// before one that is being filled, and a replica of this node before another's.
     fn coordinators(&self, plan: &Plan) -> SmallVec<[usize; 3]> {
         let mut coordinators: SmallVec<[usize; 3]> = (0..plan.replicas.len()).collect();
         if self.replicas.remote.is_none() {

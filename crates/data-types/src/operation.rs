@@ -34,7 +34,7 @@ pub enum SetChange {
 /// One change of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldChange {
-    /// Removes a field with all that is in it, as far as it was seen.
+    /// Removes a field with the part of its content that was seen.
     Remove(FieldName),
     /// Changes a field; creates a missing one.
     Update {

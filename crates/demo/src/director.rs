@@ -332,7 +332,7 @@ impl Director {
         self.show();
     }
 
-    /// Carries out due cues. A cue for which it is too early holds up those behind it.
+    /// Carries out due cues. A cue whose time has not come holds up those behind it.
     fn follow_cues(&mut self) {
         let elapsed = self.began.elapsed();
         while let Some(cue) = self.cues.first().copied().filter(|cue| cue.at <= elapsed) {

@@ -101,7 +101,7 @@ impl Fleet {
         let (program, network) = (&self.program, &self.network);
         let configured = Node::configure(number, &self.directory, program, network, self.workers);
         let node = Arc::new(self.runtime.block_on(configured)?);
-        // Inserted before it runs, so that the end of the demo ends it as well.
+        // The node is inserted before it runs, so that the end of the demo ends it as well.
         self.insert(Arc::clone(&node))?;
         let started = node.start();
         started.with_context(|| format!("start node {number}"))?;

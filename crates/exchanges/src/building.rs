@@ -35,8 +35,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Trees are not built again sooner than this because their store has lost something.
 const LOSS_REBUILD_PAUSE: Duration = Duration::from_secs(60);
 /// The trees of a vnode are written to their file at most this often. Over 64 partitions of a million keys it
-/// means 0.7 MB a second, while all are written to; a start after a crash can use trees that are as old as
-/// the oldest batch that their store has in memory alone.
+/// means 0.7 MB a second, while all are written to; a start after a crash can use trees from before the
+/// oldest batch that their store has only in memory.
 const KEEP_PERIOD: Duration = Duration::from_secs(300);
 /// An entry is taken to have so many bytes of key and head.
 const ENTRY_BYTES: u64 = 150;

@@ -114,9 +114,8 @@ impl Source {
         self.known_epoch(partition) >= epoch
     }
 
-    /// The epoch of a partition that this node has reached: both in its agreed state, which it would
-    /// have after a crash too, and in the vnode, which refuses older ones. A vnode that is not open yet
-    /// opens with that state.
+    /// The epoch of a partition that this node has reached: both in its agreed state, which survives a crash,
+    /// and in the vnode, which refuses older epochs. A vnode that is not open yet opens with that state.
     fn known_epoch(&self, partition: Partition) -> Epoch {
         let agreed = self.cluster.current().ring().epoch(partition);
         let vnode = self.vnodes.vnode(partition);

@@ -1,5 +1,5 @@
-//! Requests over protocol buffers: under each code that there is, the message that belongs to it where we send one,
-//! and noise under all others.
+//! Requests over protocol buffers: under each code its message, if we send one, and noise under all other
+//! codes.
 
 use bytes::Bytes;
 use kvorum_protocol::{CodedMessage, MessageCode, frame, pb};

@@ -121,9 +121,9 @@ impl Job {
         self
     }
 
-    /// Merges until this many bytes were read and written, or until a part is to be installed.
-    /// Returns the bytes, and never zero: the end of a part must not count as a step that did
-    /// nothing, after which other merges would begin in the middle of this one.
+    /// Merges until this many bytes were read and written, or until a part is to be installed. Returns the
+    /// bytes, and never zero: the end of a part must not count as a step without work, or other merges would
+    /// begin in the middle of this one.
     pub(crate) fn step(
         &mut self,
         store: &Store,

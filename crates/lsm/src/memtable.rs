@@ -113,7 +113,7 @@ impl Memtable {
         }
     }
 
-    /// The same of a change that was logged at this place, as far as it stays there.
+    /// The same for a change that was logged at this place, without the part that stays there.
     pub(crate) fn apply_logged(
         &self,
         op: &Op,

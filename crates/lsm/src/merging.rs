@@ -181,8 +181,8 @@ impl Merging {
         }
     }
 
-    /// Does a part of the charges of this many bytes put; the rest stays charged. `own_bytes` are
-    /// those of the put that pays, and its own share is the least that it is charged.
+    /// Does a part of the charges of this many bytes put; the rest stays charged. `own_bytes` are the bytes
+    /// of the put that pays. It is charged at least its own share.
     pub(crate) fn pay_share(
         &mut self,
         store: &Store,

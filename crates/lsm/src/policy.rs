@@ -76,9 +76,8 @@ pub struct PolicySettings {
     /// Bytes that a merge may write before one of its inputs is removed. Small room makes small
     /// merges.
     pub room_bytes: u64,
-    /// While puts are refused for want of space: the share of all entries that newer ones must have
-    /// for a merge that frees the entries they supersede, as in [`worth_part`]. Used by doubling
-    /// levels.
+    /// While puts are refused for want of space: the share of newer entries from which on a merge is worth
+    /// the superseded entries that it frees, as in [`worth_part`]. Used by doubling levels.
     pub worth_part: Option<u64>,
 }
 

@@ -126,8 +126,8 @@ impl Version {
         self.levels.iter().flat_map(|it| it.iter())
     }
 
-    /// The tables of a level below 0 that may hold a key: one, or two where the end of a range that
-    /// one of them marks is the first key of the next.
+    /// The tables of a level below 0 that may hold a key: one, or two if a table's marked range ends at the
+    /// first key of the next table.
     pub(crate) fn tables_for<'a>(
         &'a self,
         level: usize,

@@ -1,10 +1,9 @@
 //! Opens the vnodes that a node has when it starts, while those that are open already serve.
 //!
-//! Stores are read several at a time. Logged writes of an earlier run are given to all stores that have
-//! been read meanwhile, in one pass over the log. A pass for each store would read the log as often as
-//! there are stores, and one pass for all would make every store wait for the slowest. A pass begins as
-//! soon as the earlier ones have taken no more than a part of the time, so that with a long log there
-//! are few.
+//! Stores are read several at a time. Logged writes of an earlier run are given to all stores that have been
+//! read meanwhile, in one pass over the log. A pass for each store would read the log as often as there are
+//! stores, and one pass for all would make every store wait for the slowest. A pass begins only while the
+//! earlier passes have taken at most a part of the time. So there are few if the log is long.
 //!
 //! A store that cannot be read or brought up to date keeps no other from serving: its vnode counts as
 //! failed, and the follower tries it again at intervals.

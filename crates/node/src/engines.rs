@@ -305,8 +305,8 @@ impl Engines {
         &self.settings.node.ring_state_dir
     }
 
-    /// The identities of all stores that lie where some engine has its stores, without those that were set
-    /// aside. Blocks.
+    /// The identities of all stores in the directories of all engines, without those that were set aside.
+    /// Blocks.
     ///
     /// # Errors
     /// Some directory does not name its store.
@@ -674,8 +674,8 @@ impl Engines {
     }
 }
 
-/// The engines of several backends. Those over merge trees share one memory, those of innostore one of pages, and
-/// those of bitcask one cache, as the first of each is configured.
+/// The engines of several backends. Backends over merge trees share one memory, those of innostore one cache
+/// of pages, and those of bitcask one read cache. The settings of the first of each kind count.
 fn backends_of(
     disk: &Arc<dyn Disk>,
     settings: &Settings,

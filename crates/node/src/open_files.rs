@@ -1,5 +1,5 @@
-//! Open files: the system's limit is raised as far as it can be, a start that could not keep the files
-//! of its stores and the connections of its cluster open is refused, and clients have the rest.
+//! Open files: the system's limit is raised as far as possible, and clients get the files that remain. A
+//! start is refused if it could not keep the files of its stores and the connections of its cluster open.
 //!
 //! A store keeps each of its files open. Closing and opening them again by need was left out: a file
 //! that readers still hold after a merge has lost its name and could not be opened again, and each miss

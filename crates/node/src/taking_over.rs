@@ -338,7 +338,7 @@ impl TakingOver {
     fn write_note(&self, disk: &dyn Disk, data: &DataDirectory) -> anyhow::Result<()> {
         let path = data.path().join(NOTE_NAME);
         let body = self.body();
-        // The directories that move are those of the note as it is read back.
+        // The directories that move are taken from the note, after it was read back.
         ensure!(
             Self::parse(&body).as_ref() == Some(self),
             "the path {} cannot be noted: it has a line break or no Unicode",

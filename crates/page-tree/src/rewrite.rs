@@ -4,8 +4,8 @@
 //! The rewrite goes through the tree once, upwards. It holds a *frame* for each branch on the path
 //! to its present leaf: the children that are still to be passed, and those that the branch will
 //! have. Untouched pages are not read; their places go over to the new branch. A leaf that becomes
-//! small takes in its neighbour, one that becomes large is split, and one without keys is left out
-//! if the leaf before it can be read.
+//! small takes in its neighbour, and a leaf that becomes large is split. A leaf without keys is
+//! left out if the leaf before it can be read.
 //!
 //! It is not visible before it ends, and its pages are garbage if it does not.
 

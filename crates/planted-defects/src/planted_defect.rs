@@ -63,7 +63,7 @@ list_defects! {
     MoveClosedEarly,
     /// A move is settled before its source has learned that it closes.
     MoveSettledEarly,
-    /// Reads ask new replicas of a larger number as soon as one of them has what it needs.
+    /// After the number of replicas has grown, reads ask new replicas as soon as one of them has its data.
     GrowthClosedEarly,
     /// The sender counts a transfer that ended in a large object as under way.
     SentTransferKeepsTurn,
@@ -135,7 +135,7 @@ thread_local! {
     static PLANTED: Cell<Option<PlantedDefect>> = const { Cell::new(None) };
 }
 
-/// A defect that is planted for as long as this lives, which is on its thread.
+/// A planted defect, until this is dropped on its thread.
 #[derive(Debug)]
 #[must_use = "the defect is gone when this is dropped"]
 pub struct Planted(PhantomData<*const ()>);

@@ -1,4 +1,4 @@
-//! The side of a store of hints: the last round to which it has answered that it has none.
+//! The side of a store of hints: the last round that it has answered with "no hints".
 //!
 //! The note is durable, and lies with the store: a copy or a rollback of the store is one of the
 //! note. A store that lacks the note of a watermark's round has hints from before the watermark.

@@ -1,6 +1,6 @@
 //! Random lives of a preference list, after which nothing deleted is there and nothing live is
-//! missing; and short ones, each with an old copy of a value in one of the places where it can hide
-//! from a delete.
+//! missing; and short ones. In each of these, an old copy of a value is in another place that a
+//! delete does not reach.
 //!
 //! Five members lead rounds among writes, late messages, hints, crashes, moves, wiped replicas, and
 //! replicas and stores of hints that are put back to backups of any age.

@@ -1,10 +1,10 @@
 //! Claim: the choice of each partition's owner.
 //!
-//! Two ways lead to a ring. *Growing* keeps the previous ring and moves only what balance demands; then
-//! a few swaps make it as distinct as a fresh one. *Laying out* starts from arrangements that are known
-//! to be good, improves the best, and gives its places to the nodes that already own most of them. A
-//! layout is taken only where growing did not reach its distances, or moves more: moving data costs
-//! hours, but a replica that is not elsewhere is missed for as long as the ring stays.
+//! Two ways lead to a ring. *Growing* keeps the previous ring and moves only what balance demands; then a few
+//! swaps make it as distinct as a fresh layout. *Laying out* starts from arrangements that are known to be
+//! good, improves the best, and gives its places to the nodes that already own most of them. A layout is
+//! taken only where growing did not reach its distances, or moves more: moving data costs hours, but a
+//! replica that is not elsewhere is missed for as long as the ring stays.
 //!
 //! Invariants of every result (tested as properties):
 //! - the order of the claimants does not matter, and the same input gives the same ring;
@@ -15,13 +15,13 @@
 //!   (tried one by one). A search may miss the last step where locations are within a few hundredths of
 //!   filling the ring l apart, and in rings of 1024 partitions and more;
 //! - after an update both are as in a fresh ring, and a second claim moves nothing;
-//! - where more is asked for than is possible, a ring that grew has no more than about twice the pairs
-//!   of a fresh one;
-//! - a join without locations moves the least that balance demands, where there are more nodes than n;
-//!   a leave at most twice that and two, where there are twice as many. With hardly more nodes than n,
-//!   or locations whose shares just fit, a ring can only repeat itself: to come back to that after a
-//!   change moves most of it. That is on purpose; an operator that prefers two replicas in one location
-//!   to transfers gives those nodes the same one.
+//! - if the requested distance is impossible, a ring that grew has at most about twice the pairs of a fresh
+//!   layout;
+//! - a join without locations moves the least that balance demands, where there are more nodes than n; a
+//!   leave at most twice that and two, where there are twice as many. With hardly more nodes than n, or
+//!   locations whose shares just fit, a ring can only repeat itself: to come back to that after a change
+//!   moves most of it. That is on purpose; an operator who prefers two replicas in one location to transfers
+//!   gives those nodes the same location.
 
 use std::collections::BTreeMap;
 
@@ -470,8 +470,8 @@ impl Plan {
         (0..self.partitions()).map(next).collect()
     }
 
-    /// Rank of a member with this many of its due partitions for the next place. First come members that
-    /// are due it already, then those with a nearer deadline, then those that are due more.
+    /// Rank of a member with this many of its due partitions for the next place. First come members that are
+    /// due a place now, then members with a nearer deadline, then members that are due more.
     fn turn(
         &self,
         due: usize,

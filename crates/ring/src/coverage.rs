@@ -175,7 +175,7 @@ impl Ring {
                 .map(|step| self.size().after(span.first, step))
                 .collect(),
             // A vnode without any move in its past holds these alone. Later, it may have more: keys
-            // that it takes in before reads count on it, and those from a time with more replicas.
+            // that it receives before reads use it, and keys from a time with more replicas.
             whole: span.count == n && self.epoch(span.vnode) == Epoch::FIRST,
         }
     }

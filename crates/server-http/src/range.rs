@@ -1,7 +1,7 @@
 //! A part of an answer's body, for requests that name one (`Range: bytes=0-99`).
 //!
-//! One range is served. A list of several, one in another unit, and one that lies beyond the body get the
-//! whole body with 200, as Webmachine does and the standard allows.
+//! One range is served. A list of several ranges, a range in another unit, and a range beyond the body get
+//! the whole body with 200, as Webmachine does and the standard allows.
 
 use http::header::{ACCEPT_RANGES, CONTENT_RANGE, ETAG, HeaderValue, IF_RANGE, RANGE};
 use http::request::Parts;

@@ -23,7 +23,8 @@ pub struct ServerSettings {
     /// Longest frame that is accepted, code and payload, in bytes. A connection's memory is bounded
     /// by about twice of it. Default: 64 MiB.
     pub frame_bytes_max: u32,
-    /// Connections at which further ones are closed as soon as they are accepted. Default: 10,000.
+    /// The number of connections above which further ones are closed as soon as they are accepted.
+    /// Default: 10,000.
     pub connections_max: usize,
     /// True if replies are sent at once instead of waiting for more (TCP_NODELAY). Default: true.
     pub nodelay: bool,

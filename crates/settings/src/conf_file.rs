@@ -109,7 +109,7 @@ fn takes_nothing(name: &Name) -> bool {
     matches!(catalogue::lookup(name), Some(Known::Guarded { .. }))
 }
 
-/// The value as it has to be written so that it reads back, in quotes where it needs them.
+/// The value in the form that reads back as the same value, in quotes if necessary.
 pub(crate) fn written(value: &str) -> Cow<'_, str> {
     let needs_quotes = value.contains('#') || value.trim() != value;
     if needs_quotes {

@@ -1,5 +1,5 @@
-//! The way from one find to the next: exchanges that follow a find look at what changed since the oldest
-//! change that it found, up to the present.
+//! The way from one find to the next: exchanges after a find compare all changes from the oldest one that it
+//! found up to the present.
 //!
 //! Where only the number of listed keys cuts an exchange, these exchanges go on until nothing is left of
 //! that range. So they always mend the key that changed last, of the bucket of the find or of all

@@ -220,9 +220,9 @@ impl History {
         })
     }
 
-    /// The violation of an object where siblings are not kept and any client writes any key: it has
-    /// more than one value, or a write that must show, and that no other has replaced, is newer. Here
-    /// alone the database's stamps count: such buckets go by them.
+    /// The violation of an object where siblings are not kept and any client writes any key: it has more than
+    /// one value, or lacks a newer write that must show and was not replaced. Here alone the database's
+    /// stamps count: such buckets go by them.
     pub(crate) fn not_the_newest(
         &self,
         key: &str,

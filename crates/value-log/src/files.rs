@@ -6,9 +6,9 @@
 //! its waiters, and stays, in memory and readable, until it is written; the next append tries that first,
 //! and is refused if it does not succeed.
 //!
-//! A write takes everything that has a place, so that a group finds its bytes written by the
-//! commit before it, or by a thread that would only wait while another's group is synced: the copy into
-//! the page cache then costs no time between two syncs.
+//! A write takes everything that has a place. So the bytes of a group were often written by the commit before
+//! it, or by a thread that would only wait while another group is synced: the copy into the page cache then
+//! costs no time between two syncs.
 //!
 //! Two rules make recovery possible. A segment gets its first record after everything in the one
 //! before it was synced. And the newest segment that a crash left is cut at its end before a new one

@@ -490,8 +490,9 @@ impl Upkeep {
         Ok((cost_bytes, is_done))
     }
 
-    /// Has stores settle until the budget is used up; true when all have. Those that only sync,
-    /// which counts no bytes, do it in one step: each asks for a survey, and one is enough for all.
+    /// Has stores settle until the budget is used up; true when all have. Stores that only sync,
+    /// without counted bytes, do that in one step: each asks for a survey, and one is enough for
+    /// all.
     fn settle(
         &self,
         collection: &mut Collection,

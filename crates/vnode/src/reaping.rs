@@ -56,9 +56,9 @@ impl Scanned for Candidate {
 }
 
 impl Vnode {
-    /// Removes those tombstones of a page that `may_go` admits by the batch that wrote them, which
-    /// of a store of several backends is one of the entry's own backend. Removals are not synced: a
-    /// crash that undoes one leaves the tombstone. Blocks.
+    /// Removes the tombstones of a page that `may_go` admits by the batch that wrote them. In a
+    /// store of several backends, that is a batch of the entry's own backend. Removals are not
+    /// synced: a crash that undoes one leaves the tombstone. Blocks.
     ///
     /// # Errors
     /// When the store fails, the lease ended before the first key, or the epoch has

@@ -182,9 +182,9 @@ impl From<ReplicaFailure> for Interrupted {
 }
 
 impl Vnode {
-    /// A vnode over an open store that nothing has been written to since. `leases` decide under which
-    /// actor it writes; they must be renewed before the first write (all vnodes of a node share that
-    /// one sync, and a write that comes earlier does it).
+    /// A vnode over an open store that nothing has been written to since. `leases` decide under which actor
+    /// it writes; they must be renewed before the first write. All vnodes of a node share the sync for that;
+    /// a write that comes earlier renews its own.
     pub fn new(
         partition: Partition,
         epoch: Epoch,

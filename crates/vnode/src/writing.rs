@@ -464,7 +464,7 @@ impl Vnode {
         self.put(&Batch::default(), durability)
     }
 
-    /// Runs `merge`; reports it as `work` if it merges objects that have not seen each other.
+    /// Runs `merge`; reports it as `work` if it merges concurrent objects.
     fn merging<T>(&self, work: Option<VnodeWork>, merge: impl FnOnce() -> T) -> T {
         let Some(work) = work else {
             return merge();

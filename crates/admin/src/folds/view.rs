@@ -109,7 +109,7 @@ pub(super) fn changed(change: KeyChange, changed: KeysChanged) -> AdminReply {
     AdminReply::ok(text, data).with_riak_text(dispatched.to_string())
 }
 
-/// A name as text, or in hexadecimal digits where it is none that can be printed.
+/// A name as text, or in hexadecimal digits if it cannot be printed.
 fn shown(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(name) if !name.chars().any(char::is_control) => name.to_owned(),

@@ -39,7 +39,7 @@ impl AgreedRoutes {
             true => prefixes.collect(),
             false => Vec::new(),
         };
-        // The first one that fits counts: a longer one is more exact than one that it begins with.
+        // The first one that fits counts: a longer prefix is more exact than a shorter one that matches too.
         prefixes.sort_by_key(|(start, _)| Reverse(start.len()));
         let names = multi.backends.iter().map(|it| it.name.clone()).collect();
         let default = multi.default_number();
