@@ -97,7 +97,7 @@ pub(crate) fn run(workspace: &Workspace, options: &TestOptions) -> anyhow::Resul
 /// The name of the stages of the second lane together.
 const BESIDE: &str = "beside";
 
-/// The stages that run one after the other, and those in a process beside them.
+/// The stages that run one after the other, and the stages in a parallel process.
 struct Lanes {
     first: Vec<Stage>,
     beside: Vec<Stage>,

@@ -1,8 +1,8 @@
 //! The contenders: every store behind the same four calls.
 //!
-//! Each contender is set up as its own documentation advises for this use, with caches of equal
-//! size, and where a store has no group commit of its own it gets ours ([`grouped`]): the question
-//! is what a program can get out of each, not the better defaults.
+//! Each contender is set up as its own documentation advises for this use, with caches of equal size, and a
+//! store without group commit gets ours ([`grouped`]): the question is what a program can get out of each,
+//! not the better defaults.
 
 mod fjall;
 mod grouped;

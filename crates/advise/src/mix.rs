@@ -21,7 +21,7 @@ pub struct Mix {
     pub settings: Vec<String>,
     /// The backend for a node of one: it has to be avoided for no subject.
     pub instead: Option<String>,
-    /// Subjects in another backend than the default one, with the name that their property `backend` takes.
+    /// Subjects outside of the default backend, with the value of their property `backend`.
     pub properties: Vec<(String, String)>,
 }
 

@@ -34,8 +34,8 @@ const LOG_PAID_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes per second beyond twice the rate of new work, the limit of its payment. Debt from other
 /// sources than puts (an opened merge window, a lowered bound) is like any other.
 const LOG_PAID_BESIDE: f64 = 16.0 * 1024.0 * 1024.0;
-/// The rate below which the factor is not yet meaningful: for stores it counts as if one byte for
-/// each had come up. Bytes per second over the window.
+/// The rate below which the factor is not yet meaningful: for stores it counts as one byte of work
+/// for each byte put. Bytes per second over the window.
 const FACTOR_PRIOR: f64 = 64.0 * 1024.0;
 /// The least need while there is any backlog: for tasks that cost nothing but a step. Bytes per
 /// second.

@@ -46,8 +46,8 @@ impl Checkpoints {
         self.job = None;
     }
 
-    /// A checkpoint is due when replaying the records since the last one would take long, and when
-    /// it is small against that.
+    /// A checkpoint is due when replaying the records since the last one would take long, and
+    /// writing it would cost little in comparison.
     pub(crate) fn due(&self, files: &SegmentFiles, catalog: &Catalog) -> Option<Task> {
         let keys = files.contents.keydir.len();
         let cost_bytes = checkpoint_bytes(&files.contents, catalog);

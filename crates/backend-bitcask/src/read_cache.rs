@@ -6,10 +6,10 @@
 //! be removed when a key is overwritten, a segment merged or a store erased. Entries that are no
 //! longer read are evicted by others.
 //!
-//! The replacement policy is that of `quick_cache`: an entry has to be read again before it can
-//! evict others that were, so one walk over many keys does no harm. Folds do not use the cache. An
-//! entry is copied here only when it is read from its segment a second time: most reads of a large
-//! store are not repeated soon, and the copy costs more than the read.
+//! The replacement policy is that of `quick_cache`: an entry has to be read twice before it can
+//! evict entries that were read twice. So one walk over many keys does no harm. Folds do not use
+//! the cache. An entry is copied here only when it is read from its segment a second time: most
+//! reads of a large store are not repeated soon, and the copy costs more than the read.
 
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -108,9 +108,8 @@ pub trait EngineUnderTest: Sync {
         &[]
     }
 
-    /// The directory of a log, with files in the order of their names. The last one with records
-    /// may end in a torn batch after the death of the process, and so may look like one that was
-    /// cut.
+    /// The directory of a log, with files in the order of their names. If the process was killed, the last
+    /// file with records may end in a torn batch, and then looks like a file that was cut.
     fn log_directory(&self) -> Option<&Path> {
         None
     }

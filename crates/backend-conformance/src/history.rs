@@ -81,7 +81,8 @@ impl History {
         }
     }
 
-    /// Notes the sequence of a batch. No earlier batch that is still there has it, or a higher one.
+    /// Notes the sequence of a batch. No earlier batch that is still there has this sequence or a
+    /// higher one.
     pub(crate) fn given(&mut self, sequence: Sequence) {
         for attempt in &mut self.attempts {
             if attempt.is_forgettable && attempt.sequence.is_some_and(|it| it >= sequence) {

@@ -45,8 +45,8 @@ struct UnderWay {
 /// ones.
 ///
 /// A rewrite makes garbage of the branches on its way, which may be half of a small file: if small
-/// files were left one by one, there would always be another one to leave. If space is scarce there
-/// may be no room to rewrite all of them, and one that is mostly garbage goes first.
+/// files were emptied one by one, each would leave another small file. If space is scarce there may
+/// be no room to rewrite all of them, and one that is mostly garbage goes first.
 fn choose(
     files: &[FileRecord],
     settings: &InnostoreSettings,

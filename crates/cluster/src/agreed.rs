@@ -23,8 +23,8 @@ pub trait AgreedState: Send + Sync {
     /// The newest state known here.
     fn current(&self) -> Arc<ClusterState>;
 
-    /// Like [`AgreedState::current`], for the short look of every request. An implementation spares it
-    /// the count of the state's holders, which is one word for all cores.
+    /// Like [`AgreedState::current`], for the short look of every request. An implementation avoids the
+    /// reference count of the state, one word that all cores would share.
     fn look(&self) -> Look {
         Look(Guard::from_inner(self.current()))
     }

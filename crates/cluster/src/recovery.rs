@@ -13,7 +13,7 @@ use crate::content::{MemberStatus, Recovery};
 use crate::state::ClusterState;
 
 impl ClusterState {
-    /// This state as the first one of a recovered cluster of which `survivor` is the only voter. All
+    /// This state as the first state of a recovered cluster with `survivor` as the only voter. All
     /// others count as down until they take the identity over: they do not vote, and keep their
     /// partitions.
     #[must_use]

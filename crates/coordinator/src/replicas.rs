@@ -364,8 +364,8 @@ impl Replicas {
         }
     }
 
-    /// True when another plan may end better than one in which a replica failed like this: it has
-    /// another ring, or its store is not open, which was not known before.
+    /// True when another plan may succeed after this failure of a replica: it has another ring, or its store
+    /// is not open, which was not known before.
     pub(crate) fn is_to_be_replanned(
         &self,
         plan: &Plan,

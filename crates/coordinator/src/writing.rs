@@ -1,8 +1,7 @@
 //! Driving a put: executes the machine's effects, feeds confirmations back, and waits for syncs.
 //!
-//! One put is one dot in every case: a second replica is asked to coordinate only when the first is
-//! known to have done nothing, and a put whose object exists already is sent on as it is when the ring
-//! has changed under it.
+//! One put is one dot in every case: a second replica is asked to coordinate only if the first has certainly
+//! done nothing. If the ring changes after the object was made, the same object is sent to the new replicas.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -494,8 +493,8 @@ impl PutRun {
         self.effects.extend(self.machine.step(event));
     }
 
-    /// The payload of another attempt, after one that failed because of the ring it went by, or because a
-    /// store was still being opened.
+    /// The payload of another attempt, after a failure by an old ring or by a store that was still being
+    /// opened.
     fn payload_for_retry(&self, is_opening: bool) -> Option<Payload> {
         if !self.is_misplanned && !is_opening {
             return None;

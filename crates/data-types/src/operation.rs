@@ -27,7 +27,8 @@ pub enum Operation {
 pub enum SetChange {
     /// Adds a member.
     Add(Bytes),
-    /// Removes a member: the writes to it that the context has seen, or those of this replica.
+    /// Removes a member: the writes that the context has seen or, without a context, those of this
+    /// replica.
     Remove(Bytes),
 }
 

@@ -397,7 +397,7 @@ impl<'a, S: PageSource> Pages<'a, S> {
         Ok(())
     }
 
-    /// Makes one page more, of members of the page that it was a part of.
+    /// Makes one more page, with members of the page that is divided.
     fn divide(&mut self) -> Result<(), PagedSetError<S::Error>> {
         let number = self.count;
         let parent = parent_of(number);

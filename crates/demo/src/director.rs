@@ -442,8 +442,8 @@ impl Director {
         });
     }
 
-    /// Has all nodes asked again and again. For transfers they ask one another, and wait for those that
-    /// do not answer.
+    /// Has all nodes asked again and again. For transfers, nodes ask one another and wait for nodes that do
+    /// not answer.
     fn observe(&self) {
         self.ask_again_and_again(|fleet, at| Event::Viewed(at, fleet.views()));
         self.ask_again_and_again(|fleet, at| Event::Transfers(at, fleet.transfers()));

@@ -1,6 +1,6 @@
 //! The nodes together: formed into a cluster, asked, one more, one less.
 //!
-//! All of it blocks, as the admin interface does, and belongs on threads that may.
+//! All of it blocks, as the admin interface does; call it on threads that may block.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -179,7 +179,7 @@ impl Fleet {
         })
     }
 
-    /// Asks one node after the other, `except` left out, until one does it.
+    /// Asks one node after the other, except `except`, until one of them succeeds.
     fn with_another(
         &self,
         except: NodeNumber,

@@ -131,8 +131,7 @@ impl Source {
         if epoch < question.epoch && !is_planted!(EpochRuleSkippedOnSender | SentBeforeLearned) {
             return later("the ring of this transfer has not arrived yet");
         }
-        // A node that skips the rule as a whole does not show it in its answers either: receivers check
-        // as well.
+        // A node that skips the whole rule has no trace of it in its answers either: receivers check as well.
         let epoch = if is_planted!(EpochRuleSkippedOnSender) {
             epoch.max(question.epoch)
         } else {

@@ -27,7 +27,8 @@ pub struct TransfersStatus {
 /// Questions of transfers that were refused or got no answer in time, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferCounts {
-    /// Of other nodes, that came while as much was sent from here as may be, or sending was switched off.
+    /// Questions of other nodes that came while the limit of transfers from here was reached, or sending was
+    /// switched off.
     pub rejected: u64,
     /// Of this node, that no answer came to in time.
     pub timed_out: u64,

@@ -29,7 +29,7 @@ pub(crate) fn draw(random: &mut StdRng) -> Vec<u8> {
     of_code(code, random)
 }
 
-/// A frame that announces more than the server takes, and in some cases brings it.
+/// A frame that announces more than the server accepts, in some cases with all these bytes.
 pub(crate) fn oversized(random: &mut StdRng) -> Vec<u8> {
     let announced = if random.random_ratio(1, 2) {
         OVERSIZED_BYTES

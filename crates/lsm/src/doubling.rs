@@ -33,9 +33,8 @@
 //! are merged however small they are. A level on which a merge is due gets [`SHARE_PER_BYTE`] bytes of merging
 //! for each byte that is put. Then no level below 0 ever needs a fourth run:
 //!
-//! - A run that arrives at level k has more than 2^(k-1) units, all of them flushed bytes that
-//!   arrive there once. So without delays runs would come at times that lie at least 2^(k-1) units
-//!   apart.
+//! - A run that arrives at level k has more than 2^(k-1) units. Each flushed byte arrives there once. So
+//!   without delays runs would come at times that lie at least 2^(k-1) units apart.
 //! - A merge on level k reads A and B, at most 2^k units each, and a quarter of B again, where pieces of its range
 //!   share tables of A: at most 2.25 * 2^k units. It writes no more than that. At nine bytes for one it is done
 //!   within 2 * 2.25 * 2^k / 9 = 2^(k-1) units of time.

@@ -36,10 +36,10 @@ pub struct Lsm {
 impl Lsm {
     /// Opens a store, creating it if it is missing. `draw` gives random numbers for identities.
     ///
-    /// With a log, large bodies stay there: all puts go there, of any durability, and the store's
-    /// own files have keys, small bodies, and collected bodies.
-    /// [`Tenant`](kvorum_value_log::Tenant) describes the steps before the store may be used. A
-    /// store that had a log of its own changes to it for good.
+    /// With a log, large bodies stay there: all puts go there, of any durability, and the store's own files
+    /// have keys, small bodies, and collected bodies. [`Tenant`](kvorum_value_log::Tenant) describes the
+    /// steps before the store may be used. A store that had a log of its own changes to the value log for
+    /// good.
     ///
     /// # Errors
     /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a

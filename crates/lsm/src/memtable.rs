@@ -113,7 +113,7 @@ impl Memtable {
         }
     }
 
-    /// The same for a change that was logged at this place, without the part that stays there.
+    /// The same for a change that was logged at this place. A body that stays there is kept as its place.
     pub(crate) fn apply_logged(
         &self,
         op: &Op,

@@ -384,8 +384,8 @@ fn install(store: &Store, pick: &Pick, job: &mut Job) -> Result<()> {
     Ok(())
 }
 
-/// Begins a merge, or continues it from a key; one that gives up goes on without the blocks that
-/// the device cannot read.
+/// Begins a merge, or continues it from a key; a merge that gives up continues without the blocks that the
+/// device cannot read.
 fn start_merge(
     store: &Store,
     version: &Version,

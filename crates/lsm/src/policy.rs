@@ -185,7 +185,7 @@ pub fn layers<T>(zero: &[T], range: impl Fn(&T) -> (&Bytes, &Bytes)) -> impl Ite
     zero.chunk_by(move |one, next| range(one).1 < range(next).0)
 }
 
-/// The part of all entries that new ones have to be for a flush and a merge where puts are refused.
+/// The share of new entries among all that is needed for a flush and a merge while puts are refused.
 pub fn worth_part(headroom: &Headroom) -> u64 {
     match headroom.is_short_for_removals() {
         true => WORTH_PART_FOR_REMOVALS,

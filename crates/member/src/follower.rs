@@ -639,7 +639,7 @@ impl Follower {
     }
 }
 
-/// Records the stores that have become complete, and those that were found incomplete.
+/// Records which stores have become complete, and which were found incomplete.
 pub(crate) fn note_repaired(ground: &Ground, held: &mut StoreList) -> Result<(), DiskError> {
     let mut has_changed = false;
     for vnode in ground.table.all() {

@@ -29,7 +29,7 @@ use crate::stores::StoreError;
 use crate::unknown_state::is_unknown;
 use crate::vnode_table::Unopened;
 
-/// After a pass over the log the next waits this many times as long as it took.
+/// The pause after a pass over the log, as a multiple of the pass's duration.
 const PASS_REST: u32 = 3;
 /// A store that could not be opened is tried again after this long, then twice as long, up to
 /// [`RETRY_PAUSE_MAX`].

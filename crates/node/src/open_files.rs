@@ -67,8 +67,7 @@ pub(crate) fn settle(disk: &dyn Disk, settings: &Settings) -> anyhow::Result<Ope
 }
 
 impl OpenFiles {
-    /// Number of connections that clients may have, in a cluster in which this node has this many others
-    /// around it.
+    /// Number of connections for clients, in a cluster with this many other nodes.
     ///
     /// # Errors
     /// There are not enough for stores and other nodes, in words for the operator.

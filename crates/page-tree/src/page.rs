@@ -274,7 +274,7 @@ impl Page {
         }
     }
 
-    /// The index of a key, or the one at which it would be.
+    /// The index of a key, or the index at which it would be inserted.
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         let shared = &self.bytes[self.shared.clone()];
         let Some(rest) = key.strip_prefix(shared) else {

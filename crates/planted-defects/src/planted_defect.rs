@@ -59,7 +59,7 @@ list_defects! {
     VoteForgotten,
     /// A commit carries out any staged plan, even if it names another one.
     PlanNotCompared,
-    /// A node reports that it has all of a partition before it has.
+    /// A node reports too early that it has all of a partition.
     MoveClosedEarly,
     /// A move is settled before its source has learned that it closes.
     MoveSettledEarly,
@@ -146,7 +146,7 @@ impl Drop for Planted {
     }
 }
 
-/// Plants a defect in all that runs on this thread, in place of the one before it.
+/// Plants a defect for all code on this thread, in place of the former defect.
 pub fn plant(defect: PlantedDefect) -> Planted {
     PLANTED.set(Some(defect));
     Planted(PhantomData)

@@ -28,7 +28,7 @@ pub enum Reason {
     UnknownProperty,
     /// A data type where none was chosen when the bucket type was created.
     DatatypeUndefined,
-    /// Another data type than the one that the bucket type was created with.
+    /// A data type other than that of the bucket type at its creation.
     OtherDatatype(String),
     /// `consistent` would change.
     ConsistentImmutable,

@@ -52,7 +52,7 @@ fn deleted(seed: u64, between: impl FnOnce(&mut World)) -> World {
     world
 }
 
-/// A round as far as it comes, while all members learn at once.
+/// A round up to its end or a failure, while all members learn at once.
 fn go_on(world: &mut World) {
     for _ in 0..300 {
         world.drive();

@@ -151,7 +151,8 @@ impl Ring {
         spans
     }
 
-    /// Number of owner partitions from `first` on, which the vnode holds, whose keys it holds.
+    /// Number of owner partitions from `first` on whose keys the vnode holds; it holds those of
+    /// `first`.
     fn reach(&self, detours: &Detours, first: Partition, n: u16, vnode: Partition) -> u16 {
         let size = self.size();
         if detours.is_empty() {

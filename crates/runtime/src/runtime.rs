@@ -65,8 +65,8 @@ impl Executor {
         self.runtime.clone()
     }
 
-    /// Runs a future on this thread and returns its result; tasks that it spawned stop being run when
-    /// it ends in a simulation, and go on in production.
+    /// Runs a future on this thread and returns its result; when it ends, the tasks that it spawned stop in a
+    /// simulation, and continue in production.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.executor.block_on(future)
     }

@@ -187,7 +187,7 @@ impl Shared {
         let sent = self.runtime.timeout(PROBE_TIME, async move {
             stream.write_all(answer.as_bytes()).await?;
             stream.shutdown().await?;
-            // A socket that is closed with unread bytes takes back the bytes that it has sent.
+            // Closing a socket with unread bytes may discard the bytes that were sent on it.
             let mut rest = [0; 4_096];
             while stream.read(&mut rest).await? > 0 {}
             Ok(())

@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use crate::body::Body;
 use crate::reply::Answer;
 
-/// Cuts the answer's body to the range that the request names, if it names one that can be served.
+/// Cuts the answer's body to the requested range, if the request has one that can be served.
 pub(crate) fn cut(head: &Parts, answer: &mut Answer) {
     if head.method != Method::GET || answer.status() != StatusCode::OK {
         return;

@@ -9,8 +9,8 @@ const FRAME_BYTES_MAX: u32 = 64 << 20;
 /// Connections that are open at once unless configured otherwise.
 const CONNECTIONS_MAX: usize = 10_000;
 
-/// The version in replies to clients. They unlock features by it and expect three dotted integers, so
-/// it is the version of Riak whose protocol is spoken, not our own.
+/// The version in replies to clients. They enable features by it and expect three dotted integers.
+/// So it is the version of Riak with the same protocol, not our own.
 const SERVER_VERSION: &str = "3.2.0";
 
 /// Settings of a [`crate::Server`].

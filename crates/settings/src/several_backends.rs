@@ -7,7 +7,7 @@ use crate::catalogue::{self, BUCKET_PREFIX};
 use crate::name::Name;
 use crate::settings::{Settings, StorageBackend};
 
-/// Memory that several backends share, as the first of them by name has it.
+/// Memory shared by several backends; the settings of the first of them by name count.
 struct SharedMemory {
     /// Its description.
     what: &'static str,

@@ -65,7 +65,7 @@ pub(crate) struct History {
     replaced_by_deletes: FixedBitSet,
 }
 
-/// The value of a write: its key and number, and as much more as it is to have.
+/// The value of a write: its key and number, then padding up to its length.
 pub(crate) fn value_of(key: &str, write: usize, bytes: usize) -> Vec<u8> {
     let mut value = format!("{key}#{write}#").into_bytes();
     value.resize(value.len().max(bytes), b'.');
@@ -175,7 +175,7 @@ impl History {
         })
     }
 
-    /// A value that is there although an acknowledged write replaced it, and that write.
+    /// A present value although an acknowledged write replaced it, and that write.
     pub(crate) fn back_again(
         &self,
         key: &str,

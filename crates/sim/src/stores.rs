@@ -64,7 +64,7 @@ pub(crate) struct SimulatedStores {
     /// Damage found in logs, in words.
     damage: Mutex<Vec<String>>,
     open: Mutex<BTreeMap<PathBuf, Arc<dyn Backend>>>,
-    /// Those of a member, which alone keeps them: one that it lets go of is closed, and can be opened
+    /// Those of a member, which alone keeps them: a store that it releases is closed, and can be opened
     /// again.
     of_member: Mutex<BTreeMap<PathBuf, Weak<dyn Backend>>>,
     /// Stores that were read and do not serve yet.

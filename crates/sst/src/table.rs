@@ -257,8 +257,8 @@ impl Table {
         }
     }
 
-    /// Reads the block at a place that was noted when it was written, and the value of `key` in it.
-    /// A reader of many such blocks, mostly consecutive, passes the blocks read ahead.
+    /// Reads the block at a place noted at its writing, and the value of `key` in it. A reader of
+    /// many such blocks, mostly consecutive, passes the blocks read ahead.
     pub fn get_at(
         &self,
         handle: BlockHandle,

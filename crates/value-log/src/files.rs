@@ -1,10 +1,9 @@
 //! The files of the value log: places are handed out when a batch is queued, and the bytes follow.
 //!
-//! A place once handed out is kept: key directories point to it. So places are handed out in files
-//! whose space is reserved, and where there is none for the next file, a batch is refused before
-//! anything of it can be seen. If a write fails nevertheless, its group fails for
-//! its waiters, and stays, in memory and readable, until it is written; the next append tries that first,
-//! and is refused if it does not succeed.
+//! A place once handed out is kept: key directories point to it. So places are handed out in files with
+//! reserved space. If there is no space for the next file, a batch is refused before any part of it is
+//! visible. If a write fails nevertheless, its group fails for its waiters, and stays, in memory and
+//! readable, until it is written; the next append tries that first, and is refused if it does not succeed.
 //!
 //! A write takes everything that has a place. So the bytes of a group were often written by the commit before
 //! it, or by a thread that would only wait while another group is synced: the copy into the page cache then
@@ -301,8 +300,7 @@ impl Files {
         self.write_queued(&mut state)
     }
 
-    /// True when everything up to a place that was handed out is durable, and what earlier runs left
-    /// as well.
+    /// True when everything up to a place that was handed out is durable, including files of earlier runs.
     pub(crate) fn is_synced_to(&self, appended: u64) -> bool {
         self.synced.load(Ordering::Acquire) >= appended && self.state.lock().torn.is_none()
     }

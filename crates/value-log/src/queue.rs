@@ -1,8 +1,8 @@
 //! The queue: records that wait, the choice of their committer, and the calls when a group is done.
 //!
-//! One committer works at a time: the driver, where one runs, or a thread that waits and finds none at
-//! work. No wake-up is lost: the end of a group calls the next committer (the driver, or a thread that
-//! waits for a queued group), and a thread that finds no committer becomes one.
+//! One committer works at a time: the driver, if one runs, or a waiting thread that finds no committer at
+//! work. No wake-up is lost: the end of a group calls the next committer (the driver, or a thread that waits
+//! for a queued group), and a thread that finds no committer becomes one.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -126,9 +126,9 @@ pub trait Tenant: Send + Sync {
         records: &[LoggedRecord],
     ) -> Result<()>;
 
-    /// Every segment that the store needs: for a live entry, for a removal that still hides
-    /// something, for a batch that is not covered, or for a backup or an unbounded snapshot that
-    /// does not keep the segment's file open itself.
+    /// Every segment that the store needs: for a live entry, for a removal that still hides something, for a
+    /// batch that is not covered, or for a backup. An unbounded snapshot counts too, unless it keeps the
+    /// segment's file open itself.
     ///
     /// It must wait for puts in progress: the place of a batch that was appended before the call
     /// counts.

@@ -595,7 +595,7 @@ fn needing(segment: &LogSegment) -> Vec<StoreId> {
     needing.map(|(store, _)| store).collect()
 }
 
-/// The store as it was registered, if it is open and has the same contents.
+/// The registered store, if it is open and has the same contents.
 fn tenant_of(stores: &Stores, store: StoreId) -> Option<Arc<dyn Tenant>> {
     let tenant = stores.get(&store)?.upgrade()?;
     (tenant.store_id() == store).then_some(tenant)

@@ -322,9 +322,9 @@ impl Vnode {
         Ok(true)
     }
 
-    /// The entry that a client's write replaces. A write without a condition goes over a damaged one:
-    /// to refuse it would leave the key beyond help where there is one replica. A condition needs an
-    /// object that can be read.
+    /// The entry that a client's write replaces. A write without a condition goes over a damaged one: if it
+    /// were refused, a key with one replica could never be written again. A condition needs an object that
+    /// can be read.
     fn old_to_update(
         &self,
         key: &StorageKey,

@@ -131,7 +131,7 @@ fn undisturbed(runtime: &Handle, nodes: &[SocketAddr], seed: u64) -> anyhow::Res
 /// Reads the known keys; returns the number of unchanged ones.
 ///
 /// # Errors
-/// If others have changed than as many as may have had all replicas on lost nodes.
+/// If more keys have changed than may have had all replicas on lost nodes.
 fn require_kept(
     runtime: &Handle,
     node: SocketAddr,

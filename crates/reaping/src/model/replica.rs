@@ -193,7 +193,7 @@ impl Replica {
         may_go
     }
 
-    /// The index lists a key that has no entry, or lacks one that has.
+    /// The index lists a key without an entry, or lacks a key with one.
     pub(super) fn is_index_wrong(&self) -> bool {
         !self.image.entries.keys().eq(self.image.index.iter())
     }
