@@ -21,7 +21,7 @@ const SLOWEST_AT_FLUSHES: usize = 40;
 #[derive(Clone, Debug)]
 pub struct HanoidbSettings {
     // Behaviour.
-    /// The opener's knowledge of the store.
+    /// The store's label and identity, as far as the opener has them.
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the log.
     pub sync: SyncStrategy,

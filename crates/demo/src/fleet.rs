@@ -42,12 +42,12 @@ pub(crate) struct Fleet {
 #[derive(Default)]
 struct Nodes {
     all: BTreeMap<NodeNumber, Arc<Node>>,
-    /// None comes any more.
+    /// No further node is started.
     is_over: bool,
 }
 
 impl Fleet {
-    /// None yet; they will be below `directory`, with this many `workers` each.
+    /// A fleet without nodes. They will be below `directory`, with this many `workers` each.
     pub(crate) fn new(
         program: &Program,
         directory: &Path,
@@ -108,7 +108,7 @@ impl Fleet {
         let members = node.ask(&["member-status"])?;
         let own = row_of(&members, &node.name());
         let id = own.and_then(|row| row["id"].as_str()?.parse().ok());
-        let id = id.context("a node that does not know itself")?;
+        let id = id.context("a node without its own identity")?;
         self.network.introduce(id, number);
         Ok(node)
     }
@@ -135,8 +135,8 @@ impl Fleet {
         })
     }
 
-    /// Makes a node leave, and stops it. No client may ask it any more, which is so once `is_asked` is
-    /// false: a node that has left knows no data.
+    /// Makes a node leave, and stops it. It waits until `is_asked` is false, since clients must not ask a
+    /// node that has left: it has no data.
     pub(crate) fn remove(
         &self,
         number: NodeNumber,

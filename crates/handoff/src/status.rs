@@ -30,7 +30,7 @@ pub struct TransferCounts {
     /// Questions of other nodes that came while the limit of transfers from here was reached, or sending was
     /// switched off.
     pub rejected: u64,
-    /// Of this node, that no answer came to in time.
+    /// Questions of this node without an answer in time.
     pub timed_out: u64,
 }
 

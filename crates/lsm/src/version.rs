@@ -30,7 +30,7 @@ pub struct LevelTable {
 }
 
 impl LevelTable {
-    /// Ranges of keys that it has lost: all where it cannot be opened, else those of its marks.
+    /// Ranges of keys that it has lost: all of them if it cannot be opened, else those of its marks.
     pub(crate) fn lost_ranges(&self) -> impl Iterator<Item = KeyRange> + '_ {
         let all = self.table.is_none().then(|| {
             let gap = gap_of_table(self);
@@ -233,7 +233,7 @@ impl Version {
         files.filter(move |it| it.has_any_of(segment, segment))
     }
 
-    /// Keeps more segments, which tables name that are new and were not in memory.
+    /// Keeps more segments: those of new tables whose entries did not come from memory.
     pub(crate) fn keep_segments(&mut self, more: Vec<Arc<LogSegment>>) {
         let numbered = more.into_iter().map(|it| (it.number(), it));
         Arc::make_mut(&mut self.segments).extend(numbered);

@@ -139,7 +139,7 @@ pub struct Succession {
 /// [`update`].
 ///
 /// # Errors
-/// [`UpdateError`], but for [`UpdateError::BodyNeeded`].
+/// [`UpdateError`], except [`UpdateError::BodyNeeded`].
 pub fn succeed(
     stored: Option<Object>,
     is_taken_up: impl Fn(&Sibling) -> bool,
