@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(3600);
 pub struct Pacing {
     /// A move that gets no further is left alone for this long.
     patience: Duration,
-    /// Since when moves get no further.
+    /// The time since which moves make no progress.
     stuck: BTreeMap<Partition, Moment>,
     /// Moves that were given up.
     given_up: BTreeMap<Partition, GivenUp>,

@@ -110,7 +110,7 @@ pub struct SlotSet(u64);
 impl SlotSet {
     /// Every replica.
     pub const ALL: Self = Self(u64::MAX);
-    /// None that could be left out.
+    /// No replica.
     pub const NONE: Self = Self(0);
 
     /// True for a place in the set.

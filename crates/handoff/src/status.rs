@@ -89,7 +89,7 @@ pub struct OutboundStatus {
     pub keys: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Since when.
+    /// The time of its beginning.
     pub begun_at: Moment,
 }
 

@@ -172,7 +172,7 @@ pub struct TransferView {
     pub bytes: u64,
     /// About how many objects there are in all; 0 while that is not known.
     pub keys_about: u64,
-    /// Since when, in milliseconds.
+    /// The time since its beginning, in milliseconds.
     pub begun_ms_ago: Option<u64>,
     /// The time of the last confirmation of objects.
     pub updated_ms_ago: Option<u64>,

@@ -16,13 +16,13 @@ pub enum Reason {
     NotInteger,
     /// Neither a number that fits nor one, quorum or all.
     NotValidQuorum,
-    /// None of one, all and backend.
+    /// A value other than one, all and backend.
     NotValidSyncParam,
     /// Not a text.
     NotString,
     /// Not a function or a list of functions in one of their forms.
     NotFunction,
-    /// None of the values that this property can have.
+    /// A value that this property cannot have.
     NotSupported,
     /// No property of this name is known.
     UnknownProperty,

@@ -83,7 +83,7 @@ pub enum NotesFileError {
     /// The checksum matches and the layout does not.
     #[error("malformed notes of rounds at byte {offset}: the vnode is repaired")]
     Malformed {
-        /// Where reading stopped.
+        /// The offset at which reading stopped.
         offset: usize,
     },
 }

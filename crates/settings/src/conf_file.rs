@@ -93,7 +93,7 @@ fn parse_line(line: &str, place: Place) -> Result<Setting, Problem> {
     setting(place, name, value).ok_or_else(|| unreadable("a value after the `=`"))
 }
 
-/// None without a value, where the key needs one.
+/// `None` if a required value is missing.
 fn setting(place: Place, name: Name, value: &str) -> Option<Setting> {
     let is_whole = !value.is_empty() || takes_nothing(&name);
     is_whole.then(|| Setting {

@@ -95,7 +95,7 @@ pub(crate) enum Which {
 }
 
 impl SimulatedStores {
-    /// None yet: a member opens them by and by.
+    /// No stores yet: a member opens them one by one.
     pub(crate) fn new(
         runtime: &Runtime,
         disk: Arc<dyn Disk>,

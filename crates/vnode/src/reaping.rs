@@ -23,7 +23,7 @@ pub struct ReapRequest {
     pub range: FoldRange,
     /// The time of the removals, and of the lease.
     pub clock: FoldClock,
-    /// How long the page may be read.
+    /// The time limit for reading the page.
     pub lease: Lease,
     /// So many entries are looked at, tombstones or not.
     pub entries_max: usize,
@@ -38,7 +38,7 @@ pub struct ReapPage {
     pub tombstones: u64,
     /// Tombstones that were removed.
     pub reaped: u64,
-    /// Where the next page begins; `None` when this was the last.
+    /// The beginning of the next page; `None` when this was the last.
     pub next: Option<StorageKey>,
 }
 

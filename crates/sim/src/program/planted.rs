@@ -17,7 +17,7 @@ use crate::single::{Manner, one};
 /// Seeds within which a defect has to be found: as many as a run of the tests has time for.
 const SEEDS_FOR_A_DEFECT: u64 = 100;
 
-/// Those that show in a cluster; tests of the crates that have them plant the others.
+/// The defects that show in a cluster. The others are planted in tests of their crates.
 fn all() -> impl Iterator<Item = PlantedDefect> {
     let all = PlantedDefect::ALL.iter().copied();
     all.filter(|defect| !occasion(*defect).is_empty())
