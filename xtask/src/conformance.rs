@@ -37,8 +37,8 @@ const PYTHON_LISTS: &[(&str, &[&str])] = &[
 /// The folder of the Node.js client's scenarios, from the root.
 const NODE_FOLDER: &str = "tests/conformance/node";
 
-/// The settings that clients' tests expect of a server: Riak's name for the node, since one
-/// test compares it, and Riak's several copies on one node, since one test counts them.
+/// The settings that clients' tests expect of a server: Riak's name for the node, which one test
+/// compares, and several copies on one node as in Riak, which one test counts.
 pub(crate) const SETTINGS: &[(&str, &str)] =
     &[("nodename", "riak@127.0.0.1"), ("colocated_replicas", "on")];
 

@@ -1,10 +1,10 @@
 //! Mixed valid and hostile traffic at full rate, over both protocols: no request takes the server down, no honest
 //! client gets a wrong answer beside it, and nothing is left over when it is gone.
 //!
-//! The short run takes 20 seconds and judges no figure that depends on the speed of the machine. The long run takes
-//! ten minutes, and compares the resident memory after minute ten with that after minute two. Hostile clients write
-//! to few keys, so that a server that gives back what requests take needs no more memory in the tenth minute than in
-//! the second.
+//! The short run takes 20 seconds and judges no figure that depends on the speed of the machine. The long run
+//! takes ten minutes, and compares the resident memory after minute ten with that after minute two. Hostile
+//! clients write to few keys. So a server that frees the memory of its requests needs no more in the tenth
+//! minute than in the second.
 
 mod abuse;
 mod footprint;

@@ -1,7 +1,7 @@
 //! The stage `printed`: command lines of the documents, run as a reader would run them.
 //!
-//! Each document has a directory of its own, in which its lines run one after the other with
-//! `kvorum` on the path, `bench/` beside it, and the server that the document starts, or else one
+//! Each document has a directory of its own with `bench/` in it. Its lines run there one after the
+//! other, with `kvorum` on the path and with the server that the document starts, or else a server
 //! without settings. A replacement may use the fixtures below `tree/`. A line fails if its status
 //! is not zero, or if it does not end. `curl` fails here if the server answers with an error.
 

@@ -1,9 +1,9 @@
 //! `cargo xtask profile-get`: the server's use of time while it answers gets of cached objects.
 //!
 //! The claim is that most of it is the kernel's network path. A server is started and filled with
-//! 10,000 objects of 1,000 bytes. Gets of them, or of the first of them, arrive over 64 connections
-//! while `perf` samples the server. The innermost frame of a sample's stack selects its part, and
-//! kernel time belongs to its system call.
+//! 10,000 objects of 1,000 bytes. Gets of all of them, or of the first ones, arrive over 64 connections
+//! while `perf` samples the server. The innermost frame of a sample's stack selects the part to which
+//! it belongs, and kernel time belongs to its system call.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,9 +22,9 @@ use crate::prerequisite::{self, PERF};
 use crate::server::{Binary, Server, Site};
 use crate::workspace::Workspace;
 
-/// Samples a second. Prime, so that it is in step with nothing.
+/// Samples for each second: a prime number, so that no periodic work of the server coincides with it.
 const SAMPLES_PER_SECOND: &str = "1999";
-/// The time between the beginning of the load and the samples, and between their ends.
+/// The time by which the load begins before the sampling, and ends after it.
 const MARGIN: Duration = Duration::from_secs(1);
 /// Functions of our own that are listed.
 const FUNCTIONS_SHOWN: usize = 20;
@@ -38,8 +38,8 @@ pub(crate) struct ProfileOptions {
     /// Seconds in which samples are taken.
     #[arg(long, default_value_t = 8)]
     seconds: u64,
-    /// Number of the 10,000 objects that gets are for. Their size and that of their places decide
-    /// the share in the processor's caches.
+    /// Number of objects, of the 10,000, that gets read. It decides how much of them the processor's
+    /// caches hold.
     #[arg(long, default_value_t = 10_000)]
     objects: u32,
     /// A finished build of the server, in place of a release build.
@@ -125,7 +125,7 @@ pub(crate) fn run(workspace: &Workspace, options: &ProfileOptions) -> anyhow::Re
     let profile = read(&samples, binary.path())?;
     ensure!(
         profile.samples > 0,
-        "perf took no samples; may it? (kernel.perf_event_paranoid)"
+        "perf took no samples; kernel.perf_event_paranoid may forbid it"
     );
     profile.print();
     Ok(true)
@@ -239,7 +239,7 @@ fn part_of(stack: &[String], binary: &str) -> Option<Part> {
     Some(part.unwrap_or(Part::RestOfKernel))
 }
 
-/// The part that a kernel function gives to all that it calls.
+/// The part to which a kernel function and everything that it calls belong.
 fn part_of_call(function: &str) -> Option<Part> {
     const NETWORK: [&str; 6] = [
         "sys_send",

@@ -52,7 +52,7 @@ fn ask(run: &Run<'_>, folder: &Path, program: &Path, engine: &str) -> anyhow::Re
     let server = site.start()?;
     create_bucket_types(&site)?;
     let mut command = requests(run, folder, program, &site);
-    // What it keeps between runs goes with the server's data.
+    // Its files between runs are removed with the server's data.
     command.current_dir(&directory);
     command.env("TMPDIR", run.workspace.scratch("tmp")?);
     let mut total = Tally::default();

@@ -1,14 +1,14 @@
 //! The official clients' own test suites, as their authors published them, against our server.
 //!
-//! A suite has a folder in `tests/conformance/suites`, which has the name of its stage: `suite.toml`
-//! says where its sources are, `prepare.sh` installs and compiles, `run.sh` runs it, and the lists in
-//! `waiting` say which of its tests wait for what. Nothing of a suite is part of the tree: its sources,
-//! their dependencies and all that is compiled go below the target directory.
+//! A suite has a folder in `tests/conformance/suites`, which has the name of its stage: `suite.toml` names
+//! its sources, `prepare.sh` installs and compiles, `run.sh` runs it, and the lists in `waiting` name its
+//! tests that wait, with their reasons. Nothing of a suite is part of the tree: its sources, their
+//! dependencies and all that is compiled go below the target directory.
 //!
-//! The scripts run in the suite's directory there. Their environment has `SUITE`, its folder in the
-//! tree; `CACHE`, a directory for downloads; and in `run.sh` the server's ports, `PB_PORT` and
-//! `HTTP_PORT`. `run.sh` leaves files in `results`, which `judge.py` compares with the lists. A suite
-//! whose sources cannot be had counts as not run, and says what it would need.
+//! The scripts run in the suite's directory there. Their environment has `SUITE`, its folder in the tree;
+//! `CACHE`, a directory for downloads; and in `run.sh` the server's ports, `PB_PORT` and `HTTP_PORT`.
+//! `run.sh` leaves files in `results`, which `judge.py` compares with the lists. A suite whose sources are
+//! not available counts as not run, with its requirements.
 
 mod description;
 mod sources;
@@ -139,7 +139,7 @@ impl Suite {
         Ok(total)
     }
 
-    /// A suite with tests that wait ends as one that failed, so the end by itself says nothing.
+    /// A suite with waiting tests ends like a failed one, so its exit code alone proves nothing.
     fn ask(&self, run: &Run<'_>, site: &Site) -> anyhow::Result<()> {
         run.workspace
             .clean_scratch(&format!("{}/results", home_of(&self.name)))?;

@@ -97,7 +97,7 @@ pub(crate) fn run(workspace: &Workspace, options: &TestOptions) -> anyhow::Resul
 /// The name of the stages of the second lane together.
 const BESIDE: &str = "beside";
 
-/// The stages that run one after the other, and those in a process beside them.
+/// The stages that run one after the other, and the stages in a parallel process.
 struct Lanes {
     first: Vec<Stage>,
     beside: Vec<Stage>,
@@ -129,7 +129,7 @@ fn begin(run: &Run<'_>, stages: &[Stage], is_release: bool) -> anyhow::Result<Be
     Ok(Begun { lane, at })
 }
 
-/// Runs a stage after `built`, which builds the server for those that need it.
+/// Runs a stage after `built`, the stage that builds the server for those that need it.
 fn outcome(stage: Stage, run: &Run<'_>, built: impl FnOnce() -> anyhow::Result<()>) -> Outcome {
     let name = stage.name();
     console::headline(&name);

@@ -1,7 +1,7 @@
 //! One cell: one contender under one workload, in a process of its own.
 //!
-//! A process of its own, so that memory, bytes written and CPU are the contender's alone, and so
-//! that a limit on memory, page cache included, can be put around it.
+//! A process of its own, so that memory, bytes written and CPU are only the contender's, and its
+//! memory, page cache included, can be limited.
 
 use std::path::Path;
 use std::time::Duration;

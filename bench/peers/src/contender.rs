@@ -1,8 +1,8 @@
 //! The contenders: every store behind the same four calls.
 //!
-//! Each contender is set up as its own documentation advises for this use, with caches of equal
-//! size, and where a store has no group commit of its own it gets ours ([`grouped`]): the question
-//! is what a program can get out of each, not the better defaults.
+//! Each contender is set up as its own documentation advises for this use, with caches of equal size, and a
+//! store without group commit gets ours ([`grouped`]): the question is what a program can get out of each,
+//! not the better defaults.
 
 mod fjall;
 mod grouped;
@@ -42,9 +42,8 @@ pub trait Contender: Send + std::marker::Sync {
         Ok(None)
     }
 
-    /// As [`Contender::put`], findable by a term. Stores without indexes get what a program that uses them
-    /// would write at the least: a second key, made of the term and the first. What an update would have to
-    /// take away is nobody's here.
+    /// As [`Contender::put`], findable by a term. Stores without indexes get a second key, made of the term
+    /// and the first key: the least that a program would write. The key of an earlier term is not removed.
     fn put_indexed(&self, key: &[u8], value: &Bytes, term: u64) -> Result<()> {
         self.put(
             &[b"term ", &term.to_be_bytes()[..], key].concat(),

@@ -3,7 +3,7 @@
 //! In the closed loop each worker does one operation after the other. In the open loop operations
 //! are due at fixed times, a free thread takes the next, and latency counts from when it was due:
 //! a stall is charged to everything that had to wait for it. Its first second is not counted: threads,
-//! caches and files begin in it, and a hundredth of a run of seconds is a beginning or a tail.
+//! caches and files begin in it, and in a run of some seconds that would decide the 99th percentile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ pub struct Latencies {
     pub max: u64,
 }
 
-/// The result of a stretch of load.
+/// The result of a load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// Its length, in seconds.
@@ -86,7 +86,7 @@ struct Shared<'a> {
     source: &'a Source,
     pace: Pace,
     started: Instant,
-    /// From when on operations count.
+    /// The time from which on operations count.
     counted_from: Instant,
     ends: Instant,
     due: AtomicU64,
@@ -217,7 +217,7 @@ impl Shared<'_> {
         Ok(own)
     }
 
-    /// When the next operation is due; waits until then. Nothing is due after the end.
+    /// Waits until the next operation is due, and returns that time. None is due after the end.
     fn next_due(&self) -> Option<Instant> {
         let due = match self.pace {
             Pace::Closed => Instant::now(),
@@ -259,7 +259,7 @@ impl Shared<'_> {
         }
         outcome.gets = latencies(&gets);
         outcome.puts = latencies(&puts);
-        // The last second is a part of one.
+        // The last second is not a whole one.
         let whole = self.per_second.len() - 1;
         let counts = self.per_second[..whole].iter();
         outcome.per_second = counts.map(|count| count.load(Ordering::Relaxed)).collect();
@@ -267,7 +267,7 @@ impl Shared<'_> {
     }
 }
 
-/// Nothing at all of what does not count: a histogram takes the longest of it even so.
+/// Records a latency if it counts. A histogram with a count of zero would still keep it as its longest.
 fn note(latencies: &mut Histogram<u64>, due: Instant, counts: bool) -> Result<()> {
     if counts {
         latencies.record(micros_since(due))?;

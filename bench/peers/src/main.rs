@@ -78,9 +78,9 @@ struct Arguments {
 }
 
 fn main() -> Result<()> {
-    // As Kvorum's server does: with the allocator's huge pages, which it asks for by itself, fresh memory
-    // is cleared 2 MB at a time, which takes milliseconds here and is most of an open loop's tail. The
-    // processes of the cells inherit this.
+    // As Kvorum's server does: by default the allocator uses huge pages. Fresh memory is then cleared 2 MB at
+    // a time, which takes milliseconds here and dominates the tail of an open loop. The processes of the
+    // cells inherit this.
     rustix::thread::disable_transparent_huge_pages(true).context("refuse huge pages")?;
     let arguments = Arguments::parse();
     if let Some(plan) = &arguments.cell {

@@ -282,7 +282,8 @@ pub struct Source {
     written: Arc<Written>,
 }
 
-/// The counters below which every unique key was acknowledged, and those acknowledged above it.
+/// For each counter, the number below which every unique key was acknowledged, and the acknowledged
+/// keys above that.
 #[derive(Default)]
 struct Written {
     below: AtomicU64,

@@ -1,4 +1,4 @@
-//! `tictacaae fold`: questions about the keys of a bucket, and what is done with those that are found.
+//! `tictacaae fold`: questions about the keys of a bucket, and actions on the keys that are found.
 //!
 //! Verbs and words are those of Riak 3.4; the answer comes when the fold is done.
 

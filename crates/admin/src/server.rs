@@ -203,7 +203,7 @@ impl AdminServer {
         })
     }
 
-    /// Fails where the node is not ready, so that scripts need not read it.
+    /// Fails if the node is not ready, so that scripts need not parse the answer.
     fn health(&self) -> AdminReply {
         let health = self.cluster.member.health();
         AdminReply {

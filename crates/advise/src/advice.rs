@@ -147,7 +147,7 @@ fn unknown_of(rule: &Rule, facts: &Facts) -> Vec<String> {
             None => vec![condition.fact.clone()],
         }
     });
-    // A node's own count of keys does as well as one of the cluster.
+    // The number of keys of a node serves as well as that of the cluster.
     let counts_keys = facts.get("keys_per_node").is_some();
     let is_known = |name: &str| facts.get(name).is_some() || (name == "keys" && counts_keys);
     names.filter(|name| !is_known(name)).collect()

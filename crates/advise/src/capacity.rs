@@ -1,4 +1,4 @@
-//! Memory and disk for a number of objects, and keys for a gigabyte of memory.
+//! The memory and disk that a number of objects takes, and the number of keys for a gigabyte of memory.
 
 use std::fmt;
 
@@ -29,14 +29,14 @@ pub struct CapacityQuestion {
     pub nodes: u64,
 }
 
-/// The resources that it takes.
+/// The resources that the data takes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CapacityAnswer {
     /// The question.
     pub question: CapacityQuestion,
-    /// Copies there can be: as many as nodes at most.
+    /// Copies of each object: `n_val`, or the number of nodes if that is less.
     pub copies: u64,
-    /// Keys on each node, copies counted.
+    /// Keys on each node, copies included.
     pub keys_per_node: u64,
     /// Memory for each key on a node, in bytes.
     pub memory_bytes_per_key: f64,
@@ -52,7 +52,7 @@ pub struct CapacityAnswer {
     pub keys_per_gib: u64,
     /// Distinct keys for each GiB of memory of the whole cluster.
     pub distinct_keys_per_gib: u64,
-    /// The same for bitcask in Riak, as documented; of bitcask alone.
+    /// The figures of Riak's bitcask; only if the question is about bitcask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub riak: Option<RiakComparison>,
     /// The sources of the figures.
@@ -62,11 +62,11 @@ pub struct CapacityAnswer {
 /// Riak's bitcask with keys of this length.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RiakComparison {
-    /// Memory a key by its documentation, in bytes.
+    /// Memory for each key by Riak's documentation, in bytes.
     pub documented_bytes_per_key: f64,
-    /// Memory a key as measured, in bytes, from and to.
+    /// Memory for each key as measured, in bytes: the least and the most.
     pub measured_bytes_per_key: (f64, f64),
-    /// Keys for each GiB as measured, from and to.
+    /// Keys for each GiB as measured: the least and the most.
     pub keys_per_gib: (u64, u64),
 }
 
@@ -157,7 +157,7 @@ fn sources(table: &EngineTable, costs: &Costs, key_memory: &Figure) -> Vec<Strin
         ("hints and checkpoint", costs.index_per_key.as_ref()),
         ("head of an object", Some(&table.object.head)),
         ("framing of a key", Some(&table.object.key_framing)),
-        ("a node at rest", Some(&table.node.memory)),
+        ("an idle node", Some(&table.node.memory)),
     ];
     let line = |(name, figure): (&str, Option<&Figure>)| {
         let figure = figure?;
@@ -202,8 +202,8 @@ impl fmt::Display for CapacityAnswer {
             question.nodes,
         )?;
         if self.copies < question.n_val {
-            let (n_val, copies) = (question.n_val, self.copies);
-            writeln!(f, "  (n_val is {n_val}; so few nodes hold {copies})")?;
+            let n_val = question.n_val;
+            writeln!(f, "  (n_val is {n_val}, but a node holds at most one copy)")?;
         }
         writeln!(f)?;
         let keys = count_text(self.keys_per_node);
@@ -228,7 +228,7 @@ impl fmt::Display for CapacityAnswer {
             let keys = count_text(self.distinct_keys_per_gib);
             writeln!(
                 f,
-                "  of them distinct         {keys}  (each is there {} times)",
+                "  of them distinct         {keys}  (each has {} copies)",
                 self.copies
             )?;
         }
@@ -313,9 +313,9 @@ mod tests {
             (33.0, 24.3)
         );
         assert_eq!(few.keys_per_gib, many.keys_per_gib);
-        let tells = |answer: &CapacityAnswer, of: &str| answer.to_string().contains(of);
-        assert!(tells(&few, "memory for each key: 33: ") && tells(&few, "(33 bytes a key)"));
-        assert!(tells(&many, "memory for each key: 24.3: "));
+        let shows = |answer: &CapacityAnswer, of: &str| answer.to_string().contains(of);
+        assert!(shows(&few, "memory for each key: 33: ") && shows(&few, "(33 bytes a key)"));
+        assert!(shows(&many, "memory for each key: 24.3: "));
         // The other engines have one figure at any number of keys.
         let in_memory = |keys| CapacityQuestion {
             backend: "memory".to_owned(),

@@ -1,7 +1,7 @@
 //! Several backends on one node: the configuration where bucket types are best in different ones.
 //!
-//! A node of several backends costs files and memory for each of them. The advice therefore names the one
-//! backend that would do for all as well, if there is one.
+//! A node of several backends costs files and memory for each of them. The advice therefore also names the
+//! single backend that would serve for all, if there is one.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,7 +21,7 @@ pub struct Mix {
     pub settings: Vec<String>,
     /// The backend for a node of one: it has to be avoided for no subject.
     pub instead: Option<String>,
-    /// Subjects in another backend than the default one, with the name that their property `backend` takes.
+    /// Subjects outside of the default backend, with the value of their property `backend`.
     pub properties: Vec<(String, String)>,
 }
 
@@ -86,7 +86,7 @@ fn best_for_all(advices: &[Advice]) -> Option<String> {
         });
         scores.sum()
     };
-    // An engine that is the best for none, such as one that keeps nothing, is the last resort.
+    // An engine that no type prefers, such as one without persistence, is the last resort.
     let is_best_for_one = |name: &String| {
         let mut subjects = advices.iter();
         subjects.any(|advice| advice.recommended.as_ref() == Some(name))

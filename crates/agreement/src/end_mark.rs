@@ -1,4 +1,4 @@
-//! Marks of the log's durable end, so that a log that was cut short is not taken for a torn one.
+//! Marks of the log's durable end, so that a log that was cut short is not mistaken for a torn one.
 //!
 //! A crash may tear the record that was being written, and nothing before it. The file alone cannot
 //! distinguish that torn record from an older one whose end was lost, so a mark names the log's durable

@@ -6,10 +6,9 @@
 //! except for those that must not be behind ([`Agreement::catch_up`]). Without a majority nothing
 //! changes, and the agreed state is still served.
 //!
-//! Raft itself is a library's ([`openraft`]); its base is ours: the log on disk (`log_file`), the marks
+//! The library [`openraft`] implements Raft. This crate supplies the log on disk (`log_file`), the marks
 //! of its durable end (`end_mark`), the machine's snapshots, the way to other nodes (the control lane
-//! of `kvorum-peer`), and the runtime seam, so that a simulation owns its time, its randomness and its
-//! tasks.
+//! of `kvorum-peer`), and the runtime, so that a simulation controls time, randomness and tasks.
 //!
 //! A single node runs the same log, as its only voter.
 //!

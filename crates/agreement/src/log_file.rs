@@ -734,7 +734,7 @@ mod tests {
         LogFile::open(place(disk.clone())).map(|(_, contents)| contents)
     }
 
-    /// Regression: a log whose end was lost was taken for a torn one, and an acknowledged bucket type was
+    /// Regression: a log whose end was lost was mistaken for a torn one, and an acknowledged bucket type was
     /// silently gone.
     #[test]
     fn r21_a_log_that_ends_before_its_durable_end_is_refused_wherever_it_was_cut() {

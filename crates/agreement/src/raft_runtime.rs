@@ -50,8 +50,7 @@ impl RngCore for SeamRandomness {
 
 type LibrarySleep = <TokioRuntime as AsyncRuntime>::Sleep;
 
-/// Turns of all other tasks: more than anything goes through at one moment, from one node's socket to
-/// another's log.
+/// Turns of all other tasks: more than any path has, from one node's socket to another's log.
 const TURNS: u32 = 64;
 
 /// A timer. In simulated time it goes off after all other events of the same moment.

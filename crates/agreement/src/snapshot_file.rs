@@ -9,8 +9,8 @@
 //! after:   the machine's state as it gave it
 //! ```
 //!
-//! One that covers less never replaces one that covers more: a snapshot whose writing failed and is tried
-//! again may come after one that another node sent meanwhile, and the log no longer reaches back to it.
+//! A snapshot never replaces one that covers more: the writing of a snapshot may fail and be tried again
+//! after another node has sent a newer one, and then the log no longer reaches back to the older one.
 //!
 //! Two generations, because a full disk has left other systems with an empty file where their cluster
 //! had been. An older one is completed by the log, if that still reaches back to it.
@@ -58,8 +58,7 @@ impl SnapshotFiles {
         }
     }
 
-    /// Keeps a snapshot, unless one is there that covers more; the one before becomes the older
-    /// generation.
+    /// Keeps a snapshot, unless the present one covers more. The present one becomes the older generation.
     pub(crate) fn store(&self, stored: &Stored) -> std::io::Result<()> {
         let mut covered = self.covered.lock();
         if *covered > stored.meta.last_log_id {
@@ -79,8 +78,8 @@ impl SnapshotFiles {
         Ok(())
     }
 
-    /// The newest snapshot that can be read; `None` when there never was one. The path is that of an
-    /// unreadable one.
+    /// The newest readable snapshot; `None` when there never was one. The path is that of an unreadable
+    /// snapshot, if there is one.
     pub(crate) fn load(&self) -> Result<(Option<Stored>, Option<PathBuf>), OpenError> {
         let (newest, previous) = load_both(&*self.disk, &self.newest, &self.previous)?;
         let found = [&newest, &previous].into_iter().flatten().flatten();
@@ -149,7 +148,7 @@ fn check_reach(
     }
 }
 
-/// The inner error is one that another generation can replace.
+/// The inner error is of one generation, so the other one may be used.
 type Loaded = Result<Option<Stored>, OpenError>;
 
 fn load_both(

@@ -94,7 +94,7 @@ struct Lists {
     lists: Vec<Vec<EntrySummary>>,
     /// The key up to which all lists reach, if one was cut.
     to: Option<StorageKey>,
-    /// The latest of the replicas' clocks: what one of them takes to have expired, it does not list.
+    /// The latest of the replicas' clocks. A replica does not list entries that have expired by its own.
     now: u64,
 }
 

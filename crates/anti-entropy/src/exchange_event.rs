@@ -128,8 +128,7 @@ pub enum ExchangeEffect {
     },
     /// Wait, so that writes under way arrive, and answer with [`ExchangeEvent::PauseOver`].
     Pause,
-    /// Have all replicas compared on this key, and mend those that are behind, when [`crate::Pace`] lets
-    /// it through.
+    /// Compare all replicas of this key and mend outdated ones, when [`crate::Pace`] admits it.
     Repair {
         /// The key.
         key: StorageKey,

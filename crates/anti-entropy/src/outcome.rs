@@ -28,7 +28,7 @@ pub enum EndedBy {
 /// The furthest comparison that an exchange ended with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// None to the end: replicas or trees were missing, or it was stopped.
+    /// No comparison ended: replicas or trees were missing, or the exchange was stopped.
     Nothing,
     /// The roots of trees.
     Roots,

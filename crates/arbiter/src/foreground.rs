@@ -4,10 +4,10 @@
 //! milliseconds on the next. So no limit is configured: latency is compared with its value while
 //! nothing beyond the need was done. If requests get slower, the share of free capacity that upkeep
 //! takes falls at once and by a large part, and it comes back in small pieces. It settles where
-//! requests are not slowed. It comes back only while it limits upkeep: a share that is not used is
-//! not tested, and work that comes up after a pause would begin with all of it. A baseline that has
-//! become too low corrects itself: the share falls to nothing, and the latency measured then is the
-//! new baseline.
+//! requests are not slowed. It comes back only while it limits upkeep: an unused share is not
+//! tested, and work after a pause would begin with the whole share. A baseline that has become too
+//! low corrects itself: the share falls to nothing, and the latency measured then is the new
+//! baseline.
 //!
 //! Two values are compared: the slowest hundredth, which matters most to clients, and the mean,
 //! which bounds the throughput of clients that wait for their answers. The mean and not the median:
@@ -22,7 +22,8 @@ use crate::average::seconds;
 pub const COUNT_MIN: u64 = 20;
 /// The least number with a meaningful mean.
 const MEAN_COUNT_MIN: u64 = 200;
-/// Excess of the slowest hundredth over the undisturbed one beyond which requests count as slowed.
+/// The factor between the slowest hundredth now and without upkeep, beyond which requests count as
+/// slowed.
 const TAIL_SLOWER: Slower = Slower {
     times: 2.0,
     seconds: 0.000_5,
@@ -57,7 +58,7 @@ pub struct Latency {
     pub count: u64,
     /// Their mean latency.
     pub mean: Duration,
-    /// 99 of 100 took no longer, about.
+    /// Their approximate 99th percentile.
     pub p99: Duration,
 }
 

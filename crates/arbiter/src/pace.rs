@@ -29,13 +29,13 @@ const LONG: Duration = Duration::from_secs(10 * 60);
 /// is excess data on the disk.
 const LOG_LONG: Duration = Duration::from_secs(30);
 /// The time within which that debt is paid. With less the log would work in bursts, and with more
-/// it would pass its bound, where it presses and nothing holds it back, at a slightly low factor.
+/// it would pass its bound, where its work is urgent and unlimited, if the factor is slightly low.
 const LOG_PAID_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes per second beyond twice the rate of new work, the limit of its payment. Debt from other
 /// sources than puts (an opened merge window, a lowered bound) is like any other.
 const LOG_PAID_BESIDE: f64 = 16.0 * 1024.0 * 1024.0;
-/// The rate below which the factor is not yet meaningful: for stores it counts as if one byte for
-/// each had come up. Bytes per second over the window.
+/// The rate below which the factor is not yet meaningful: for stores it counts as one byte of work
+/// for each byte put. Bytes per second over the window.
 const FACTOR_PRIOR: f64 = 64.0 * 1024.0;
 /// The least need while there is any backlog: for tasks that cost nothing but a step. Bytes per
 /// second.

@@ -1,8 +1,8 @@
 //! Choice of the next owner: by rank, within a rank the value log, then the store served least, and
 //! now and then the one that has waited longest.
 //!
-//! The log goes first because its backlog comes from the puts to all stores: as one of many it
-//! would fall behind until it presses. A quarter of the bytes is the stores' nevertheless.
+//! The log goes first because its backlog comes from the puts to all stores: with a share like that of
+//! one store it would fall behind until it becomes urgent. The stores still get a quarter of the bytes.
 //!
 //! This is deficit round robin without the rounds: the owner that was served fewer bytes than the
 //! others of its rank goes next, so that later turns make up for a step that costs more than

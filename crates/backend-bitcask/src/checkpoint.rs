@@ -42,7 +42,7 @@ pub(crate) const SLOT_BYTES: usize = size_of::<Packed>();
 pub(crate) const CHUNK_HEADER_BYTES: usize = 16;
 /// Slots in a chunk at most: a megabyte.
 pub(crate) const CHUNK_SLOTS_MAX: usize = 64 << 10;
-/// The size of the pieces that are written and read, about.
+/// The approximate size of the pieces that are written and read.
 const BUFFER_BYTES: usize = 256 << 10;
 pub(crate) const TABLES_BYTES_MAX: u64 = 1 << 30;
 

@@ -46,8 +46,8 @@ impl Checkpoints {
         self.job = None;
     }
 
-    /// A checkpoint is due when replaying the records since the last one would take long, and when
-    /// it is small against that.
+    /// A checkpoint is due when replaying the records since the last one would take long, and
+    /// writing it would cost little in comparison.
     pub(crate) fn due(&self, files: &SegmentFiles, catalog: &Catalog) -> Option<Task> {
         let keys = files.contents.keydir.len();
         let cost_bytes = checkpoint_bytes(&files.contents, catalog);
@@ -220,7 +220,7 @@ impl Checkpoints {
     }
 }
 
-/// The size of a checkpoint, about.
+/// The approximate size of a checkpoint.
 pub(crate) fn checkpoint_bytes(contents: &Contents, catalog: &Catalog) -> u64 {
     let removals: u64 = catalog.shared.values().map(|it| it.stats.removals).sum();
     let shared = catalog.shared.values().map(|it| &it.stats);

@@ -2,8 +2,8 @@
 //! log derive how much they would find expired beside lasting entries.
 //!
 //! Each step is a number of bytes that are expired by a time. Too many steps are reduced by merging
-//! two neighbours into one with the later time: those whose bytes are thereby counted late for the
-//! shortest time in all. So no byte is counted as expired too early. Source of the merging of
+//! two neighbours into one with the later time. The two are chosen so that the delay, weighted by their
+//! bytes, is shortest. So no byte is counted as expired too early. Source of the merging of
 //! neighbours: Y. Ben-Haim, E. Tom-Tov, A Streaming Parallel Decision Tree Algorithm, 2010.
 
 /// The steps in a row of a checkpoint.

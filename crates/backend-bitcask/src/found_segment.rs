@@ -21,7 +21,8 @@ pub(crate) struct Found {
     /// Everything in it was certainly durable.
     pub(crate) is_proven: bool,
     pub(crate) end: ScanEnd,
-    /// An unsealed segment's entries behind the checkpoint; those of others are gathered at once.
+    /// The entries behind the checkpoint, if the segment is unsealed; entries of sealed segments
+    /// are gathered at once.
     pub(crate) entries: Vec<Newest>,
     /// The first sequence behind the checkpoint; 0 for none.
     pub(crate) first_sequence: u64,

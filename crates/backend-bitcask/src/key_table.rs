@@ -181,8 +181,8 @@ fn number(reader: &mut ByteReader<'_>) -> Result<u32, Truncated> {
     u32::try_from(reader.varint()?).map_err(|_| Truncated { offset })
 }
 
-/// The size of the pieces that entries are packed into: one buffer for all would be moved, and be
-/// twice as large as needed, whenever it grows.
+/// The size of the pieces that entries are packed into: a single buffer would be moved at each
+/// growth, and then be twice as large as needed.
 const PIECE_BYTES: usize = 1 << PIECE_BITS;
 const PIECE_BITS: u32 = 18;
 

@@ -284,7 +284,7 @@ impl<'a> KeyWalk<'a> {
         self.segments.is_some()
     }
 
-    /// False for a shown entry that is superseded by one in a part of a hint that was left out.
+    /// False for an entry that is superseded by an entry in a skipped part of a hint.
     pub(crate) fn is_newest(&mut self, key: &SeenKey) -> Result<bool> {
         for index in 0..self.sources.len() {
             let Source { keys, origin, .. } = &self.sources[index];

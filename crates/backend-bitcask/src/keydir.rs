@@ -3,7 +3,7 @@
 //! A key is found by a fingerprint under a secret of the store. Two keys may have the same one: the
 //! key in the record decides, and both have their slot. The directory is cut into shards by the
 //! highest bits of the fingerprint, each under a lock of its own: a reader waits for one change of
-//! one slot at most, a shard grows while it is read, and a checkpoint copies one at a time.
+//! one slot at most, a shard grows while it is read, and a checkpoint copies one shard at a time.
 //!
 //! A lookup finds the segment together with the slot, under one lock and without a count that all
 //! readers share, because every shard has the table of places beside its slots.

@@ -197,7 +197,7 @@ pub(crate) struct LogHint {
 }
 
 impl LogHint {
-    /// Opens a log hint; `None` for one that is not of this store's records in this log, or that an
+    /// Opens a log hint; `None` for a hint of another store or another log, and for one that an
     /// earlier version wrote.
     pub(crate) fn open(
         disk: &dyn Disk,

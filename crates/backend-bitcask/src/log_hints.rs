@@ -31,7 +31,7 @@ pub(crate) const LOG_HINT_SUBJECT: u32 = 0;
 const RECORDS_MAX: usize = 64 << 10;
 /// The assumed cost of reading a front. Bytes.
 const FRONT_BYTES: u64 = 256;
-/// The size of an entry in a log hint, about. Bytes.
+/// The approximate size of an entry in a log hint. Bytes.
 const ENTRY_BYTES: u64 = 40;
 
 /// The log hints of a store, one at a time.
@@ -445,7 +445,7 @@ impl LogHints {
 }
 
 impl LogHintJob {
-    /// The remaining work, about.
+    /// The approximate remaining work.
     fn cost_bytes(&self) -> u64 {
         match &self.phase {
             Phase::Scanning(scan, _) => scan.read_to().max(1),

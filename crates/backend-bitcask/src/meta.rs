@@ -3,7 +3,7 @@
 //! Without it no record could be checked and no fingerprint made, so it is written to two files,
 //! one after the other. Each holds all of it; the first write is the moment of change, and an
 //! opening that finds a difference finishes the second. Each names its store, so that a copy of
-//! another store is not taken for a newer one.
+//! another store is not mistaken for a newer one.
 
 use std::path::Path;
 
@@ -40,8 +40,8 @@ pub(crate) struct Meta {
     pub(crate) erased: u64,
     /// The secret under which fingerprints are made.
     pub(crate) secret: (u64, u64),
-    /// A sequence at or above every one whose records were all removed, as long as the checkpoints since
-    /// it was written are there.
+    /// A sequence that is at least as high as each sequence without records, as long as no later checkpoint
+    /// is lost.
     pub(crate) sequence: u64,
     /// No segment at or above this number was ever created before the others were listed.
     pub(crate) next_segment: u32,

@@ -154,8 +154,8 @@ impl Store {
         damage.map_or(Ok(Lookup::Absent), Err)
     }
 
-    /// Notes that the device failed to read a record; true when it counts as damaged by now, which
-    /// is reported at that moment. The key is that of the record: of its fingerprint, at least.
+    /// Notes that the device failed to read a record; true when it counts as damaged from now on,
+    /// which is then reported. The key is that of the record: of its fingerprint, at least.
     #[cold]
     fn is_given_up(&self, key: &StorageKey, place: &Place, slot: &Slot, now: Timestamp) -> bool {
         let verdict = self.unread.failed((place.cached(), slot.offset()), now);

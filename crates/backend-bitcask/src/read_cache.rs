@@ -6,10 +6,10 @@
 //! be removed when a key is overwritten, a segment merged or a store erased. Entries that are no
 //! longer read are evicted by others.
 //!
-//! The replacement policy is that of `quick_cache`: an entry has to be read again before it can
-//! evict others that were, so one walk over many keys does no harm. Folds do not use the cache. An
-//! entry is copied here only when it is read from its segment a second time: most reads of a large
-//! store are not repeated soon, and the copy costs more than the read.
+//! The replacement policy is that of `quick_cache`: an entry has to be read twice before it can
+//! evict entries that were read twice. So one walk over many keys does no harm. Folds do not use
+//! the cache. An entry is copied here only when it is read from its segment a second time: most
+//! reads of a large store are not repeated soon, and the copy costs more than the read.
 
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use crate::entry::{decode_fields, key_of};
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
 /// For sizing the cache's own tables.
 const ENTRY_BYTES_EXPECTED: u64 = 2048;
-/// The memory of an entry beside its bytes: the value, the cache's tables, and the reference count.
+/// The memory of an entry without its bytes: the value, the cache's tables, and the reference count.
 const ENTRY_OVERHEAD_BYTES: usize = 256;
 
 /// Numbers for segments, each given once in the life of the process.
@@ -111,7 +111,7 @@ pub struct ReadCache {
 
 impl ReadCache {
     /// A cache for at most this many bytes, its tables included. The record of first reads takes
-    /// eight bytes beside it for each 2 KB of them, and 8 MB at most.
+    /// eight bytes more for each 2 KB of them, and 8 MB at most.
     pub fn new(bytes_max: u64) -> Self {
         let expected = usize::try_from(bytes_max / ENTRY_BYTES_EXPECTED).unwrap_or(usize::MAX);
         let expected = expected.max(16);

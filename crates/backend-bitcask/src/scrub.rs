@@ -284,7 +284,7 @@ impl Scrub {
         Ok(None)
     }
 
-    /// Has the hint written again.
+    /// Removes the hint, so that it is written again.
     fn drop_hint(files: &SegmentFiles, segment: &Segment, hint: &HintTable, why: &str) {
         let path = hint_path(Path::new(""), segment.number);
         let name = path.to_string_lossy().into_owned();

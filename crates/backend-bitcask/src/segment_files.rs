@@ -323,8 +323,7 @@ impl SegmentFiles {
         self.home.disk.sync_directory(directory)
     }
 
-    /// Forgets all segments, as in an erasure, and returns the number of one that readers never
-    /// saw.
+    /// Forgets all segments, as in an erasure, and returns a number that readers have never seen.
     pub(crate) fn forget_all(&self, writer: &mut WriteSide) -> Option<u32> {
         self.unremoved.lock().clear();
         let prepared = writer.prepared.take();

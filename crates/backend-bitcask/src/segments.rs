@@ -24,7 +24,7 @@ pub(crate) struct SegmentEntry {
     pub(crate) is_sealed: bool,
     /// The end of its records with log hints. Bytes.
     pub(crate) hinted_to: u64,
-    /// The number of those records, about.
+    /// The approximate number of those records.
     pub(crate) hinted_records: u64,
 }
 

@@ -10,7 +10,7 @@ use kvorum_segment::Compression;
 #[derive(Clone, Debug)]
 pub struct BitcaskSettings {
     // Behaviour.
-    /// The opener's knowledge of the store.
+    /// The store's label and identity, as far as the opener has them.
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`].
     pub sync: SyncStrategy,

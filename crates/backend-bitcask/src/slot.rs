@@ -151,7 +151,7 @@ impl Packed {
         low_half(self.0 >> FINGERPRINT_SHIFT)
     }
 
-    /// The highest bits of the stored fingerprint, which order slots as it does.
+    /// The highest bits of the stored fingerprint; they order slots as the fingerprint does.
     pub(crate) fn order(self) -> u64 {
         low_half(self.0 >> 96)
     }

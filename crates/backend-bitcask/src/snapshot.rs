@@ -162,7 +162,7 @@ impl BitcaskSnapshot {
         else {
             return Ok(false);
         };
-        // A place refers to the same segment for as long as that is held.
+        // A place refers to the same segment for as long as the snapshot holds the segment.
         if slot.place() == key.place.index() && slot.offset() == entry.at.offset {
             return Ok(true);
         }

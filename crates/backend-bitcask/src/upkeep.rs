@@ -21,7 +21,7 @@ const FILES_MIN: u64 = 4;
 /// The least size of each, or the limit of small ones if that is more, if the disk has room. Bytes.
 const FILE_BYTES_AIM_MIN: u64 = 1 << 20;
 
-/// The jobs of a store, each with what is in progress.
+/// The jobs of a store, each with its work in progress.
 #[derive(Default)]
 pub(crate) struct Upkeep {
     pub(crate) copies: Copies,
@@ -153,8 +153,8 @@ impl Upkeep {
 
     /// The creation of the next segment before puts need it, since that waits for the device.
     fn next_segment_due(files: &SegmentFiles) -> Option<Task> {
-        // Always of one subject, so that it is left alone for a while when it fails, as on a full
-        // disk.
+        // It always has the same subject, so that a failure, as on a full disk, delays the next
+        // attempt.
         files
             .is_next_wanted()
             .then_some(Task::normal(TaskKind::Flush, 0, FILE_HEADER_BYTES))

@@ -20,7 +20,7 @@ use crate::MergeSettings;
 /// The size below which a store may have any share of garbage: a merge costs some syncs, however
 /// little it frees.
 const SMALL_STORE_BYTES: u64 = 256 << 10;
-/// Merges press when garbage exceeds its limit by this much. Percent.
+/// Merges are urgent when garbage exceeds its limit by this much. Percent.
 const PRESSING_PERCENT: u64 = 3;
 
 /// Facts of a finished segment.
@@ -51,7 +51,7 @@ impl Candidate {
         let age = u128::from(newest.saturating_sub(self.number)) + 1;
         let copied = u128::from(self.copied_bytes());
         let cost = u128::from(self.bytes) + copied + 1;
-        // In millionths, so that whole numbers do.
+        // In millionths, so that whole numbers suffice.
         u128::from(self.dead_bytes) * age * 1_000_000 / cost
     }
 }

@@ -73,8 +73,8 @@ impl Store {
     }
 
     /// Puts a batch to the value log, where it stays. Queued batches would be lost with this
-    /// process. So a caller that requested no more than the store's default waits as well, until
-    /// the batch is with the system, as it would be after an append to a file of the store's own.
+    /// process. So a caller that requested only the store's default waits too, until the batch is
+    /// with the system. An append to a file of the store's own would have the same effect.
     fn put_to_log(
         &self,
         log: &ValueLog,

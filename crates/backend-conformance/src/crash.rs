@@ -220,10 +220,10 @@ impl Recovery<'_> {
         }
         self.history()
             .explain(&observed, Required::Durable { up_to: reported }, now)
-            .map_err(|story| Violation::of(7, format!("durable says {reported:?} but {story}")))?;
+            .map_err(|story| Violation::of(7, format!("durable() is {reported:?} but {story}")))?;
         let floor = self.history().durable_floor();
         ensure(reported >= floor, 7, || {
-            format!("durable says {reported:?} with everything to {floor:?} synced")
+            format!("durable() is {reported:?} with everything to {floor:?} synced")
         })
     }
 

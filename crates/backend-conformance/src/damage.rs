@@ -10,8 +10,8 @@
 //! the damage, and keys read right after it, outlive the next death of the process.
 //!
 //! An engine may exclude files from the damage after the death of the process
-//! ([`EngineUnderTest::left_out_after_kill`]): those whose end may be torn, where damage cannot be
-//! distinguished from a torn end yet. `docs/scenarios.md` lists them.
+//! ([`EngineUnderTest::left_out_after_kill`]): files that may have a torn end, from which damage cannot be
+//! distinguished yet. `docs/scenarios.md` lists them.
 
 mod kind;
 mod left_out;

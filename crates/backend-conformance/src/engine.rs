@@ -108,9 +108,8 @@ pub trait EngineUnderTest: Sync {
         &[]
     }
 
-    /// The directory of a log, with files in the order of their names. The last one with records
-    /// may end in a torn batch after the death of the process, and so may look like one that was
-    /// cut.
+    /// The directory of a log, with files in the order of their names. If the process was killed, the last
+    /// file with records may end in a torn batch, and then looks like a file that was cut.
     fn log_directory(&self) -> Option<&Path> {
         None
     }
@@ -144,9 +143,9 @@ pub trait EngineUnderTest: Sync {
         1
     }
 
-    /// True when the ticket of a put with the store's default means that it is durable. False when
-    /// it means that the death of the process cannot lose it, as in a store that queues puts and
-    /// syncs at intervals or never.
+    /// True when the ticket of a put with the store's default means that it is durable. False when it only
+    /// means that it survives the end of the process, as in a store that queues puts and syncs at intervals
+    /// or never.
     fn default_tickets_are_durable(&self, _variation: u32) -> bool {
         true
     }

@@ -11,7 +11,7 @@ use crate::script::{PlannedBound, PlannedFold, PlannedValue, PlannedWrite, Scrip
 /// Times in scripts are multiples of this, so that expiries, leases and filters meet.
 const TICK_MICROS: u64 = 1_000;
 
-/// A script of everything, for the model group.
+/// A script with steps of all kinds, for the model group.
 pub(crate) fn script(rng: &mut ChaCha8Rng, len: usize) -> Script {
     Script {
         steps: (0..len).map(|_| step(rng)).collect(),
@@ -148,7 +148,7 @@ fn fold(rng: &mut ChaCha8Rng) -> PlannedFold {
     }
 }
 
-/// Whole segments, or leaves of a tree of four, which share the low bits of segments.
+/// Whole segments, or leaves of a tree with four leaves. A leaf is the low bits of its segments.
 fn segment_filter(numbers: std::ops::Range<u32>) -> SegmentFilter {
     match numbers.start % 2 {
         0 => SegmentFilter::Segments(numbers.collect()),

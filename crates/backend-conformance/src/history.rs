@@ -81,7 +81,8 @@ impl History {
         }
     }
 
-    /// Notes the sequence of a batch. No earlier batch that is still there has it, or a higher one.
+    /// Notes the sequence of a batch. No earlier batch that is still there has this sequence or a
+    /// higher one.
     pub(crate) fn given(&mut self, sequence: Sequence) {
         for attempt in &mut self.attempts {
             if attempt.is_forgettable && attempt.sequence.is_some_and(|it| it >= sequence) {
@@ -146,7 +147,7 @@ impl History {
     }
 
     /// Evidence of the existing entries for each batch: true if it wrote one of them, false if it
-    /// would have overwritten one.
+    /// came later and would have overwritten one.
     fn shown_by(&self, observed: &Observation) -> Vec<Option<bool>> {
         let mut shown = vec![None; self.attempts.len()];
         for seen in observed.present.values() {

@@ -38,7 +38,7 @@ pub(crate) fn observe(
             Ok(Lookup::WouldBlock) => {
                 return Err(Violation::of(
                     11,
-                    "a read that may block says it would block",
+                    "a read that may block returned WouldBlock",
                 ));
             }
             Ok(Lookup::Absent) => observation.absent.push(key),

@@ -4,8 +4,8 @@ use kvorum_planted_defects::{PlantedDefect, plant};
 
 use crate::{EngineUnderTest, Group, Plan, Violation, run};
 
-/// Plants `defect`, runs the groups that should find it, and returns their findings, or a sentence
-/// that it was not detected.
+/// Plants `defect`, runs the groups that should find it, and returns their findings, or the message
+/// that they missed it.
 pub fn expect_caught(
     engine: &dyn EngineUnderTest,
     defect: PlantedDefect,

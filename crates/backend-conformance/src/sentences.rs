@@ -423,7 +423,7 @@ fn erasing(stage: &Stage<'_>) -> Checked {
         let put = trial.store()?.get(&key(2), at).must("get")?;
         let promised = matches!(put, Lookup::Found(it) if it.sequence <= durable);
         ensure(promised, 7, || {
-            format!("durable says {durable:?} after erasing")
+            format!("durable() is {durable:?} after erasing")
         })
     })?;
     let receipt = trial.store()?.put(&trial_batch(), Durability::Buffered);

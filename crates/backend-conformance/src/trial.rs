@@ -313,11 +313,14 @@ impl<'a> Trial<'a> {
     fn sync(&mut self) -> Checked {
         let synced = self.store()?.sync().must("sync")?;
         ensure(synced >= self.last_sequence, 6, || {
-            format!("sync says {synced:?} with {:?} put", self.last_sequence)
+            format!(
+                "sync() returned {synced:?} with {:?} put",
+                self.last_sequence
+            )
         })?;
         let durable = self.store()?.durable();
         ensure(durable >= synced, 6, || {
-            format!("durable says {durable:?} after sync said {synced:?}")
+            format!("durable() is {durable:?} after sync() returned {synced:?}")
         })
     }
 

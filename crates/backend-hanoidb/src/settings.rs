@@ -12,8 +12,8 @@ pub const LEVELS: usize = 16;
 /// The number of flushes that are merged however small they are; see
 /// [`kvorum_lsm::DoublingLevels`].
 const SMALL_FLUSHES: usize = 8;
-/// The numbers of flushes on level 0 from which on upkeep presses and puts are slowed beside their
-/// share, and with which they are slowed the most. The bound allows no more than 18.
+/// From the first number of flushes on level 0, upkeep is urgent and puts are slowed beyond their share;
+/// from the second, they are slowed the most. The bound allows no more than 18.
 const SLOW_FROM_FLUSHES: usize = 20;
 const SLOWEST_AT_FLUSHES: usize = 40;
 
@@ -21,7 +21,7 @@ const SLOWEST_AT_FLUSHES: usize = 40;
 #[derive(Clone, Debug)]
 pub struct HanoidbSettings {
     // Behaviour.
-    /// The opener's knowledge of the store.
+    /// The store's label and identity, as far as the opener has them.
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the log.
     pub sync: SyncStrategy,

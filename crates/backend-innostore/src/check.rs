@@ -92,7 +92,7 @@ pub fn has_store_files(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result
 /// Reads the manifest and every page of its tree. `progress` gets the number of bytes read.
 ///
 /// # Errors
-/// Those of the disk that are not of one page, and [`kvorum_backend::ErrorKind::NewerFormat`].
+/// Errors of the disk that do not concern a single page, and [`kvorum_backend::ErrorKind::NewerFormat`].
 pub fn check_store(disk: &dyn Disk, directory: &Path, progress: &dyn Fn(u64)) -> Result<Examined> {
     let mut examined = Examined::default();
     let belonging = Belonging::by_directory(directory);

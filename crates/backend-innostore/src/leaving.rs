@@ -16,8 +16,8 @@ use crate::store::Store;
 
 /// A file of less than this part of the largest size is small.
 const SMALL_PART: u64 = 2;
-/// The garbage of a file, in thousandths, from which on leaving it certainly frees more than it
-/// takes.
+/// The share of garbage in a file, in thousandths, above which emptying it certainly frees more
+/// than it takes.
 const SCARCE_PERMILLE: u64 = 750;
 
 /// The files that are being left, if there are some.
@@ -45,8 +45,8 @@ struct UnderWay {
 /// ones.
 ///
 /// A rewrite makes garbage of the branches on its way, which may be half of a small file: if small
-/// files were left one by one, there would always be another one to leave. If space is scarce there
-/// may be no room to rewrite all of them, and one that is mostly garbage goes first.
+/// files were emptied one by one, each would leave another small file. If space is scarce there may
+/// be no room to rewrite all of them, and one that is mostly garbage goes first.
 fn choose(
     files: &[FileRecord],
     settings: &InnostoreSettings,

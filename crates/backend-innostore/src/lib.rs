@@ -17,8 +17,8 @@
 //!
 //! # Locks
 //!
-//! They are taken in this order: jobs, manifest, writer. A put holds the writer's over one append;
-//! upkeep holds the jobs' over a step.
+//! They are taken in this order: jobs, manifest, writer. A put holds the lock of the writer during one
+//! append; upkeep holds the lock of the jobs during a step.
 
 mod backup;
 mod change;

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::change::Op;
 
-/// Memory of an entry beside its bytes, about.
+/// Approximate memory of an entry without its own bytes.
 const OVERHEAD_BYTES: u64 = 200;
 /// Keys that a cursor takes at once.
 const KEYS_AT_ONCE: usize = 64;
@@ -66,7 +66,7 @@ impl Overlay {
         self.segments.lock().keys().next().copied()
     }
 
-    /// Its memory, in bytes, about.
+    /// Its approximate memory, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

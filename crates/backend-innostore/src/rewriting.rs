@@ -177,7 +177,7 @@ fn give_up(store: &Store, rewrite: &Rewrite) {
 }
 
 fn end(store: &Store, going: &mut Going) -> Result<()> {
-    // The tree must not be ahead of what the log has made durable.
+    // The tree must not be ahead of the durable part of the log.
     store.log.sync()?;
     let rewritten = going.rewrite.finish().map_err(|error| match error.kind() {
         ErrorKind::Full | ErrorKind::Unread | ErrorKind::Exhausted => error,

@@ -29,7 +29,7 @@ impl Shared {
 #[derive(Clone, Debug)]
 pub struct InnostoreSettings {
     // Behaviour.
-    /// The opener's knowledge of the store.
+    /// The store's label and identity, as far as the opener has them.
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the log.
     pub sync: SyncStrategy,
@@ -40,7 +40,7 @@ pub struct InnostoreSettings {
     pub scrub_period: Option<Duration>,
 
     // Performance.
-    /// The size of pages, about. One entry may make a page larger.
+    /// The approximate size of pages. One entry may make a page larger.
     pub page_bytes: usize,
     /// The size from which on a body gets a page of its own.
     pub body_apart_bytes: usize,

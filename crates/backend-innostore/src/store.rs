@@ -70,8 +70,8 @@ pub(crate) struct Counters {
 }
 
 impl Store {
-    /// Refuses puts while there is no room to rewrite the tree, as scattered puts and removals may
-    /// need: removals go on then, and are moved to pages.
+    /// Refuses puts while there is no room to rewrite the whole tree, as scattered puts and
+    /// removals may require. So removals go on, and can be moved to pages.
     pub(crate) fn check_room_to_move(&self, purpose: Purpose) -> Result<()> {
         let dirty_bytes = self.version.load().dirty_bytes();
         let wanted = self.tree_bytes.load(Ordering::Relaxed) + dirty_bytes;
@@ -120,7 +120,7 @@ impl Store {
     }
 
     /// Changes the manifest, on disk first. After a failure it stays the same. Once the directory's
-    /// lock was given back it may be another process's.
+    /// lock is released, another process may own the manifest.
     pub(crate) fn change_manifest(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let mut held = self.manifest.lock();
         self.intake.check_not_failed()?;

@@ -159,7 +159,7 @@ impl OrderedTree for OpenTree {
         let mut jobs = self.jobs.lock();
         let store = &*self.store;
         store.intake.check_writable()?;
-        // A rewrite would lack changes that are decided now and that it has passed.
+        // A rewrite would lack changes that are decided now, at keys that it has passed.
         if jobs.rewriting.is_going_on() {
             let step = jobs.rewriting.step(store, budget_bytes, now)?;
             return Ok(PutBelow::Flushing(step));

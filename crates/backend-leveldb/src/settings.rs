@@ -11,7 +11,7 @@ use kvorum_tiers::Tiers;
 #[derive(Clone, Debug)]
 pub struct LeveldbSettings {
     // Behaviour.
-    /// The opener's knowledge of the store.
+    /// The store's label and identity, as far as the opener has them.
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the log.
     pub sync: SyncStrategy,

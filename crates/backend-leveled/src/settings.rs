@@ -13,7 +13,7 @@ use kvorum_lsm::{
 #[derive(Clone, Debug)]
 pub struct LeveledSettings {
     // Behaviour.
-    /// The opener's knowledge of the store.
+    /// The store's label and identity, as far as the opener has them.
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the journal.
     pub sync: SyncStrategy,

@@ -67,8 +67,8 @@ pub enum Order {
     Remove(Part),
 }
 
-/// The part of a scope that an order is for: as much as the caller's limits allow, from its
-/// beginning on, but at least one key.
+/// The part of a scope that an order is for: from its beginning, as much as the caller's limits allow, but at
+/// least one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The backend that is read.

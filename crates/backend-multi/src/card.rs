@@ -1,7 +1,7 @@
 //! The card of a store: the file that makes one store of its children, kept twice.
 //!
 //! It has the identity of the whole, for the node, and the list of the store's children. Without it
-//! a lost directory of a child would be taken for a new child's, and the data of a child that was
+//! a lost directory of a child would be mistaken for a new child's, and the data of a child that was
 //! removed from the configuration would disappear unnoticed.
 
 use std::path::Path;

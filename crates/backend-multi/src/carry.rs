@@ -23,7 +23,7 @@ const BYTES_MAX: u64 = 256 << 10;
 /// The index entries of an object, by its kind, head and body; none for one that cannot be read.
 pub type IndexEntriesOf = dyn Fn(Tag, &Bytes, &Bytes) -> Vec<IndexEntry> + Send + Sync;
 
-/// Puts a batch to the child of its route, or to the one that it leaves.
+/// Puts a batch to the child of its route, or to the child from which its bucket moves.
 pub(crate) type PutTo<'a> = dyn Fn(&Batch) -> Result<()> + 'a;
 
 /// An entry as it was read.
@@ -43,7 +43,7 @@ pub(crate) struct Gathered {
     pub(crate) bytes: u64,
 }
 
-/// The child that has the buckets, and the one that is to have them.
+/// The child that has the buckets, and their target.
 pub(crate) struct Pair<'a> {
     pub(crate) source: &'a Child,
     pub(crate) target: &'a Child,

@@ -60,7 +60,7 @@ pub struct MultiBackend {
     files: CardFiles,
     card: Mutex<Card>,
     draw: DrawNumber,
-    /// The last sequence of each child, as far as this store has put to it.
+    /// The last sequence that this store has put to each child.
     last: Vec<AtomicU64>,
     is_closed: AtomicBool,
     /// True from the beginning of an erasure until one has ended: puts made meanwhile would be
@@ -81,8 +81,8 @@ impl MultiBackend {
     /// that a property of theirs or of their type selects.
     ///
     /// # Errors
-    /// Those of the disk; [`ErrorKind::Corrupt`] for a child that is not the former one, and
-    /// [`ErrorKind::Denied`] if a former one is not among the children any more.
+    /// Those of the disk; [`ErrorKind::Corrupt`] for a child with another identity than before, and
+    /// [`ErrorKind::Denied`] if a former child is no longer declared.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -740,7 +740,7 @@ impl Backend for MultiBackend {
     }
 
     fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
-        // The place is one in another store than that of the next write.
+        // The place is in another store than that of the next write.
         let without_place = |head| StoredHead {
             place: None,
             ..head

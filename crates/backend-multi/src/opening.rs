@@ -119,8 +119,8 @@ pub(crate) fn known(children: &[Child]) -> Vec<KnownChild> {
 }
 
 /// Erases all children except those that an earlier, interrupted erasure has erased already: a
-/// child knows only one identity before its own, which has to be that of the card until all are
-/// done.
+/// child has only one earlier identity beside its own, and that has to be the card's until all
+/// children are erased.
 pub(crate) fn erase(children: &[Child], card: Option<&Card>) -> Result<()> {
     let known = |child: &Child| {
         let of_card = card.iter().flat_map(|it| &it.children);

@@ -1,11 +1,11 @@
-//! The pin of a store: all of its data go to one child, despite the routes. An operator tries
-//! another engine with one partition like that, before all partitions move to it.
+//! The pin of a store: all of its data go to one child, despite the routes. So an operator can try
+//! another engine with one partition before all partitions move to it.
 //!
 //! It is kept in two copies beside the card. A partition that changes its owner keeps it: the new
 //! owner's store takes it over before it gets the data. The new owner may lack the child; the pin
 //! is kept there as well, without effect until there is such a child. When the pin is removed, all
 //! data outside of their routes move back, those of the default route too. From then on the store
-//! follows the routes as one that never had a pin.
+//! follows the routes as if it had never had a pin.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

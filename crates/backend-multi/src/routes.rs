@@ -13,13 +13,13 @@ use kvorum_encoding::{
 
 use crate::child::ChildNumber;
 
-/// The child of each bucket. A rule for the beginning of a bucket's name precedes one for the
+/// The child of each bucket. A rule for a prefix of a bucket's name precedes one for the
 /// bucket, and that precedes one for its type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteTable {
     /// The child of all others.
     default: ChildNumber,
-    /// By the beginning of a bucket's name; the first match counts.
+    /// By the prefix of a bucket's name; the first match counts.
     by_name: Vec<(Bytes, ChildNumber)>,
     /// By [`bucket_prefix`].
     by_bucket: HashMap<Bytes, ChildNumber>,

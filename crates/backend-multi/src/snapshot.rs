@@ -29,8 +29,8 @@ impl MultiSnapshot {
         }
     }
 
-    /// The child whose entry of a key counts, among those with one that the fold would show. The
-    /// child of the route counts first, even with an entry that the fold skips.
+    /// The child whose entry of a key counts, among the children with an entry that the fold would
+    /// show. The child of the route counts first, even with an entry that the fold skips.
     fn choose(&self, key: &StorageKey, having: ChildSet) -> Result<Option<ChildNumber>> {
         let homes = self.placement.homes(key.as_bytes());
         let own = homes.own;

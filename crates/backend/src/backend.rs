@@ -38,15 +38,14 @@ pub trait Backend: Send + Sync {
     /// The sequence up to which every batch is known to be durable.
     fn durable(&self) -> Sequence;
 
-    /// The entries that a log has given back to the store since it was opened, and that come behind all that
-    /// its own files had; handed out once. `None` where there were none, where not all of them are known,
-    /// and for an engine that takes no note of them.
+    /// The entries that a log has given back to the store since it was opened, later than all in its own
+    /// files; handed out once. `None` where there were none, where not all of them are known, and for an
+    /// engine that takes no note of them.
     fn take_replayed(&self) -> Option<Replayed> {
         None
     }
 
-    /// True when the store holds no unexpired entry. Fast; belongs on the blocking pool
-    /// nevertheless.
+    /// True when the store holds no unexpired entry. Fast, but to be called on the blocking pool.
     fn is_empty(&self, now: Timestamp) -> Result<bool>;
 
     /// Sizes, counts and debts, for operators and for the arbiter.
@@ -64,8 +63,8 @@ pub trait Backend: Send + Sync {
         now: Timestamp,
     ) -> Result<StepOutcome>;
 
-    /// The part of a store that consists of several: the name of the one that a task belongs to,
-    /// and the task in that one's numbering.
+    /// The part of a store that consists of several: the name of the part to which a task belongs, and the
+    /// task in the numbering of that part.
     fn part_of(&self, _task: &Task) -> Option<(&str, Task)> {
         None
     }

@@ -23,8 +23,8 @@ pub struct Belonging {
 }
 
 impl Belonging {
-    /// The knowledge of a store that is found by its directory alone, as tools find it: the directories of
-    /// partitions are named after their index.
+    /// The knowledge of a tool, which finds a store only by its directory: the directories of partitions are
+    /// named after their index.
     pub fn by_directory(directory: &Path) -> Self {
         let name = |path: &Path| {
             let name = path.file_name().and_then(|name| name.to_str());

@@ -56,7 +56,7 @@ impl BackendError {
         }
     }
 
-    /// The same error with another kind, for another reader.
+    /// The same detail with another kind, if the caller's reader has to react otherwise.
     #[must_use]
     pub fn of_kind(self, kind: ErrorKind) -> Self {
         Self { kind, ..self }

@@ -200,10 +200,10 @@ pub struct StoreBackup {
 
 /// Backups while serving.
 pub trait Backups: Send + Sync {
-    /// Makes a consistent copy in `directory`, which must not exist, on the same filesystem: files that
-    /// never change get a second name there. The copy opens as a store after a crash does, and has
-    /// every batch that was put before the call; of those that are put meanwhile it has the first ones,
-    /// or none. Puts do not wait for it, upkeep does.
+    /// Makes a consistent copy in `directory`, which must not exist, on the same filesystem: files that never
+    /// change get a second name there. The copy opens as a store after a crash does, and has every batch that
+    /// was put before the call; of entries put meanwhile it has the earliest, or none. Puts do not wait for
+    /// it, upkeep does.
     ///
     /// # Errors
     /// Those of the disk; the caller removes the files that were made.

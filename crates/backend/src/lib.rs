@@ -62,8 +62,8 @@
 //!
 //! Backups
 //! 19. A copy made by [`Backups::backup`] opens as a store with every batch that was put before the
-//!     call; of those that are put meanwhile it has the first ones. Nothing that the store does
-//!     later changes it.
+//!     call; of entries put meanwhile it has the earliest. Nothing that the store does later
+//!     changes it.
 //!
 //! Indexes
 //! 20. [`IndexFolds::counts`] counts the index entries that puts and removals have added and

@@ -1,8 +1,8 @@
 //! The entries that a store was given back by its log at its opening, by their anti-entropy segments.
 //!
-//! A summary of a store that was written some batches before its end lacks exactly these. It can be
-//! brought up to date from them if they are all that came since, which their numbers show: batches of a
-//! store are numbered without gaps. Where a number is missing, or a batch cannot be understood, nothing
+//! If a summary of a store was written some batches before the store's end, it lacks exactly these batches.
+//! It can be brought up to date from them if they are all that came since, which their numbers show: batches
+//! of a store are numbered without gaps. Where a number is missing, or a batch cannot be understood, nothing
 //! is reported, and a summary is made anew.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::Sequence;
 
-/// More segments than this are not kept: to look up that many costs more than a new summary.
+/// At most this many segments are kept: looking up more costs more than a new summary.
 const SEGMENTS_MAX: usize = 1 << 16;
 
 /// The segments of all entries that a run of batches wrote or removed.
@@ -27,7 +27,7 @@ pub struct Replayed {
 
 /// Collects the segments of replayed batches.
 pub struct Replays {
-    /// The segment in which the entry under an engine's key is; `None` for a key of something else.
+    /// The anti-entropy segment of the entry under an engine's key; `None` for a key of something else.
     segment_of: fn(&[u8]) -> Option<u32>,
     state: Mutex<State>,
 }

@@ -295,8 +295,8 @@ pub trait Snapshot: Send + Sync {
         visitor: &mut Visitor<'_>,
     ) -> Result<FoldEnd>;
 
-    /// True when a fold of this snapshot met a place where damage may have taken keys of its range,
-    /// as far as the engine knows.
+    /// True when a fold of this snapshot met a place where, by the engine's record, damage may have taken
+    /// keys of its range.
     fn has_met_damage(&self) -> bool {
         false
     }

@@ -27,7 +27,7 @@ impl Unreadable {
         self.contains(file)
     }
 
-    /// The same for upkeep that needs more than the file, which may fail in any way. A full disk
+    /// The same for upkeep that needs more than the file. It may fail with any error. A full disk
     /// and a lack of file handles pass, and do not count.
     pub fn failed_in_any_way(&mut self, file: u64, error: &BackendError) -> bool {
         if !matches!(error.kind(), ErrorKind::Full | ErrorKind::Exhausted) {

@@ -26,8 +26,8 @@ pub struct Unsynced {
 }
 
 impl Unsynced {
-    /// The due sync. `bytes` are those that it would write, as far as that is known, and `None` if
-    /// there is nothing to sync.
+    /// The due sync. `bytes` are the bytes that it would write, if known. `None` if there is
+    /// nothing to sync.
     pub fn due(&mut self, sync: SyncStrategy, bytes: Option<u64>, now: Timestamp) -> Option<Task> {
         let Some(cost_bytes) = bytes else {
             self.since = None;

@@ -8,10 +8,10 @@
 //!
 //! Inode and device numbers are not used: the first are often the same on two new file systems that
 //! were filled alike, and the second change with every mount. Nor is the machine's identity: a
-//! volume that is attached to another machine is not a copy. A file system without times of birth is
-//! ignored, and a moved directory, a remounted one and one under a container keep them. Copies
-//! below the files are not detected: images of disks, snapshots of file systems and of virtual
-//! machines.
+//! volume that is attached to another machine is not a copy. A file system without times of birth
+//! is ignored. A directory keeps its times when it is moved, remounted or mounted into a container.
+//! Copies below the files are not detected: images of disks, snapshots of file systems and of
+//! virtual machines.
 //!
 //! A single node is never refused. Its vnodes take fresh actors, which costs next to nothing.
 
@@ -73,7 +73,7 @@ pub fn settle_copied(
         }
     }
     if copied.is_some() {
-        // It is about this copy, and no other.
+        // The confirmation is for this copy, and no other.
         remove_if_there(disk, &data.join(IN_CLUSTER_NAME))?;
         disk.sync_directory(data)?;
     }
@@ -272,7 +272,7 @@ mod tests {
         assert!(!is_there(&disk, "data/dot_leases"));
         assert!(!is_there(&disk, "data/restore.in-cluster"));
         start(&disk, Some(8)).unwrap();
-        // The word was about that copy.
+        // The confirmation was for that copy.
         assert!(start(&disk, Some(9)).is_err());
     }
 

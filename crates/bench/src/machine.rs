@@ -1,4 +1,4 @@
-//! The machine that a run was made on, as far as Linux describes it.
+//! The machine of a run, as Linux describes it.
 
 use std::path::Path;
 

@@ -38,7 +38,7 @@ struct Merged {
 /// may have sampled the same server.
 ///
 /// # Errors
-/// Directories that cannot be read, that have different intervals, or a new one that exists.
+/// A directory that cannot be read, directories with different intervals, or an existing target.
 pub fn merge(directories: &[PathBuf], out: &Path) -> Result<RunRecord, MergeError> {
     let runs = directories
         .iter()

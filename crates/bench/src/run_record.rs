@@ -33,13 +33,13 @@ pub struct RunRecord {
     pub configuration: BTreeMap<String, String>,
     /// The beginning of measuring, warm-up excluded.
     pub started_unix_seconds: f64,
-    /// For how long was measured, warm-up excluded.
+    /// The length of measuring, warm-up excluded.
     pub duration_seconds: f64,
-    /// For how long operations ran before measuring began.
+    /// The length of the warm-up, in which operations run and are not measured.
     pub warm_up_seconds: f64,
     /// The mode: operations wait for each other, or are due at a rate.
     pub mode: LoopMode,
-    /// Operations per second that were wanted of all workers together; none for as many as possible.
+    /// The target in operations per second, of all workers together; none for as many as possible.
     pub rate: Option<f64>,
     /// Workers of all processes.
     pub workers: u32,
@@ -71,7 +71,7 @@ pub struct RunRecord {
     pub was_filled: bool,
     /// The share of gets that could find anything, where it is known.
     pub hits: Option<Hits>,
-    /// Lateness of operations of an open loop: from due to begun.
+    /// Delays of operations of an open loop, from the time when they are due to their beginning.
     pub lateness: Option<OperationTotals>,
     /// Seconds between interval rows of the CSV files.
     pub report_interval_seconds: f64,
@@ -91,7 +91,7 @@ pub enum LoopMode {
 /// Gets of a run and their possible hits.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Hits {
-    /// Different keys that can be drawn; none where they have no bound or are not drawn at all.
+    /// Number of distinct keys that can be drawn; none if it has no bound or keys are not drawn.
     pub distinct_keys: Option<f64>,
     /// Successful writes of keys that gets ask for.
     pub writes: u64,

@@ -6,8 +6,8 @@
 //! would show as one slow operation in place of the many that it held up.
 //!
 //! A worker that was free waits for a timer of one millisecond's resolution. The lateness of the timer
-//! belongs to this tool and not to the server. So such an operation counts from its beginning, as long
-//! as it is no later than [`TIMER_SLACK`].
+//! belongs to this tool and not to the server. So such an operation counts from its beginning if its delay is
+//! at most [`TIMER_SLACK`].
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

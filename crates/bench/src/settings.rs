@@ -185,7 +185,7 @@ impl Settings {
         }
     }
 
-    /// The reason why a key has no effect, if it is one of basho_bench's that cannot have any.
+    /// The reason why a key of basho_bench can have no effect, if that is so.
     pub fn why_without_effect(key: &str) -> Option<&'static str> {
         WITHOUT_EFFECT
             .iter()

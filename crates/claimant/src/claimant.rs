@@ -75,7 +75,7 @@ impl Claimant {
         self
     }
 
-    /// The same, and removes no node that has left for as long as this gives a reason not to.
+    /// The same, but keeps a node that has left for as long as this returns a reason.
     #[must_use]
     pub fn keeping_back<R>(mut self, reason: impl Fn(NodeId) -> R + Send + Sync + 'static) -> Self
     where

@@ -37,7 +37,7 @@ pub struct ClusterMachine {
 }
 
 impl ClusterMachine {
-    /// A machine that has no state yet, and shows the ones that it makes there.
+    /// A machine without a state. It writes each of its states to `shown`.
     pub fn new(shown: Arc<ShownState>) -> Self {
         Self {
             shown,

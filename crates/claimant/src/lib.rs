@@ -2,10 +2,10 @@
 //!
 //! [`ReplicatedState`] is the cluster's state behind the same interface as a single node's file:
 //! commands go into the agreed log, every member applies them. The [`Claimant`], as Riak calls the node
-//! that alone changes the ring, runs on the leader of the log. It brings the log's membership to the
-//! cluster's, begins the moves of a committed plan, a few at a time, and changes the number of replicas
-//! when all have moved. The end of a step (everything is transferred, the source has confirmed) is
-//! reported as a command by the node that did it.
+//! that alone changes the ring, runs on the leader of the log. It makes the members of the cluster members
+//! of the log, begins the moves of a committed plan, a few at a time, and changes the number of replicas
+//! when all have moved. The node that ends a step (everything is transferred, the source has confirmed)
+//! reports that as a command.
 //!
 //! Outside this crate: the way that data moves.
 

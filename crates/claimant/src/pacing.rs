@@ -1,9 +1,8 @@
 //! Choice of the moves that begin and of the moves that give up their place: pure.
 //!
-//! A move whose source or receiver is away makes no progress and takes no other's place. It stays as it
-//! is for a while, since a node that restarts goes on where it was. When it holds others up, it is
-//! given up, as far as that is possible, and started again later. Its data is then fetched again, so each
-//! time it waits twice as long.
+//! A move whose source or receiver is away makes no progress and takes no other's place. It stays as it is
+//! for a while, since a node that restarts resumes it. A move that holds others up is given up if possible,
+//! and started again later. Its data is then fetched again, so each time it waits twice as long.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(3600);
 pub struct Pacing {
     /// A move that gets no further is left alone for this long.
     patience: Duration,
-    /// Since when moves get no further.
+    /// The time since which moves make no progress.
     stuck: BTreeMap<Partition, Moment>,
     /// Moves that were given up.
     given_up: BTreeMap<Partition, GivenUp>,

@@ -33,8 +33,8 @@ impl StreamedAnswer for pb::RpbIndexResp {
     }
 }
 
-/// The answers to one request, as they come. Dropped before the last one, it leaves a connection
-/// that refuses further requests.
+/// The answers to one request, as they come. If it is dropped before the last answer, the
+/// connection refuses further requests.
 #[derive(Debug)]
 #[must_use = "answers that nobody reads leave the connection unusable"]
 pub struct Answers<'a, S, M> {

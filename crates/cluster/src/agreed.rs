@@ -12,8 +12,8 @@ use crate::state::ClusterState;
 
 /// The state that all members agree on, and the way to change it.
 ///
-/// 1. [`AgreedState::current`] is cheap and never waits; it may be behind what was just agreed
-///    elsewhere, but never shows what was not agreed.
+/// 1. [`AgreedState::current`] is cheap and never waits; it may lack changes just agreed elsewhere,
+///    but never shows any that were not agreed.
 /// 2. When [`AgreedState::propose`] returns a state, the command is durable and every later
 ///    `current` on this node includes it.
 /// 3. When it returns a refusal, nothing changed.
@@ -23,8 +23,8 @@ pub trait AgreedState: Send + Sync {
     /// The newest state known here.
     fn current(&self) -> Arc<ClusterState>;
 
-    /// Like [`AgreedState::current`], for the short look of every request. An implementation spares it
-    /// the count of the state's holders, which is one word for all cores.
+    /// Like [`AgreedState::current`], for the short look of every request. An implementation avoids the
+    /// reference count of the state, one word that all cores would share.
     fn look(&self) -> Look {
         Look(Guard::from_inner(self.current()))
     }

@@ -15,7 +15,7 @@ impl ClusterId {
         Self(NodeId::from_random(bytes))
     }
 
-    /// The identity in the form that nodes have theirs in, as hellos carry it.
+    /// The identity in the form of a node's identity, for hellos.
     pub const fn as_node_id(&self) -> NodeId {
         self.0
     }

@@ -52,7 +52,7 @@ pub enum Command {
         /// The one property.
         property: Option<String>,
     },
-    /// Begins to remove an active type: requests find it no more, and every partition has a higher epoch, so
+    /// Begins to remove an active type: requests no longer find it, and every partition has a higher epoch, so
     /// that vnodes refuse writes that were planned before. A type that is not active yet is removed at
     /// once. Nothing happens to a type that is being removed.
     BeginTypeRemoval {
@@ -90,9 +90,9 @@ pub enum Command {
         /// The member without its identity.
         member: Member,
     },
-    /// Marks a member as down, or sets its name and address, which makes one that was down a full
-    /// member again. The proposer's state may be old: nothing else of `member` counts, and a member
-    /// that joins or leaves goes on with that.
+    /// Marks a member as down, or sets its name and address. The latter makes a member that was down a full
+    /// member again. The proposer's state may be old: nothing else of `member` counts, and a member that
+    /// joins or leaves goes on with that.
     UpdateMember {
         /// Its identity.
         node: NodeId,
@@ -316,7 +316,7 @@ impl Content {
         Ok(entry)
     }
 
-    /// Refuses properties of a type over which one of its buckets could not be set as it is.
+    /// Refuses properties of a type that contradict those set for one of its buckets.
     pub(crate) fn check_buckets(
         &self,
         bucket_type: &BucketType,

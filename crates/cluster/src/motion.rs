@@ -179,9 +179,9 @@ impl ClusterState {
             .collect()
     }
 
-    /// The number of replicas to change to now, by one from the present: as many as there are members
-    /// that own partitions, and as the buckets want. The present number if it is right and lists need
-    /// other detours for it. Only when nothing else moves.
+    /// The number of replicas to change to now, by one from the present: the number of members that own
+    /// partitions, or the number that buckets require if that is less. The present number if it is right and
+    /// lists need other detours for it. Only when nothing else moves.
     pub fn next_growth(&self) -> Option<u16> {
         let ring = self.ring();
         if self.transition().is_some() || ring.growth().is_some() || !ring.moves().is_empty() {

@@ -1,10 +1,10 @@
 //! A cluster whose log has lost its majority for good: the same state under another identity.
 //!
-//! The remaining members go on with the last state that they have. It is never certain that the lost
-//! voters stay away, and their last agreed commands may be missing here. So the cluster gets another
-//! identity, by which its connections refuse the lost voters from then on. Remaining members take the
-//! identity over one by one, and only those whose state is no newer than the state of the recovery:
-//! anything newer would be undone.
+//! The remaining members go on with the last state that they have. It is never certain that the
+//! lost voters stay away, and their last agreed commands may be missing here. So the cluster gets
+//! another identity, by which its connections refuse the lost voters from then on. Remaining
+//! members take the identity over one by one. Only a member whose state is not newer than that of
+//! the recovery may do so: anything newer would be undone.
 
 use kvorum_ring::NodeId;
 
@@ -13,7 +13,7 @@ use crate::content::{MemberStatus, Recovery};
 use crate::state::ClusterState;
 
 impl ClusterState {
-    /// This state as the first one of a recovered cluster of which `survivor` is the only voter. All
+    /// This state as the first state of a recovered cluster with `survivor` as the only voter. All
     /// others count as down until they take the identity over: they do not vote, and keep their
     /// partitions.
     #[must_use]

@@ -1,13 +1,13 @@
 //! The agreed part of rounds, by which tombstones go: watermarks of preference lists, the epoch that ends
 //! rounds, and the keys of which old copies may have been left behind.
 //!
-//! A round proves that the replicas of a list hold a tombstone. It proves nothing about a vnode that the
-//! list has no more, and such a vnode may come back with what it had. So the state keeps for each list
+//! A round proves that the replicas of a list hold a tombstone. It proves nothing about a vnode that has
+//! left the list, and such a vnode may come back with its old entries. So the state keeps for each list
 //! whether a vnode has left it, and for each bucket whether its keys have left vnodes. Such copies are not
 //! removed yet, so tombstones of those keys stay.
 //!
-//! The state of a cluster that an earlier version founded has none of this: what was left behind is not
-//! known, and its tombstones stay. It would not do to begin with the next command either. Members that
+//! The state of a cluster that an earlier version founded has none of this: the copies left behind are
+//! unknown, and its tombstones stay. The record cannot begin with the next command either. Members that
 //! have restored snapshots of different times would begin at different commands, and their states would
 //! differ.
 //!
@@ -142,7 +142,7 @@ impl ClusterState {
         }
     }
 
-    /// Notes what has changed since the state before: the epoch, and what was left behind.
+    /// Notes the changes since the state before: the epoch, and vnodes that lists and keys have left.
     pub(crate) fn note_places_since(&mut self, before: &Self) {
         let placements = match self.has_same_properties(before) {
             true => None,
@@ -214,7 +214,7 @@ fn vnodes_new<'a>(
     })
 }
 
-/// The owner partitions whose lists had a vnode that they have no more.
+/// The owner partitions whose lists have lost a vnode.
 fn lists_left<'a>(before: &'a Ring, after: &'a Ring) -> impl Iterator<Item = Partition> + 'a {
     before.size().partitions().filter(move |owner| {
         let present = after.vnodes_of(*owner);

@@ -437,7 +437,7 @@ impl Coordinator {
         KeyListing::begin(&self.coverage, &self.listings, place, timeout)
     }
 
-    /// Starts a count of a bucket's keys, which is cheaper than a listing and counts as one.
+    /// Starts a count of a bucket's keys, which is cheaper than a listing. Statistics count it as a listing.
     pub fn count_keys(
         &self,
         bucket_type: &BucketType,

@@ -68,7 +68,7 @@ struct Cover {
     size: RingSize,
 }
 
-/// Vnodes that lack some of the data of one listing or query. It asks them no more.
+/// Vnodes that lack some of the data of one listing or query, and are not asked again.
 #[derive(Default)]
 struct DamagedVnodes {
     vnodes: BTreeSet<(NodeId, Partition)>,
@@ -273,8 +273,7 @@ impl From<PeerFailure> for PageError {
     }
 }
 
-/// The vnodes that could stand in for one that is not open are not open either: the error of that one
-/// is the reason.
+/// No open vnode could stand in for one that is not open: the error of that one is the reason.
 pub(crate) fn instead_of(other: RequestError, error: RequestError) -> RequestError {
     match other {
         RequestError::VnodeOpening | RequestError::VnodeFailed => error,

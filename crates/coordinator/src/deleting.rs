@@ -142,7 +142,7 @@ impl Deletes {
     }
 }
 
-/// True if no other member can have a hint of what was deleted.
+/// True if no other member can have a hint of the deleted object.
 pub(crate) fn is_alone(replicas: &Replicas) -> bool {
     replicas.parts.cluster.current().members().len() <= 1
 }

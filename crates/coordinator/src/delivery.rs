@@ -54,7 +54,7 @@ pub(crate) enum Delivery {
     Whole(Box<WholeObject>),
 }
 
-/// A replica that may need a whole object, and the replicas that may have it.
+/// A replica that may need a whole object, and the replicas that may have the object.
 pub(crate) struct WholeObject {
     key: StorageKey,
     target: ReplicaWork,

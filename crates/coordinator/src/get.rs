@@ -110,7 +110,7 @@ pub struct SlotSet(u64);
 impl SlotSet {
     /// Every replica.
     pub const ALL: Self = Self(u64::MAX);
-    /// None that could be left out.
+    /// No replica.
     pub const NONE: Self = Self(0);
 
     /// True for a place in the set.
@@ -184,7 +184,7 @@ impl GetMachine {
         }
     }
 
-    /// Has the replicas that the reply does not need asked as soon as the client has it.
+    /// Asks the replicas that the reply does not need as soon as the client has the reply.
     pub fn compare_all(&mut self) {
         self.compares_all = true;
     }

@@ -1,8 +1,9 @@
 //! The part of a store of hints in rounds, by which tombstones go (decision 37).
 //!
-//! A hint may be a copy of what a tombstone has deleted. So a round asks each member twice if it has hints
-//! of a preference list, and the answer is noted durably. A store that lacks the note of a watermark's
-//! round was put back to an older copy: the hints of the list that it was opened with are dropped.
+//! A hint may be a copy of an object that a tombstone has deleted. So a round asks each member twice if it
+//! has hints of a preference list, and the answer is noted durably. A store that lacks the note of a
+//! watermark's round was put back to an older copy: the hints of the list that it was opened with are
+//! dropped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,7 +74,7 @@ impl VnodeHints {
         Ok(self)
     }
 
-    /// Learns the watermark of a list: drops what is from before it, if the store was put back. Blocks.
+    /// Learns the watermark of a list. If the store was put back, drops hints from before it. Blocks.
     ///
     /// # Errors
     /// Those of the store and of the notes' file.

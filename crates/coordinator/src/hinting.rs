@@ -94,7 +94,7 @@ fn unreachable_partitions(replicas: &Replicas) -> BTreeSet<Partition> {
     unreachable.map(|(partition, ..)| partition).collect()
 }
 
-/// True when all nodes that it is for have stored it, and it was dropped.
+/// True when all its target nodes have stored the hint, and it was dropped.
 async fn hand_over(
     replicas: &Replicas,
     store: &dyn HintStore,

@@ -118,7 +118,7 @@ impl VnodeHints {
         }
     }
 
-    /// The same, and refuses what was planned with an older ring than that of the state at the moment.
+    /// The same, and refuses requests planned with an older ring than that of the present state.
     #[must_use]
     pub fn following(self, cluster: Arc<dyn AgreedState>) -> Self {
         Self {
@@ -127,13 +127,13 @@ impl VnodeHints {
         }
     }
 
-    /// True when nothing is being taken at this moment: all that is taken from now on is judged by a state
-    /// at least as new as the present one. To be asked again where it is false.
+    /// True when nothing is being taken at this moment: all later hints are judged by a state at least as new
+    /// as the present one. To be asked again where it is false.
     pub fn is_idle(&self) -> bool {
         self.is_closed.try_write().is_some()
     }
 
-    /// Does something while no request is handled: what was taken before is stored, or has failed. Blocks.
+    /// Does something while no request is handled: earlier hints are stored, or have failed. Blocks.
     pub(crate) fn while_idle<T>(&self, work: impl FnOnce() -> T) -> T {
         let _idle = self.is_closed.write();
         work()

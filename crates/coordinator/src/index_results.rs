@@ -147,8 +147,8 @@ impl IndexResults {
         (!results.is_empty()).then_some(Ok(results))
     }
 
-    /// The beginning of the next page, once all results of this one have come: there may be a next one
-    /// when as many came as were asked for.
+    /// The beginning of the next page, once all results of this one have come: if as many came as were
+    /// requested, there may be a next page.
     pub fn continuation(&self) -> Option<Continuation> {
         let last = self.last.as_ref().filter(|_| self.left == Some(0));
         last.cloned().map(Continuation)

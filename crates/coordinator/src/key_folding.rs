@@ -138,7 +138,7 @@ impl KeyFolding {
         }
     }
 
-    /// Has the vnodes of another cover read what is left of a part.
+    /// Assigns the rest of a part to the vnodes of another cover.
     fn take_over(&mut self, part: &Part, cover: Vec<CoverageVnode>) {
         for vnode in in_place_of(&part.vnode, cover).rev() {
             let from = part.from.clone();

@@ -11,8 +11,8 @@
 //! - `coordinator.rs` admits a request.
 //! - `reading.rs`, `writing.rs` and `deleting.rs` drive the machines of `get.rs` and `put.rs`;
 //!   `listing.rs`, `index_results.rs` and `key_folding.rs` go through the vnodes that `coverage.rs` plans;
-//!   `comparing.rs` drives the machine of `get.rs` for anti-entropy, and `key_changes.rs` has what is done
-//!   with the keys that a fold finds.
+//!   `comparing.rs` drives the machine of `get.rs` for anti-entropy, and `key_changes.rs` changes the
+//!   keys that a fold finds.
 //! - `attempts.rs` plans reads and writes, and paces new tries.
 //! - `accounts.rs` gives a request its time and reports its end.
 //! - `replicas.rs` asks replicas here and elsewhere, by `local_vnodes.rs` and `peers.rs`.

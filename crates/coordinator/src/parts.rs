@@ -35,7 +35,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The time on the wall, as stores take it.
+    /// The wall-clock time, in the form for stores.
     pub(crate) fn wall_time(&self) -> Timestamp {
         Timestamp(self.runtime.wall_time().micros())
     }
@@ -49,7 +49,7 @@ pub struct Remote {
     /// The hints that this node keeps in place of others.
     pub hints: Arc<dyn HintStore>,
     /// Replicas on other nodes are asked for the head of an object before its values, but for one.
-    /// The value then crosses the network once at most; a value that none of those asked had whole
+    /// The value then crosses the network once at most; a value that no asked replica had whole
     /// takes one more round.
     pub heads_first: bool,
 }

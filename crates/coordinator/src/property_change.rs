@@ -215,7 +215,7 @@ fn has_any(vnode: &Vnode, range: &FoldRange, filter: &FoldFilter) -> bool {
     is_any || read.is_err()
 }
 
-/// The place whose data would be in another backend than the one of its properties.
+/// The place whose data would be outside of the backend of its properties.
 fn moved_place(command: &Command) -> Option<BucketOrType> {
     match command {
         Command::UpdateType { .. } | Command::SetBucketProperties { .. } => changed_place(command),

@@ -42,8 +42,8 @@ pub struct WriteQuorum {
     pub node_confirms: usize,
 }
 
-/// The quorums of a put: one in the preference list as it is, and while something moves another one in
-/// the next list. An answer counts in each list that its replica is in.
+/// The quorums of a put: a quorum in the present preference list, and while something moves also in the next
+/// list. An answer counts in each list that its replica is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteQuorums {
     /// In the list as it is, or the one before.

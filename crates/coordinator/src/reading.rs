@@ -162,8 +162,8 @@ impl Reads {
         }
     }
 
-    /// The replicas to ask first: as many as the quorum needs, primaries before stand-ins, the one here
-    /// before others, and of those others in turn. True with them if all are to be compared.
+    /// The replicas to ask first: as many as the quorum needs, primaries before stand-ins, and the replica of
+    /// this node before those of others, which take turns. True with them if all are to be compared.
     fn asked_first(&self, plan: &Plan, quorum: &ReadQuorum) -> (SlotSet, bool) {
         let (replicas, needed) = (&plan.replicas, quorum.needed());
         if self.replicas.remote.is_none() || needed >= replicas.len() {

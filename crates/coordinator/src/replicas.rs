@@ -364,8 +364,8 @@ impl Replicas {
         }
     }
 
-    /// True when another plan may end better than one in which a replica failed like this: it has
-    /// another ring, or its store is not open, which was not known before.
+    /// True when another plan may succeed after this failure of a replica: it has another ring, or its store
+    /// is not open, which was not known before.
     pub(crate) fn is_to_be_replanned(
         &self,
         plan: &Plan,
@@ -377,7 +377,7 @@ impl Replicas {
         is_misplanned(failure) || is_unopened && plan.replicas.get(slot).is_some_and(note)
     }
 
-    /// True when a replica of this node has no store yet, or has it no more: the ring has just changed,
+    /// True when a replica of this node has no store yet, or no longer has one: the ring has just changed,
     /// and this node is about to follow the others.
     pub(crate) fn is_ring_changing(&self, error: &RequestError) -> bool {
         self.remote.is_some() && *error == RequestError::VnodeNotReady

@@ -38,7 +38,7 @@ pub enum RequestKind {
     ListKeys,
     ListBuckets,
     IndexQuery,
-    /// A fold over keys, with what is done with those that it finds.
+    /// A fold over keys, with the action on those that it finds.
     KeyFold,
 }
 
@@ -144,7 +144,7 @@ pub struct Repaired {
 }
 
 /// The facts of background work that requests need: the steps that ran and their times, so that a slow
-/// request can name the one in its way, and the backlog, so that writers slow down before it is too
+/// request can name the step that delayed it, and the backlog, so that writers slow down before it is too
 /// large. Background work receives the times of puts in return.
 pub trait MaintenanceWitness: Send + Sync {
     /// The present delay of a put. Asked by every put: a load of one word.

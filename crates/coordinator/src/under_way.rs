@@ -1,12 +1,12 @@
-//! Work under way, counted so that a round of reaping can wait for what began before (decision 37).
+//! Work under way, counted so that a round of reaping can wait for earlier work (decision 37).
 //!
 //! Work may carry an object that is older than a tombstone: a put that waits for a device, a repair that
 //! has read an old replica, a hint that is being handed over. Each piece of work holds a [`Pass`] for as
-//! long as it may still write. [`UnderWay::settle`] waits until all passes are returned that were given
-//! out before.
+//! long as it may still write. [`UnderWay::settle`] waits until all passes given out before
+//! are returned.
 //!
-//! Passes are of one of two generations, of which the later one is given out. Counts stand in several
-//! places, so that the cores that give passes out do not share a word.
+//! There are passes of two generations at most, and only those of the later one are given out. Counts are
+//! in several places, so that the cores that give passes out do not share a word.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -52,12 +52,12 @@ impl UnderWay {
         Pass::new(self.clone())
     }
 
-    /// Waits until all work is over that was under way when this was called.
+    /// Waits until all work that was under way at the call has ended.
     pub async fn settle(&self, runtime: &Runtime) {
         let present = loop {
             let present = self.generation.load(Ordering::SeqCst);
             let next = present.wrapping_add(1);
-            // The next generation is counted where the one before the present was.
+            // The next generation uses the counts of the one before the present.
             self.until_empty(next, runtime).await;
             let order = Ordering::SeqCst;
             let exchanged = self
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// True once a settling that was begun has ended, by its next poll.
+    /// Polls a settling; true if it has ended.
     fn has_ended(settling: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         settling.poll(&mut context) == Poll::Ready(())
@@ -174,7 +174,7 @@ mod tests {
         });
     }
 
-    /// A question that is given up leaves the work of before to the next one.
+    /// A question that is given up leaves earlier work to the next question.
     #[test]
     fn settling_that_was_given_up_is_made_up_for_by_the_next() {
         simulated(|runtime| async move {

@@ -1,7 +1,7 @@
 //! The validators of a bucket on what a client puts, before any replica is asked.
 //!
-//! Plain puts alone are validated: what an operation on a data type makes is made here, a tombstone has no value,
-//! and an object that is put as it is exists elsewhere already.
+//! Only plain puts are validated: the result of an operation on a data type is made here, a tombstone has no
+//! value, and an object that is put as it is exists elsewhere already.
 
 use std::sync::Arc;
 

@@ -1,8 +1,7 @@
 //! Driving a put: executes the machine's effects, feeds confirmations back, and waits for syncs.
 //!
-//! One put is one dot in every case: a second replica is asked to coordinate only when the first is
-//! known to have done nothing, and a put whose object exists already is sent on as it is when the ring
-//! has changed under it.
+//! One put is one dot in every case: a second replica is asked to coordinate only if the first has certainly
+//! done nothing. If the ring changes after the object was made, the same object is sent to the new replicas.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -203,8 +202,8 @@ impl Writes {
         }
     }
 
-    /// Content with the end that its bucket gives to what does not say it itself. Tombstones have none, and
-    /// what is put as it is keeps what it says: two puts of one such object have to store the same.
+    /// Content with its own time of expiry, else that of its bucket. Tombstones have none. An object that is
+    /// put as it is keeps its own, or none: two puts of one such object have to store the same.
     fn ending(&self, mut content: Content, plan: &Plan) -> Content {
         let metadata = &mut content.metadata;
         if let Some(secs) = plan.properties.expiry_secs
@@ -260,8 +259,8 @@ impl Writes {
         })
     }
 
-    /// The replicas that may coordinate, the best first: a primary rather than a stand-in, one that has
-    /// everything rather than one that is being filled, one of this node rather than another's.
+    /// The replicas that may coordinate, the best first: a primary before a stand-in, a complete replica
+    /// before one that is being filled, and a replica of this node before another's.
     fn coordinators(&self, plan: &Plan) -> SmallVec<[usize; 3]> {
         let mut coordinators: SmallVec<[usize; 3]> = (0..plan.replicas.len()).collect();
         if self.replicas.remote.is_none() {
@@ -494,8 +493,8 @@ impl PutRun {
         self.effects.extend(self.machine.step(event));
     }
 
-    /// The payload of another attempt, after one that failed because of the ring it went by, or because a
-    /// store was still being opened.
+    /// The payload of another attempt, after a failure by an old ring or by a store that was still being
+    /// opened.
     fn payload_for_retry(&self, is_opening: bool) -> Option<Payload> {
         if !self.is_misplanned && !is_opening {
             return None;
@@ -575,7 +574,7 @@ impl PutRun {
         }
     }
 
-    /// An attempt before this one may have made the object: its replicas have to look at what they have.
+    /// An attempt before this one may have made the object, so the replicas have to read theirs.
     fn resolution(&self) -> Resolution {
         match &self.payload {
             Payload::Update(update) if update.resolution == Resolution::WrittenOnce => {
@@ -586,8 +585,8 @@ impl PutRun {
     }
 }
 
-/// The fate of concurrent versions. A value that is written once goes over whatever there is, unseen; that
-/// is no more true where its client has read a version or sets a condition, nor for a delete.
+/// The fate of concurrent versions. A write-once value replaces any other without a read, unless its
+/// client has read a version or sets a condition. A delete does not.
 fn resolution_of(request: &PutRequest, plan: &Plan) -> Resolution {
     let is_blind = request.context.is_empty() && request.condition == Condition::Always;
     let is_value = !request.content.metadata.deleted;

@@ -1,4 +1,4 @@
-//! A value whose parts can be removed, with the clock that it has seen: a set, or a map.
+//! A value whose parts can be removed, with the clock of all updates that it has seen: a set, or a map.
 //!
 //! The value, its clock and its deferred removes are one unit. An update changes a few parts at the
 //! root; [`Delta`] carries these parts alone to the other replicas.

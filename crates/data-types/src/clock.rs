@@ -12,8 +12,8 @@ pub trait Seen {
 
 /// A version vector: the highest counter seen of each actor.
 ///
-/// An actor whose update is seen has shown all its earlier updates of the key with it, so that one
-/// number an actor is exact. The order of clocks as values is total and means nothing else.
+/// An update of an actor always arrives together with all its earlier updates of the key. So one
+/// number for each actor is exact. The order of clocks as values is total and means nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Clock(BTreeMap<Actor, u64>);
 

@@ -62,7 +62,7 @@ impl ActorTable {
     /// ```
     ///
     /// # Panics
-    /// If the clock has not seen the dot: a value holds nothing that it has not seen.
+    /// If the clock does not cover the dot: the clock of a value covers all of its dots.
     pub(crate) fn put_dot(&self, out: &mut impl BufMut, dot: Dot) {
         let place = self.0.binary_search_by_key(&dot.actor, |it| it.actor);
         let place = place

@@ -1,8 +1,8 @@
 //! Counters that are incremented and decremented at several replicas.
 //!
-//! Each actor has one entry: the sums of its own increments and decrements, and the dot of its
-//! latest update. An actor's later entry contains its earlier ones, so the later replaces the
-//! earlier. In a map, an entry whose dot was seen by a remove goes, with all that it sums up.
+//! Each actor has one entry: the sums of its own increments and decrements, and the dot of its latest update.
+//! An actor's later entry contains its earlier ones, so the later replaces the earlier. In a map, a remove
+//! that has seen an entry's dot removes the entry with its whole sum.
 
 use smallvec::SmallVec;
 

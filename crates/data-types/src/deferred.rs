@@ -1,9 +1,9 @@
 //! Removes that came before their targets.
 //!
-//! A client that read from one replica may send its remove to another that has seen less. The part that
-//! the replica has is removed at once; the remove is kept, with the client's context, until the replica
-//! has seen all of that context. Removes are kept at the root of a value, also those inside of a map,
-//! so that removing a field does not lose removes inside it that wait.
+//! A client that read from one replica may send its remove to another that has seen less. The part that the
+//! replica has is removed at once; the remove is kept, with the client's context, until the replica has seen
+//! all of that context. Removes are kept at the root of a value, also those inside a map, so that removing a
+//! field does not lose the waiting removes inside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

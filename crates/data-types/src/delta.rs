@@ -21,8 +21,8 @@ pub struct Delta<K, E> {
     pub needs: Clock,
     /// The parts at the root that the update is about.
     pub parts: BTreeMap<K, Touched<E>>,
-    /// The update's removes that had a context. A replica may hold some of their targets that the
-    /// updating one held no more, or not yet.
+    /// The update's removes that had a context. Another replica may hold targets that the updating
+    /// replica does not hold.
     pub removes: Deferred,
 }
 

@@ -4,13 +4,13 @@
 //! of the next `precision` bits, and one). A register keeps its highest rank. These are the registers
 //! of Riak's sketches, so that imported ones go on counting.
 //!
-//! Few values are estimated by the share of registers that are still zero, up to the limits that Riak
-//! has, with Riak's results. More are estimated by the registers' whole histogram, after Otmar Ertl,
-//! "New cardinality estimation algorithms for HyperLogLog sketches" (2017): it has no bias that would
-//! need tables of corrections, and it takes into account that a rank cannot exceed `precision + 1`,
-//! which sketches of low precision reach with a few hundred values. A sketch of which all registers are
-//! at the highest rank has the greatest estimate of its precision. It means "at least this many": 721
-//! with a precision of 4, 2,600,000,000 with 14.
+//! Few values are estimated by the share of registers that are still zero, up to the limits that Riak has,
+//! with Riak's results. More are estimated by the registers' whole histogram, after Otmar Ertl, "New
+//! cardinality estimation algorithms for HyperLogLog sketches" (2017): it has no bias, so it needs no tables
+//! of corrections. It allows for the limit of ranks, `precision + 1`, which sketches of low precision reach
+//! with a few hundred values. A sketch of which all registers are at the highest rank has the greatest
+//! estimate of its precision. It means "at least this many": 721 with a precision of 4, 2,600,000,000 with
+//! 14.
 
 use sha1::{Digest as _, Sha1};
 
@@ -83,8 +83,8 @@ impl HyperLogLog {
         }
     }
 
-    /// Lowers the precision: the sketch becomes the one that would have counted the same values with
-    /// it. A precision that is not lower changes nothing.
+    /// Lowers the precision: the sketch becomes that of the same values at this precision. A precision that
+    /// is not lower changes nothing.
     pub fn reduce(&mut self, precision: u8) {
         let precision = precision.max(PRECISION_MIN);
         if precision >= self.precision {
@@ -177,9 +177,9 @@ fn place(hash: &[u8], precision: u8) -> (usize, u8) {
     (register, rank.min(rank_max(precision)))
 }
 
-/// The register and the rank that a value has at a lower precision, from those at a higher one.
+/// The register and the rank of a value at a lower precision, from its register and rank at a higher one.
 ///
-/// The bits that no longer choose the register are the first of those that give the rank.
+/// The bits that no longer select the register become the first bits of the rank.
 fn reduced(register: usize, rank: u8, from: u8, to: u8) -> (usize, u8) {
     let freed = from - to;
     let freed_bits = register & ((1 << freed) - 1);

@@ -86,7 +86,7 @@ fn invalid(kind: &'static str, json: &Value) -> JsonError {
     }
 }
 
-/// A body that is a number alone, which may have more digits than numbers elsewhere in JSON.
+/// A body that is a single number. It may have more digits than other numbers in JSON.
 fn whole_number(body: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(body).ok()?.trim_ascii();
     let digits = text.strip_prefix('-').unwrap_or(text);

@@ -27,14 +27,15 @@ pub enum Operation {
 pub enum SetChange {
     /// Adds a member.
     Add(Bytes),
-    /// Removes a member: the writes to it that the context has seen, or those of this replica.
+    /// Removes a member: the writes that the context has seen or, without a context, those of this
+    /// replica.
     Remove(Bytes),
 }
 
 /// One change of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldChange {
-    /// Removes a field with all that is in it, as far as it was seen.
+    /// Removes a field with the part of its content that was seen.
     Remove(FieldName),
     /// Changes a field; creates a missing one.
     Update {

@@ -32,7 +32,7 @@ use crate::part_encoding::{put_deferred, put_members, read_deferred, read_member
 pub const PAGE_BYTES: u64 = 2 << 10;
 /// Sets with more bytes of members than this are stored in pages.
 pub const WHOLE_BYTES_MAX: u64 = 2 * PAGE_BYTES;
-/// Bytes that a member counts beside its own.
+/// Bytes that a member counts in addition to its own.
 const MEMBER_OVERHEAD_BYTES: u64 = 8;
 const PAGED_SET: u8 = 6;
 
@@ -397,7 +397,7 @@ impl<'a, S: PageSource> Pages<'a, S> {
         Ok(())
     }
 
-    /// Makes one page more, of members of the page that it was a part of.
+    /// Makes one more page, with members of the page that is divided.
     fn divide(&mut self) -> Result<(), PagedSetError<S::Error>> {
         let number = self.count;
         let parent = parent_of(number);

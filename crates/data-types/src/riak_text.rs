@@ -28,7 +28,7 @@ impl OperationError {
     }
 }
 
-/// A binary as Erlang prints it: as text where all of it is printable, as numbers elsewhere.
+/// A binary as Erlang prints it: as text if all of it is printable, otherwise as numbers.
 fn binary_text(bytes: &[u8]) -> String {
     let is_printable = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t');
     let mut out = String::from("<<");

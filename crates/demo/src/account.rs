@@ -58,7 +58,7 @@ impl Account {
         let verdict = self.verdict(key, siblings);
         let is_lost = |wrong: &Wrong| matches!(wrong, Wrong::Lost(_));
         let (lost, others): (Vec<Wrong>, Vec<Wrong>) = verdict.into_iter().partition(is_lost);
-        // Older values come with a read that misses the newer ones, and go with it.
+        // Older values appear in a read that misses newer ones, and disappear with the next read.
         if lost.is_empty() {
             self.findings
                 .extend(others.iter().map(|it| finding(key, *it)));

@@ -332,7 +332,7 @@ impl Director {
         self.show();
     }
 
-    /// Carries out due cues. A cue for which it is too early holds up those behind it.
+    /// Carries out due cues. A cue whose time has not come holds up those behind it.
     fn follow_cues(&mut self) {
         let elapsed = self.began.elapsed();
         while let Some(cue) = self.cues.first().copied().filter(|cue| cue.at <= elapsed) {
@@ -442,8 +442,8 @@ impl Director {
         });
     }
 
-    /// Has all nodes asked again and again. For transfers they ask one another, and wait for those that
-    /// do not answer.
+    /// Has all nodes asked again and again. For transfers, nodes ask one another and wait for nodes that do
+    /// not answer.
     fn observe(&self) {
         self.ask_again_and_again(|fleet, at| Event::Viewed(at, fleet.views()));
         self.ask_again_and_again(|fleet, at| Event::Transfers(at, fleet.transfers()));

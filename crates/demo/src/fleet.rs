@@ -1,6 +1,6 @@
 //! The nodes together: formed into a cluster, asked, one more, one less.
 //!
-//! All of it blocks, as the admin interface does, and belongs on threads that may.
+//! All of it blocks, as the admin interface does; call it on threads that may block.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -42,12 +42,12 @@ pub(crate) struct Fleet {
 #[derive(Default)]
 struct Nodes {
     all: BTreeMap<NodeNumber, Arc<Node>>,
-    /// None comes any more.
+    /// No further node is started.
     is_over: bool,
 }
 
 impl Fleet {
-    /// None yet; they will be below `directory`, with this many `workers` each.
+    /// A fleet without nodes. They will be below `directory`, with this many `workers` each.
     pub(crate) fn new(
         program: &Program,
         directory: &Path,
@@ -101,14 +101,14 @@ impl Fleet {
         let (program, network) = (&self.program, &self.network);
         let configured = Node::configure(number, &self.directory, program, network, self.workers);
         let node = Arc::new(self.runtime.block_on(configured)?);
-        // Inserted before it runs, so that the end of the demo ends it as well.
+        // The node is inserted before it runs, so that the end of the demo ends it as well.
         self.insert(Arc::clone(&node))?;
         let started = node.start();
         started.with_context(|| format!("start node {number}"))?;
         let members = node.ask(&["member-status"])?;
         let own = row_of(&members, &node.name());
         let id = own.and_then(|row| row["id"].as_str()?.parse().ok());
-        let id = id.context("a node that does not know itself")?;
+        let id = id.context("a node without its own identity")?;
         self.network.introduce(id, number);
         Ok(node)
     }
@@ -135,8 +135,8 @@ impl Fleet {
         })
     }
 
-    /// Makes a node leave, and stops it. No client may ask it any more, which is so once `is_asked` is
-    /// false: a node that has left knows no data.
+    /// Makes a node leave, and stops it. It waits until `is_asked` is false, since clients must not ask a
+    /// node that has left: it has no data.
     pub(crate) fn remove(
         &self,
         number: NodeNumber,
@@ -179,7 +179,7 @@ impl Fleet {
         })
     }
 
-    /// Asks one node after the other, `except` left out, until one does it.
+    /// Asks one node after the other, except `except`, until one of them succeeds.
     fn with_another(
         &self,
         except: NodeNumber,

@@ -186,7 +186,7 @@ impl<'text> Parser<'text> {
         Ok(elements)
     }
 
-    /// Parts with commas between them, up to and with the mark that closes them.
+    /// Parts with commas between them, up to the mark that closes them, included.
     fn separated(
         &mut self,
         close: &str,

@@ -1,5 +1,5 @@
-//! Reads the entries of a store that has reported damage, and has those mended whose bodies cannot be
-//! read: heads, by which replicas compare, do not show them.
+//! Reads the entries of a store that has reported damage, and mends those with unreadable bodies: heads, by
+//! which replicas compare, do not show them.
 //!
 //! One vnode is read at a time, a page at a time, as trees are built. A store that had damage in an earlier
 //! run is read once after each start.

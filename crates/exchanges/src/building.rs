@@ -1,10 +1,10 @@
 //! Builds the trees of a node's vnodes, a step at a time.
 //!
-//! After its start a vnode takes its trees from the file in which the run before kept them. Where there is
-//! none to be trusted they are built, as also when keys have come to other trees, when there are more keys
-//! than the trees were made for, and when the store has lost something that the trees may still have.
-//! They are also built again after a long time, against losses without a sign. One vnode is built at a
-//! time, and each step is followed by a pause as long as it took.
+//! After its start a vnode takes its trees from the file in which the run before kept them. Trees are built
+//! if there is no trusted file. They are also built if keys have come to other trees, if there are more keys
+//! than they were made for, and if the store has lost entries that they may still have. They are also built
+//! again after a long time, against losses without a sign. The trees of one vnode are built at a time, and a
+//! pause of the same length follows each step.
 //!
 //! Whole trees that have changed are written to their files now and then, for the start after a crash.
 
@@ -35,8 +35,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Trees are not built again sooner than this because their store has lost something.
 const LOSS_REBUILD_PAUSE: Duration = Duration::from_secs(60);
 /// The trees of a vnode are written to their file at most this often. Over 64 partitions of a million keys it
-/// means 0.7 MB a second, while all are written to; a start after a crash can use trees that are as old as
-/// the oldest batch that their store has in memory alone.
+/// means 0.7 MB a second, while all are written to; a start after a crash can use trees from before the
+/// oldest batch that their store has only in memory.
 const KEEP_PERIOD: Duration = Duration::from_secs(300);
 /// An entry is taken to have so many bytes of key and head.
 const ENTRY_BYTES: u64 = 150;

@@ -225,7 +225,7 @@ impl Shared {
         *known = Some((state.version(), placements));
     }
 
-    /// Reads what stores with damage have, unless comparisons are disabled.
+    /// Reads the entries of stores with damage, unless comparisons are disabled.
     async fn keep_checking(&self) {
         let mut checked = CheckedStores::new();
         loop {

@@ -153,8 +153,8 @@ impl Placements {
         checksum(&bytes)
     }
 
-    /// True when keys that were in one tree by these are in another by later ones. A type that was unknown
-    /// has no keys, since they could not be written, unless it was removed before.
+    /// True when later placements put keys into another tree than these. A type that was unknown has no keys,
+    /// since they could not be written, unless it was removed before.
     pub(crate) fn differ_from(&self, later: &Self) -> bool {
         let of_types = self.of_types.iter();
         let types_differ = of_types

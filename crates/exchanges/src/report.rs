@@ -52,7 +52,7 @@ pub struct ComparedCounts {
     pub branches: u64,
     /// Keys and their versions.
     pub keys: u64,
-    /// None to the end.
+    /// Exchanges without a finished comparison.
     pub nothing: u64,
 }
 

@@ -27,9 +27,9 @@ pub enum RoundStep {
     Open(u16),
     /// A member notes that it has no hints of the list; the answer is how many it has.
     Hints,
-    /// A member waits until its work of before is over.
+    /// A member waits until its earlier work has ended.
     Settle,
-    /// A member says if a hint has come since it noted that it has none.
+    /// A member answers if a hint has come since it noted that it has none.
     HintsAgain,
     /// A replica makes its extent and its mark durable.
     Note(u16),

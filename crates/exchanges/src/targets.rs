@@ -7,7 +7,7 @@ use kvorum_vnode::TreeName;
 
 use crate::places::name_of_n;
 
-/// The targets of a node: one for each preference list of which it has the first replica that is up.
+/// The targets of a node: one for each preference list whose first available replica it has.
 pub(crate) fn targets_of(
     state: &ClusterState,
     node: NodeId,

@@ -1,5 +1,5 @@
-//! A load on a server of our own: `kvorum bench run` as a process of its own, so that its measurements
-//! of itself are of one run and have nothing of the run before.
+//! A load on a server of our own: `kvorum bench run` as a process of its own, so that its measurements of
+//! itself include nothing of earlier runs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};

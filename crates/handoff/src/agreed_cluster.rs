@@ -1,7 +1,7 @@
 //! The agreed state as transfers use it: to read it, to change it, and to be notified of changes.
 //!
-//! A trait of its own, beside `kvorum_cluster::AgreedState`: proposals are awaited, never waited for on
-//! a thread, so that the same code runs in a simulation.
+//! A trait of its own, in addition to `kvorum_cluster::AgreedState`: proposals are futures and block no
+//! thread, so that the same code runs in a simulation.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,8 +17,8 @@ pub type Changing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The agreed state as this node has it.
 pub trait AgreedCluster: Send + Sync {
-    /// The newest state known here. This node would have it again after a crash: both gates of a move
-    /// depend on that.
+    /// The newest state that this node has durably: both gates of a move depend on the node having it
+    /// after a crash.
     fn current(&self) -> Arc<ClusterState>;
 
     /// Proposes a change and waits until it is agreed and known here, or refused.

@@ -87,8 +87,8 @@ impl Errand {
         self.report().await
     }
 
-    /// Removes what the vnode hides, once everything else is here. Growth fetches the keys of some lists
-    /// alone.
+    /// Removes the vnode's hidden entries, once everything else is here. Not after growth, which fetches
+    /// only the keys of some lists.
     async fn give_up_hidden(&self, vnode: Arc<Vnode>, hidden: u64) -> Result<(), String> {
         if self.id.kind == TransferKind::Growth {
             return Ok(());

@@ -62,9 +62,9 @@ impl LegBook {
 
 /// The data that each vnode newly needs while replica lists change.
 ///
-/// With one replica more, a vnode becomes the last of the keys whose last one is the vnode before it. With
-/// one less, it becomes the last, and takes over the data that only the one behind it may have. With other
-/// detours, it takes the data of the vnode that it replaces.
+/// If n grows by one, a vnode becomes the last replica of the keys whose last replica is the vnode before it.
+/// If n falls by one, it becomes the last replica, and takes the data that only the vnode behind it may have.
+/// With other detours, it takes the data of the vnode that it replaces.
 fn growth_legs(ring: &Ring, to: u16) -> BTreeMap<Partition, Vec<Leg>> {
     let mut owners = BTreeMap::<(Partition, Partition), Vec<Partition>>::new();
     for owner in ring.size().partitions() {

@@ -1,6 +1,6 @@
 //! Transfers of whole partitions between nodes: moves, growth of the number of replicas, repair.
 //!
-//! The receiver of a transfer fetches it. A node reads in the agreed state what it has to fetch
+//! The receiver of a transfer fetches it. A node takes its transfers from the agreed state
 //! ([`Transfers`] does so for as long as it runs), and asks the source for page after page of whole
 //! objects in ascending key order. It merges each page through its vnode, makes it durable, reads the
 //! heads back, and only then goes on behind it. It reports finished steps in the agreed log: that a
@@ -13,8 +13,8 @@
 //! - `errand`: the driver of one machine; [`Transfers`]: all of them, and the answering side;
 //! - `wire`: questions and answers as bytes.
 //!
-//! The receiver asks rather than being sent to: only the receiver knows what it has made durable,
-//! resumes after a crash of either side, and has to be slowed down by an arbiter.
+//! The receiver asks, and the source does not push: only the receiver has the record of its durable
+//! pages, resumes after a crash of either side, and has to be slowed down by an arbiter.
 //!
 //! Outside this crate: agreement on commands, the engine below a vnode, and hints, which the
 //! coordinator hands over.

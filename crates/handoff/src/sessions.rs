@@ -184,8 +184,8 @@ mod tests {
         is_last: true,
     };
 
-    /// Regression: a session of which the last object came in pieces counted as under way until it had been
-    /// silent for seconds, and others waited for its place.
+    /// Regression: a session whose last object came in pieces counted as under way until it had sent nothing
+    /// for seconds, and others waited for its place.
     #[test]
     fn a_session_is_over_when_the_end_of_its_last_object_was_sent() {
         let now = Moment::default();

@@ -114,9 +114,8 @@ impl Source {
         self.known_epoch(partition) >= epoch
     }
 
-    /// The epoch of a partition that this node has reached: both in its agreed state, which it would
-    /// have after a crash too, and in the vnode, which refuses older ones. A vnode that is not open yet
-    /// opens with that state.
+    /// The epoch of a partition that this node has reached: both in its agreed state, which survives a crash,
+    /// and in the vnode, which refuses older epochs. A vnode that is not open yet opens with that state.
     fn known_epoch(&self, partition: Partition) -> Epoch {
         let agreed = self.cluster.current().ring().epoch(partition);
         let vnode = self.vnodes.vnode(partition);
@@ -132,15 +131,14 @@ impl Source {
         if epoch < question.epoch && !is_planted!(EpochRuleSkippedOnSender | SentBeforeLearned) {
             return later("the ring of this transfer has not arrived yet");
         }
-        // A node that skips the rule as a whole does not show it in its answers either: receivers check
-        // as well.
+        // A node that skips the whole rule has no trace of it in its answers either: receivers check as well.
         let epoch = if is_planted!(EpochRuleSkippedOnSender) {
             epoch.max(question.epoch)
         } else {
             epoch
         };
-        // Repairs take from all replicas what they have: two incomplete ones do not wait for each
-        // other.
+        // Repairs take the entries of all replicas, even of incomplete ones, so that two of these do
+        // not wait for each other.
         if !vnode.is_complete() && session.kind != TransferKind::Repair {
             return later("the partition is being repaired there");
         }

@@ -24,12 +24,13 @@ pub struct TransfersStatus {
     pub is_outbound_enabled: bool,
 }
 
-/// Questions of transfers that were not answered with what they ask for, since the start.
+/// Questions of transfers that were refused or got no answer in time, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferCounts {
-    /// Of other nodes, that came while as much was sent from here as may be, or sending was switched off.
+    /// Questions of other nodes that came while the limit of transfers from here was reached, or sending was
+    /// switched off.
     pub rejected: u64,
-    /// Of this node, that no answer came to in time.
+    /// Questions of this node without an answer in time.
     pub timed_out: u64,
 }
 
@@ -88,7 +89,7 @@ pub struct OutboundStatus {
     pub keys: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Since when.
+    /// The time of its beginning.
     pub begun_at: Moment,
 }
 

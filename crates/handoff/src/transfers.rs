@@ -244,7 +244,7 @@ impl Transfers {
         self.shared.news.notify_one();
     }
 
-    /// Questions that were not answered with what they ask for.
+    /// Questions that were refused or got no answer in time.
     pub fn counts(&self) -> TransferCounts {
         let errands = &self.shared.errands;
         TransferCounts {
@@ -445,7 +445,7 @@ impl Shared {
         }
     }
 
-    /// The reason that a transfer cannot begin, as far as this node has it without asking another.
+    /// The reason that a transfer cannot begin, if this node has it without asking another.
     fn hindrance(&self, id: TransferId, legs: &[Leg], ring: &Ring) -> Option<&'static str> {
         if let Err(reason) = self.errands.target(id) {
             return Some(reason);

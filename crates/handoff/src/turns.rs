@@ -73,8 +73,8 @@ impl Turns {
         self.resting.retain(|id, _| is_wanted(id));
     }
 
-    /// Transfers that may begin now, in order: repairs, then those that have not had a turn, then those that
-    /// have rested longest.
+    /// Transfers that may begin now, in order: repairs, then transfers without a turn so far, then those that
+    /// have waited longest.
     pub(crate) fn in_order(
         &self,
         ids: impl Iterator<Item = TransferId>,

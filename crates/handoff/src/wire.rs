@@ -115,7 +115,7 @@ pub(crate) enum Answer {
         bytes: Bytes,
     },
     Knows(bool),
-    /// The backend that everything of the partition is kept in, if it is pinned to one.
+    /// The backend of the whole partition, if it is pinned to one.
     Pin(Option<String>),
     /// Not now: it has not learned of the move, or has too much to do.
     Later {

@@ -39,8 +39,8 @@ pub struct Burst {
 }
 
 impl Protocol {
-    /// Draws some requests. One burst in four has nothing but damaged ones; one in 200 ends with one that is larger
-    /// than a server takes.
+    /// Draws some requests. One burst in four has nothing but damaged ones; one burst in 200 ends with a
+    /// request that is too large for a server.
     pub fn burst(self, random: &mut StdRng) -> Burst {
         let (draw, oversized): (Draw, Draw) = match self {
             Self::Messages => (messages::draw, messages::oversized),

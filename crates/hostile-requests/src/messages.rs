@@ -1,5 +1,5 @@
-//! Requests over protocol buffers: under each code that there is, the message that belongs to it where we send one,
-//! and noise under all others.
+//! Requests over protocol buffers: under each code its message, if we send one, and noise under all other
+//! codes.
 
 use bytes::Bytes;
 use kvorum_protocol::{CodedMessage, MessageCode, frame, pb};
@@ -29,7 +29,7 @@ pub(crate) fn draw(random: &mut StdRng) -> Vec<u8> {
     of_code(code, random)
 }
 
-/// A frame that announces more than the server takes, and in some cases brings it.
+/// A frame that announces more than the server accepts, in some cases with all these bytes.
 pub(crate) fn oversized(random: &mut StdRng) -> Vec<u8> {
     let announced = if random.random_ratio(1, 2) {
         OVERSIZED_BYTES

@@ -1,6 +1,6 @@
 //! Records, of which bitcask's data files are rows.
 //!
-//! Foreign format, so big-endian, with a checksum worth as much as the lengths in front of it:
+//! A foreign format, so big-endian. The checksum can be trusted no more than the lengths before it:
 //! allocations by a length follow the check of the checksum over it.
 
 /// The length of the fixed header.

@@ -91,7 +91,7 @@ struct Joining<'a> {
     record: Vec<u8>,
     /// Offset of the record under way.
     began: Option<u64>,
-    /// Offset of bytes that are not a record, as long as no record has followed.
+    /// Offset of bytes that are not a record, until a record follows.
     bad: Option<u64>,
     /// True if these bytes are wrong beyond a missing end.
     has_wrong_bytes: bool,

@@ -1,8 +1,8 @@
 //! Runs: the records of logs, sorted by key, in files of the import's own.
 //!
 //! Logs hold the last writes of a store, up to a hundred megabytes, in the order of writing. The
-//! logs of a whole node would not fit into memory; so each becomes the table that LevelDB would
-//! make of it when it opens the store, and is read like one.
+//! logs of a whole node would not fit into memory. So each is sorted into runs, as LevelDB writes its
+//! logs to tables when it opens a store, and runs are read like tables.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::record::Record;
 
 /// Bytes of writes that are sorted at once.
 const RUN_BYTES_WANTED: usize = 64 << 20;
-/// Memory of a record beside its key and value, in bytes.
+/// Memory of a record without its key and value, in bytes.
 const RECORD_OVERHEAD_BYTES: usize = 120;
 const WRITE_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 64 << 10;

@@ -8,8 +8,8 @@
 //!                9  31 bits of value + 2^31-1, one bit 1     -(2^31-1) ..= 0
 //!               11  bits of a magnitude, 0                   larger
 //!                8  u32 2^32-1 - words, bits of a magnitude, 255
-//!                                                            smaller: the magnitude is what is
-//!                                                            missing to 2^(64*words)-1
+//!                                                            smaller: the magnitude is the
+//!                                                            difference to 2^(64*words)-1
 //! bits          8 alone if there are none; else for each byte one bit 1 and its 8 bits, then one to
 //!               eight bits 0 up to the next byte, then 8
 //! magnitude     255  length in groups of seven bits, of which all but the last have the highest bit

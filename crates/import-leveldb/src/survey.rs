@@ -115,7 +115,7 @@ pub(crate) fn sorted_files<'a>(
     let mut files = Vec::new();
     for ((store, tables), path) in stores.iter().enumerate().zip(paths) {
         files.extend(tables.tables.iter().cloned());
-        // A run is of one or more logs: the last one stands for all.
+        // A run may be of several logs: findings name the last of them.
         let of = tables.logs.last().map_or(path, |(path, _)| path);
         for (number, len) in runs(store).into_iter().enumerate() {
             files.push(SortedFile {

@@ -269,8 +269,8 @@ impl Scan<'_> {
     }
 
     /// True for tables whose places are damaged, and for a part of tables: nearly all slots are
-    /// empty or point to records. Tables of empty slots alone need the length that the records call
-    /// for.
+    /// empty or point to records. If all slots are empty, their number has to match that of the
+    /// records.
     fn are_tables(&mut self, offset: u64) -> Result<bool, DiskError> {
         let (mut slots, mut right, mut used) = (0u64, 0u64, 0u64);
         let mut at = offset;

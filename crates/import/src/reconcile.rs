@@ -1,8 +1,8 @@
 //! The replicas of one object become one, by Riak's own rules.
 //!
 //! A replica whose clock another one descends is that one's past. The others are concurrent: a
-//! version stays when every other side has it too or has not seen the write that made it. Versions
-//! without a dot, from buckets that kept none, stay always.
+//! version stays if every other side either has it or has not seen its write. Versions without a
+//! dot, from buckets that kept none, stay always.
 
 use crate::riak_object::{RiakObject, RiakSibling};
 

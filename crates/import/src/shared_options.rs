@@ -59,7 +59,7 @@ impl SharedOptions {
     /// Connects to the server and checks that it has these bucket types; `None` for a dry run.
     ///
     /// # Errors
-    /// [`ImportError::MissingTypes`], and [`ImportError::Unavailable`] when the patience is over.
+    /// [`ImportError::MissingTypes`], and [`ImportError::Unavailable`] when the time for connecting has passed.
     pub async fn reach_target(
         &self,
         runtime: &Runtime,

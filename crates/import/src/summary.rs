@@ -1,4 +1,4 @@
-//! The last word of an import, for people.
+//! The report at the end of an import, for people.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// True if everything in the source has been taken over.
+    /// True if everything in the source has been imported.
     pub fn is_whole(&self) -> bool {
         !self.counts.has_losses()
     }
@@ -84,7 +84,7 @@ impl fmt::Display for Summary {
             ),
             (
                 counts.objects_reduced,
-                "of them are in buckets that keep the newest sibling alone (allow_mult is false)",
+                "of them are in buckets that keep only the newest sibling (allow_mult is false)",
             ),
             (counts.tombstones, "objects are tombstones"),
             (counts.tombstones_left_out, "tombstones left out"),
@@ -110,7 +110,7 @@ impl fmt::Display for Summary {
             ),
             (
                 counts.objects_to_expire,
-                "objects are to expire at a time of their own",
+                "objects have an expiry time of their own",
             ),
             (
                 counts.index_entries,
@@ -118,7 +118,7 @@ impl fmt::Display for Summary {
             ),
             (
                 counts.index_entries_missing,
-                "index entries were missing in the source, by its objects",
+                "index entries of objects were missing in the source",
             ),
             (
                 counts.index_entries_stray,
@@ -143,7 +143,7 @@ impl fmt::Display for Summary {
             ),
             (
                 counts.other_keys,
-                "keys are none of Riak's and were NOT imported",
+                "keys do not have Riak's form and were NOT imported",
             ),
             (counts.refused, "objects were REFUSED by the server"),
         ] {

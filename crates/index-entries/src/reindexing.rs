@@ -9,8 +9,8 @@
 //!
 //! Entries of an object that is damaged itself stay in doubt. The next round comes when the object
 //! has been put again, or when nothing in question is unreadable any more. An object that damage
-//! took for good keeps its entries, since replicas have it, and stays in doubt by itself until it
-//! is put or removed.
+//! has destroyed keeps its entries, since replicas have it. It stays in doubt by itself until it is
+//! put or removed.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

@@ -309,7 +309,7 @@ fn text_piece(bytes: &[u8]) -> Piece {
     fields.finish("text")
 }
 
-/// It is used up to its first record that is not whole, so nothing in it counts as damage.
+/// It is used up to its first incomplete record, so nothing in it counts as damage.
 fn progress_piece(disk: &dyn Disk, path: &Path) -> Result<Piece> {
     let bytes = read_file(disk, path, REPAIR_PROGRESS_BYTES_MAX)?;
     let mut fields = Dissection::new(&bytes, 0);

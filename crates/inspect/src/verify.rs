@@ -54,7 +54,7 @@ pub struct Plan {
     options: VerifyOptions,
     /// The work, the largest parts being stores.
     pub units: Vec<Unit>,
-    /// Bytes to be read, about.
+    /// Approximate bytes to be read.
     pub bytes: u64,
     /// Files of other programs, or of an unknown engine.
     pub unknown: Vec<PathBuf>,

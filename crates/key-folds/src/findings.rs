@@ -8,9 +8,9 @@ use kvorum_encoding::{Key, tree_position};
 use crate::entry::FoldedEntry;
 use crate::key_fold::FoldKind;
 
-/// The memory of a listed key beside its bytes, about: two handles, and the buffers behind them.
+/// The approximate memory of a listed key without its bytes: two handles, and the buffers behind them.
 const LISTED_KEY_BYTES: usize = 128;
-/// The memory of a leaf, about: its place in a map.
+/// The approximate memory of a leaf: its place in a map.
 const LEAF_BYTES: usize = 16;
 
 /// The findings of a fold. Only those fields are filled that its kind of question asks for.
@@ -135,7 +135,7 @@ impl Findings {
         self.clocks.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     }
 
-    /// The memory that lists and leaves take, about.
+    /// The approximate memory of lists and leaves.
     pub fn memory_bytes(&self) -> usize {
         let listed = self.numbers.len() + self.clocks.len();
         listed * LISTED_KEY_BYTES + self.leaves.len() * LEAF_BYTES + self.listed_bytes

@@ -1,6 +1,6 @@
 //! Questions and findings as bytes, for vnodes on other machines.
 //!
-//! A value that cannot be is refused as [`Truncated`], at the place where it stands.
+//! An impossible value is refused as [`Truncated`], with its offset.
 
 use std::collections::BTreeMap;
 

@@ -192,8 +192,8 @@ impl Detector {
         Ok(())
     }
 
-    /// The members that are up, this node included: those that some node hears and that are not silent
-    /// to this node.
+    /// The members that are up, this node included: nodes that are heard by some node and are not silent to
+    /// this one.
     pub(crate) fn up(&self) -> BTreeSet<NodeId> {
         let mut up = self.known();
         up.retain(|node| !self.hearing.is_silent(*node));

@@ -1,10 +1,10 @@
 //! Members that answer this node: every member is asked again and again, and one that leaves several
 //! questions in a row unanswered is silent. No clock, no socket.
 //!
-//! The detector alone is slow to see that the network is split: it probes one member at a time, and
-//! gives each one time to be heard of through others. A request has neither that time nor that detour:
-//! it depends on an answer to this node. Questions are counted rather than time: otherwise a node that
-//! was suspended for a while would take all others to be silent.
+//! The detector alone is slow to see that the network is split: it probes one member at a time, and gives
+//! others time to report it as up. A request has neither that time nor that detour: it depends on an answer
+//! to this node. Questions are counted rather than time: otherwise a node that was suspended for a while
+//! would take all others to be silent.
 
 use std::collections::{BTreeMap, BTreeSet};
 

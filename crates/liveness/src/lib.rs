@@ -5,9 +5,9 @@
 //! a node that is wrongly taken to be down loses no data, and one wrongly taken to be up costs a failed
 //! request.
 //!
-//! The detector hears of nodes through other nodes. That keeps it from being wrong about a busy one,
-//! and makes it slow. A request needs an answer to *this* node: a member that leaves some questions in
-//! a row without one is down here, even if it answers the others.
+//! The detector hears of nodes through other nodes. So it makes few mistakes about busy nodes, but is slow. A
+//! request needs an answer to *this* node: a member that does not answer several questions in a row counts as
+//! down here, even if it answers other nodes.
 //!
 //! The detector itself ([`foca`]) is pure; the seams give it messages, timers and randomness, so that a
 //! simulation owns them. A node is known by its identity; each of its runs has a higher generation, and

@@ -33,7 +33,7 @@ pub struct Liveness {
 
 impl Liveness {
     /// Starts the detector. `generation` has to be higher than in any earlier run of this node. The
-    /// time in microseconds is, unless clocks jump; a node that is then taken for its own past notices,
+    /// time in microseconds is, unless clocks jump; a node that is then mistaken for its own past notices,
     /// and takes a higher one.
     pub fn start(
         runtime: &Runtime,

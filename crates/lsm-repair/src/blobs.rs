@@ -1,7 +1,7 @@
 //! Matching of blob files with the numbers in entries, without a manifest.
 //!
-//! A file that was collected has another number than the one in entries. Its bodies are there under
-//! their old numbers and with their keys, so a few entries are enough to find it.
+//! A collected file has another number than the entries name. Its bodies are there under their old
+//! numbers and with their keys, so a few entries are enough to find it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

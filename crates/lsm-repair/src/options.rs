@@ -9,7 +9,7 @@ pub struct RepairOptions {
     pub is_dry_run: bool,
     /// Serve older entries where a newer one or a removal may have been lost.
     pub keeps_doubtful: bool,
-    /// The size of a piece of work, about, when tables are merged again.
+    /// The approximate size of a piece of work when tables are merged again.
     pub unit_bytes: u64,
     /// The form of new tables.
     pub settings: LsmSettings,

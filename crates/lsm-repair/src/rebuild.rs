@@ -2,8 +2,8 @@
 //! a record of the tables' levels.
 //!
 //! Sequences decide and not the order of layers. So all files take part, leftovers of earlier
-//! merges included. Removals have done their work when all is merged, unless a journal may have
-//! older records of their keys. Tables that share no keys with others are kept. The others are cut
+//! merges included. Removals are dropped, unless a journal may have older records of
+//! their keys. Tables that share no keys with others are kept. The others are cut
 //! into ranges of keys, each of which is a piece of work by itself.
 
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ use kvorum_storage_errors::IntoBackend;
 use crate::salvage::{READ_AHEAD_BYTES, all_of, context, doubt, finish};
 use crate::work::{Done, Ground, SourceTable, end_of, lost_mark};
 
-/// Places for cuts that are looked at, of all tables together.
+/// Number of possible cuts that are considered, in all tables together.
 const CUTS_MAX: usize = 100_000;
 /// Progress is reported each time this many keys were merged.
 const PROGRESS_KEYS: u64 = 4_096;
@@ -106,7 +106,7 @@ impl RebuildPlan {
     }
 }
 
-/// Extends a table without properties and last block to the end of its index.
+/// Extends the keys of a table that lost its properties and its last block, to the end of its index.
 fn reach_to_the_end(ground: &Ground<'_>, source: &mut SourceTable) -> Result<()> {
     if source.is_whole || !source.is_present {
         return Ok(());
@@ -155,7 +155,7 @@ struct Stream<'a> {
     scan: Option<TableScan>,
     /// The facts of the current entry, once they were decoded.
     facts: Option<Facts>,
-    /// Ranges that it lost, as far as it has come.
+    /// Ranges lost before the present position.
     gaps: VecDeque<Mark>,
 }
 
@@ -206,7 +206,7 @@ impl Stream<'_> {
         }
     }
 
-    /// True when it may have had something newer for a key.
+    /// True when the table may have lost a newer entry of a key.
     fn may_have_had_newer(&mut self, key: &[u8], sequence: u64) -> bool {
         while self.gaps.front().is_some_and(|it| &it.to[..] <= key) {
             self.gaps.pop_front();
@@ -407,8 +407,8 @@ impl<'a> RangeMerge<'a> {
             .into_backend()
     }
 
-    /// Finishes the present table, with marks over losses up to the next one's first key. Nothing
-    /// is below that they could hide: they report the keys as lost rather than absent.
+    /// Finishes the present table, with marks over losses up to the next table's first key. The marks
+    /// hide no entries, since no level is below. They make reads report keys as lost instead of absent.
     fn end_output(&mut self, next: Option<Bytes>) -> Result<()> {
         let gaps = self.gaps.iter();
         let marks = gaps.filter_map(|it| it.clipped(self.range_from.as_ref(), next.as_ref()));

@@ -131,7 +131,7 @@ impl Repair {
         &self.directory
     }
 
-    /// Bytes that the present stage has to read, about.
+    /// Approximate bytes that the present stage has to read.
     pub fn stage_bytes(&self) -> u64 {
         let len_of = |kind, number| {
             let files = self.listing.files.iter();
@@ -510,8 +510,8 @@ impl Repair {
         install::clean_up(&*self.disk, &self.directory, &replaced)
     }
 
-    /// Files that the new manifest has no place for. With a manifest that was whole, those that it did
-    /// not list either go at the next opening, as ever.
+    /// Files that the new manifest has no place for. If the manifest was whole, the next opening removes
+    /// those that it did not list either, as always.
     fn replaced(&self, manifest: &Manifest, decision: &Decision) -> Vec<String> {
         let takes_all = self.listing.manifest.is_none() || self.listing.damaged_manifests != 0;
         let keeps_logs = !decision.mend.contains(&Unit::Logs);

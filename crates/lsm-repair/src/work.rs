@@ -23,7 +23,7 @@ pub(crate) enum Unit {
     Table(u64),
     /// A range of keys of all tables becomes tables of one level.
     Range(u64),
-    /// Keys are looked for that lost their bodies with a blob file.
+    /// A search for the keys that lost their bodies with a blob file.
     Bodies(u64),
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct Ground<'a> {
 }
 
 impl<'a> Ground<'a> {
-    /// The disk for the rewritten rest of a file: the one of the file.
+    /// The disk for the rewritten rest of a file: that on which the file is.
     pub(crate) fn disk_beside(&self, path: &Path) -> Result<&'a dyn Disk> {
         match self.slow {
             Some(slow) if slow.is_slow(path).into_backend()? => Ok(slow),
@@ -134,7 +134,7 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// The disk for all of a store without known levels: most of it was old.
+    /// The disk for all tables of a store without known levels, since most of them are old.
     pub(crate) fn disk_of_old(&self) -> &'a dyn Disk {
         self.slow.map_or(self.disk, |slow| slow)
     }

@@ -136,8 +136,8 @@ impl BlobWriter {
     }
 }
 
-/// The blocks that a walk in key order has read ahead of the blob files that it is in. A flush
-/// writes bodies in the order of their keys, so the next body of a file mostly follows the last.
+/// The blocks of blob files that a walk in key order has read ahead. A flush writes bodies in the
+/// order of their keys, so the next body of a file mostly follows the last.
 ///
 /// In the value log they are in the order of the puts of all stores, and nothing can be read ahead.
 /// There the first bodies of a walk may be kept in the cache, as the first blocks of tables are:

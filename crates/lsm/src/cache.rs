@@ -25,7 +25,7 @@ const BLOCK_BYTES_EXPECTED: u64 = 4096;
 const BODY_BYTES_EXPECTED: u64 = 2048;
 /// A larger body is not kept, in bytes: to copy it from the page cache costs more than to ask for it.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// The memory of a body beside its bytes: the value, the cache's tables, and the reference count.
+/// The memory of a body without its bytes: the value, the cache's tables, and the reference count.
 const BODY_OVERHEAD_BYTES: usize = 256;
 
 type Inner = Cache<CacheKey, Held, HeldWeight, foldhash::fast::FixedState>;
@@ -66,7 +66,7 @@ fn body_key(store: u64, at: &LogPlace) -> CacheKey {
 }
 
 impl SharedCache {
-    /// A cache for at most this many bytes. The record of first reads takes eight bytes beside it for
+    /// A cache for at most this many bytes. The record of first reads takes eight bytes more for
     /// each 2 KB of them, and 8 MB at most.
     pub fn new(bytes_max: u64) -> Self {
         let expected = |each| usize::try_from(bytes_max / each).unwrap_or(usize::MAX);

@@ -45,7 +45,7 @@ struct CollectJob {
 }
 
 impl Collecting {
-    /// The collection that is going on, or the one that would be next.
+    /// The collection in progress, or the next one.
     pub(crate) fn due(&self, store: &Store, version: &Version, urgency: Urgency) -> Option<Task> {
         let running = self.job.as_ref().map(|it| it.file);
         let file = running.or_else(|| self.next(store, version))?;

@@ -45,15 +45,14 @@ pub(crate) struct Job {
     ranges_below: Option<Vec<(Bytes, Bytes)>>,
     /// The job goes on without the blocks that the device cannot read.
     pub(crate) gives_up: bool,
-    /// The contents of the journal, in a store with one, and the entry whose older ones are being
-    /// passed.
+    /// The contents of the journal, if the store has one, and the newest entry of the present key.
     journal: Option<JournalParts>,
     pending: Option<Pending>,
     /// For encoding.
     buffer: Vec<u8>,
 }
 
-/// The newest entry of a key, and where older ones are that were passed since.
+/// The newest entry of a key, and the places of older ones passed since.
 struct Pending {
     key: Bytes,
     entry: MergeEntry,
@@ -121,9 +120,9 @@ impl Job {
         self
     }
 
-    /// Merges until this many bytes were read and written, or until a part is to be installed.
-    /// Returns the bytes, and never zero: the end of a part must not count as a step that did
-    /// nothing, after which other merges would begin in the middle of this one.
+    /// Merges until this many bytes were read and written, or until a part is to be installed. Returns the
+    /// bytes, and never zero: the end of a part must not count as a step without work, or other merges would
+    /// begin in the middle of this one.
     pub(crate) fn step(
         &mut self,
         store: &Store,

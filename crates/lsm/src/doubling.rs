@@ -33,9 +33,8 @@
 //! are merged however small they are. A level on which a merge is due gets [`SHARE_PER_BYTE`] bytes of merging
 //! for each byte that is put. Then no level below 0 ever needs a fourth run:
 //!
-//! - A run that arrives at level k has more than 2^(k-1) units, all of them flushed bytes that
-//!   arrive there once. So without delays runs would come at times that lie at least 2^(k-1) units
-//!   apart.
+//! - A run that arrives at level k has more than 2^(k-1) units. Each flushed byte arrives there once. So
+//!   without delays runs would come at times that lie at least 2^(k-1) units apart.
 //! - A merge on level k reads A and B, at most 2^k units each, and a quarter of B again, where pieces of its range
 //!   share tables of A: at most 2.25 * 2^k units. It writes no more than that. At nine bytes for one it is done
 //!   within 2 * 2.25 * 2^k / 9 = 2^(k-1) units of time.
@@ -247,7 +246,7 @@ fn zero_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     if oldest.is_empty() || (bytes <= settings.base_bytes && !is_many) {
         return None;
     }
-    // A flush that is as large as two is a run as it is.
+    // A flush of the size of two is a run by itself.
     let is_move = layers(&oldest, |it| (&it.smallest, &it.largest)).count() == 1;
     Some(Pick {
         is_move,
@@ -256,8 +255,7 @@ fn zero_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     })
 }
 
-/// The fewest of the oldest flushes that have more than a unit together, or as many as there is
-/// room for.
+/// The fewest of the oldest flushes that together exceed a unit, or as many as there is room for.
 fn oldest_flushes<'a>(
     shape: &'a Shape,
     output: usize,
@@ -348,9 +346,9 @@ fn used(shape: &Shape) -> Vec<usize> {
     used.map(|(level, _)| level).collect()
 }
 
-/// The merge for space. While puts are refused for want of it, and newer entries are enough to be
-/// worth it, the newest run is merged into the one below it until one is left: the entries that
-/// they supersede count as used until then.
+/// The merge for space. While puts are refused for lack of space, and newer entries make it worth the work,
+/// the newest run is merged into the run below it until one run is left: the entries that they supersede
+/// count as used until then.
 fn space_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     let part = settings.worth_part?;
     let entries =

@@ -305,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Bytes that decode are taken for an entry or refused, and encode to the same bytes.
+    /// Any bytes are refused, or decode to an entry that encodes to the same bytes.
     fn check_hostile(bytes: Vec<u8>) {
         let Ok(decoded) = JournalRecord::decode(&bytes.into()) else {
             return;

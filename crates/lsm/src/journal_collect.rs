@@ -49,7 +49,7 @@ struct Job {
 }
 
 impl JournalCollecting {
-    /// The collection that is going on, or the one that would be next.
+    /// The collection in progress, or the next one.
     pub(crate) fn due(
         &self,
         store: &Store,

@@ -48,8 +48,7 @@ impl JournalParts {
         self.forgotten
     }
 
-    /// True when a record of one of these segments may be there that is older than an entry of its key with this
-    /// sequence.
+    /// True when the journal may have a record of one of these segments that is older than this sequence.
     pub(crate) fn may_have(&self, first: u32, last: u32, sequence: u64) -> bool {
         let is_among = |segments: &[u32]| {
             let at = segments.partition_point(|it| *it < first);

@@ -1,8 +1,8 @@
 //! Choice of journal files to rewrite: a run of neighbours, by the space that it would free.
 //!
-//! As in leveled, a run of files scores by the distance of its live share below a target, and the
-//! best run above zero is taken. One file alone has to be emptier than a long run, which frees more
-//! for each file that is left. Shares are exact counts from the tables, and no samples.
+//! As in leveled, a run of files scores by the distance of its live share below a target, and the best run
+//! above zero is taken. A single file has to be emptier than a long run, because a run frees more for each
+//! remaining file. Shares are exact counts from the tables, and no samples.
 //!
 //! In addition, small neighbours are collected together, at any live share: each collection of the value log
 //! makes a file, however few its records.

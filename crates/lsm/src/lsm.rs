@@ -23,8 +23,8 @@ use crate::store::Store;
 use crate::upkeep::Upkeep;
 use crate::{DrawNumber, LsmSettings, Shared, Value};
 
-/// The size of an entry in a table beside its key, its head and a small body: fields, its part of
-/// the index and the filter, the place of a large body. Bytes.
+/// The bytes of an entry in a table that are not key, head or small body: its fields, its part of
+/// the index and the filter, the place of a large body.
 const TABLED_ENTRY_BYTES: u64 = 32;
 
 /// A store of keys, each with fields, extra bytes, a head and a body.
@@ -36,10 +36,10 @@ pub struct Lsm {
 impl Lsm {
     /// Opens a store, creating it if it is missing. `draw` gives random numbers for identities.
     ///
-    /// With a log, large bodies stay there: all puts go there, of any durability, and the store's
-    /// own files have keys, small bodies, and collected bodies.
-    /// [`Tenant`](kvorum_value_log::Tenant) describes the steps before its use. A store with files
-    /// of its own continues from them and cannot return.
+    /// With a log, large bodies stay there: all puts go there, of any durability, and the store's own files
+    /// have keys, small bodies, and collected bodies. [`Tenant`](kvorum_value_log::Tenant) describes the
+    /// steps before the store may be used. A store that had a log of its own changes to the value log for
+    /// good.
     ///
     /// # Errors
     /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a
@@ -77,29 +77,29 @@ impl Lsm {
         let upkeep = Upkeep::of(store.clone());
         let opened = Self { store, upkeep };
         if opened.store.log.is_some() {
-            opened.flush_what_own_log_had()?;
+            opened.flush_own_log()?;
         }
         Ok(opened)
     }
 
-    /// Moves the batches of the store's own log to tables, for a store that has gone over to the
-    /// value log: later batches there must not be kept without them. Without room that is left for
-    /// later, and the own log is synced.
-    fn flush_what_own_log_had(&self) -> Result<()> {
+    /// Moves the batches of the store's own log to tables, since the store now uses the value log,
+    /// and later batches must not survive without these. If the disk is full, the own log is synced
+    /// instead, and a later opening moves them.
+    fn flush_own_log(&self) -> Result<()> {
         match self.upkeep.flush_all() {
             Err(error) if error.kind() == ErrorKind::Full => self.store.sync_own_log(),
             flushed => flushed.map(drop),
         }
     }
 
-    /// Keeps puts to a log of the store's own off the reserve. Over the value log, whose reserve
-    /// the store uses, it changes nothing. A second reserve is ignored.
+    /// Leaves this reserve free when puts go to a log of the store's own. It has no effect over the
+    /// value log, which has a reserve itself. A second reserve is ignored.
     pub fn set_reserve(&self, reserve: Arc<Reserve>) {
         self.store.intake.set_reserve(reserve);
     }
 
-    /// Has the batches noted that the value log gives back from now on, by the segments of their keys. A
-    /// second call changes nothing.
+    /// Starts to note the batches that the value log gives back, by the anti-entropy segments of their
+    /// keys. A second call changes nothing.
     pub fn note_replays(&self, segment_of: fn(&[u8]) -> Option<u32>) {
         self.store.replays.get_or_init(|| Replays::new(segment_of));
     }
@@ -245,7 +245,7 @@ impl Drop for Lsm {
 }
 
 impl Op {
-    /// Its bytes in a table, about; for a large body only its place counts.
+    /// Its approximate bytes in a table; of a large body, only the place counts.
     fn tabled_bytes(&self, blob_threshold_bytes: usize) -> u64 {
         let (key_bytes, value_bytes) = match self {
             Self::Put { key, value } => {

@@ -4,7 +4,7 @@
 //! is the moment of change; an opening that finds a difference finishes the second. So no power cut
 //! leaves half an edit, and damage to one copy costs nothing. The properties of tables are in it
 //! too: each opening reads them to decide which files may be dropped, so they are kept in both
-//! copies. Each copy names its store, so that a copy of another store is not taken for a newer one.
+//! copies. Each copy names its store, so that a copy of another store is not mistaken for a newer one.
 
 use std::path::Path;
 

@@ -113,7 +113,7 @@ impl Memtable {
         }
     }
 
-    /// The same of a change that was logged at this place, as far as it stays there.
+    /// The same for a change that was logged at this place. A body that stays there is kept as its place.
     pub(crate) fn apply_logged(
         &self,
         op: &Op,
@@ -212,7 +212,7 @@ impl Memtable {
         }
     }
 
-    /// Bytes that a flush of it writes, about.
+    /// Approximate bytes that a flush of it writes.
     pub(crate) fn payload_bytes(&self) -> u64 {
         self.payload_bytes.load(Ordering::Relaxed)
     }

@@ -69,7 +69,7 @@ impl MergeEntry {
         }
     }
 
-    /// Segments that may hold older records of its key, as far as it names them.
+    /// The segments named by the entry that may hold older records of its key.
     pub(crate) fn older(&self) -> Older {
         match self {
             Self::Entry(entry) => entry.older.clone(),

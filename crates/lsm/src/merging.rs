@@ -181,8 +181,8 @@ impl Merging {
         }
     }
 
-    /// Does a part of the charges of this many bytes put; the rest stays charged. `own_bytes` are
-    /// those of the put that pays, and its own share is the least that it is charged.
+    /// Does a part of the charges of this many bytes put; the rest stays charged. `own_bytes` are the bytes
+    /// of the put that pays. It is charged at least its own share.
     pub(crate) fn pay_share(
         &mut self,
         store: &Store,
@@ -235,7 +235,7 @@ impl Merging {
     }
 }
 
-/// The merges in progress, and those that may begin beside them, or the one that would be next.
+/// The merges in progress, and those that may begin in addition, or the one that would be next.
 /// During a step of another thread, those in progress are unknown.
 pub(crate) fn due(
     store: &Store,
@@ -384,8 +384,8 @@ fn install(store: &Store, pick: &Pick, job: &mut Job) -> Result<()> {
     Ok(())
 }
 
-/// Begins a merge, or continues it from a key; one that gives up goes on without the blocks that
-/// the device cannot read.
+/// Begins a merge, or continues it from a key; a merge that gives up continues without the blocks that the
+/// device cannot read.
 fn start_merge(
     store: &Store,
     version: &Version,

@@ -76,9 +76,8 @@ pub struct PolicySettings {
     /// Bytes that a merge may write before one of its inputs is removed. Small room makes small
     /// merges.
     pub room_bytes: u64,
-    /// While puts are refused for want of space: the share of all entries that newer ones must have
-    /// for a merge that frees the entries they supersede, as in [`worth_part`]. Used by doubling
-    /// levels.
+    /// While puts are refused for want of space: the share of newer entries from which on a merge is worth
+    /// the superseded entries that it frees, as in [`worth_part`]. Used by doubling levels.
     pub worth_part: Option<u64>,
 }
 
@@ -186,7 +185,7 @@ pub fn layers<T>(zero: &[T], range: impl Fn(&T) -> (&Bytes, &Bytes)) -> impl Ite
     zero.chunk_by(move |one, next| range(one).1 < range(next).0)
 }
 
-/// The part of all entries that new ones have to be for a flush and a merge where puts are refused.
+/// The share of new entries among all that is needed for a flush and a merge while puts are refused.
 pub fn worth_part(headroom: &Headroom) -> u64 {
     match headroom.is_short_for_removals() {
         true => WORTH_PART_FOR_REMOVALS,

@@ -5,8 +5,8 @@
 //! below everything in memory, each segment's once it was read to the end: the entry shown of a key
 //! is its newest. Removals are among them, so that nothing comes back, and entries list the
 //! segments with older records of their keys. Once all was read, the lost tables are no longer
-//! listed. Until then a key that they may have had, and that was not found yet, is answered as
-//! damaged and not as absent.
+//! listed. Until then, a read of a key that they may have had and that was not found yet reports
+//! damage instead of absence.
 //!
 //! Merges leave lost tables alone meanwhile ([`crate::merging`]), and those with a mark over a lost
 //! block: such a mark goes to the last level and stays there until then. The value log keeps its
@@ -45,7 +45,7 @@ use crate::{Entry, Value};
 
 /// Journal files are read in pieces of this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
-/// Memory of an entry beside its bytes, about.
+/// Approximate memory of an entry without its own bytes.
 const ENTRY_BYTES: u64 = 200;
 
 /// The rebuilding that is going on, if one is.
@@ -291,9 +291,9 @@ impl Job {
     }
 }
 
-/// The entry that tables should have of a key, given its newest in the journal: that one, or theirs
-/// with the segments of those it hides. `None` if they have it. A newer entry in memory will hide
-/// it once it is merged with the tables.
+/// The entry that tables should have of a key, given its newest in the journal: that entry, or the
+/// entries' own with the segments of those that it hides. `None` if they have it. A newer entry in
+/// memory will hide it once it is merged with the tables.
 fn news_of(store: &Store, version: &Version, key: &Bytes, read: Entry) -> Result<Option<Entry>> {
     let hash = hash_key(key);
     let context = store.read_side.at(Reading::MayBlock);

@@ -1,10 +1,9 @@
 //! Copying the live entries of a segment out of the value log: bodies to a blob file, and the
 //! entries that name them to a table.
 //!
-//! An entry is the same wherever its body is: a copy keeps its sequence. It goes to a table on
-//! level 0, below everything in memory (see [`crate::derived_writes`]). There it hides the entry that it was
-//! copied from, which goes with a merge. So key and head are written again beside the body: large
-//! entries have small ones.
+//! An entry is the same wherever its body is: a copy keeps its sequence. It goes to a table on level 0, below
+//! everything in memory (see [`crate::derived_writes`]). There it hides its original, which a later merge
+//! drops. So key and head are written again beside the body: large entries have small ones.
 //!
 //! The log offers a segment in pieces. A table for each of them, with its syncs, would be expensive
 //! for a store with a few records in each. So copies are gathered until the log ends its offer, and

@@ -32,8 +32,8 @@ impl<T> Replaced<T> {
         self.held.lock().push(replaced);
     }
 
-    /// True when upkeep has not run for long, so that any caller that can should release unread
-    /// ones.
+    /// True when upkeep has not run for long: then any caller should release unread versions if it
+    /// can.
     pub(crate) fn are_many(&self) -> bool {
         self.held.lock().len() > HELD_MAX
     }

@@ -51,7 +51,7 @@ pub struct LsmSettings {
     // Behaviour.
     /// The engine's name, for its status.
     pub name: &'static str,
-    /// The opener's knowledge of the store.
+    /// The store's label and identity, as far as the opener has them.
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`].
     pub sync: SyncStrategy,
@@ -69,22 +69,21 @@ pub struct LsmSettings {
     /// this many segments behind the newest. Lower: less to read after a crash, more tables.
     pub log_segments_behind_max: u32,
     /// Bodies of this many bytes or more go to blob files, or stay in the value log if there is
-    /// one; `usize::MAX` for none. Measured with bodies of 1,000 bytes, 300,000 keys loaded and
-    /// then overwritten at random (`examples/lsm_operations`): for each byte put, 1.4 were written
-    /// beside the log with bodies in blob files, 5.0 without, at half the processor time a put;
-    /// reads cost the same. Smaller bodies pay more for their frame and index entry, some 40 bytes,
-    /// than a merge would.
+    /// one; `usize::MAX` for none. Measured by `examples/lsm_operations` with bodies of 1,000 bytes,
+    /// 300,000 keys loaded and then overwritten at random: blob files reduce the bytes written for
+    /// each byte put, the log excluded, from 5.0 to 1.4, and halve the processor time of a put; reads
+    /// cost the same. For smaller bodies, the frame and index entry of some 40 bytes cost more than a
+    /// merge.
     pub blob_threshold_bytes: usize,
-    /// The store keeps a journal of the entries with such keys: they stay in the value log and,
-    /// after their segments are dropped, in journal files, with removals, and tables never change
-    /// for that. `None` for a store without one. It needs a value log, and excludes tiers.
+    /// True for keys whose entries the store keeps in a journal: in the value log and, after their
+    /// segments are dropped, in journal files. `None` for a store without a journal. A journal needs
+    /// a value log, and excludes tiers.
     pub journaled: Option<fn(&[u8]) -> bool>,
-    /// True for kinds of entries whose removals the journal does not keep for older records: a
-    /// removal goes once the tables need it no more, and the removed entry comes back if all tables
-    /// are lost after that.
+    /// True for kinds of entries whose removals the journal drops as soon as the tables do not need
+    /// them. If all tables are lost after that, the removed entries come back.
     pub forgotten: fn(Tag) -> bool,
-    /// The part beside the head of an entry in a table that is rebuilt from the journal; `None` for
-    /// the part in its record.
+    /// Recalculates the part beside an entry's head when a table is rebuilt from the journal. If it
+    /// returns `None`, the part in the record is used.
     pub recalculated: Recalculate,
     /// Rules for rewriting journal files.
     pub journal_policy: JournalPolicy,
@@ -94,7 +93,7 @@ pub struct LsmSettings {
     pub block_bytes: usize,
     /// Entries from one restart point of a block to the next.
     pub restart_interval: u32,
-    /// Blocks of an index of this many bytes.
+    /// Index blocks of this many bytes.
     pub index_block_bytes: usize,
     /// Compression of each level's tables; the last one holds for all deeper levels.
     pub compression: Vec<Compression>,
@@ -102,7 +101,7 @@ pub struct LsmSettings {
     pub blob_compression: Compression,
     /// Time at which bodies that stay in the value log are compressed.
     pub compression_point: CompressionPoint,
-    /// Bits a key of the filters of tables that will soon be merged; 0 for no filters at all.
+    /// Bits for each key in filters of tables that will soon be merged; 0 for no filters at all.
     pub filter_bits_per_key: u8,
     /// The rule by which tables are merged.
     pub compaction: &'static dyn Policy,
@@ -146,8 +145,8 @@ impl Default for LsmSettings {
 }
 
 impl LsmSettings {
-    /// Compression of bodies that stay in the value log, when they are put: that of blob files,
-    /// whose place the log takes.
+    /// Compression of bodies that stay in the value log, when they are put. The log replaces the blob
+    /// files, so their compression holds.
     pub(crate) fn log_compression(&self) -> Compression {
         match self.compression_point {
             CompressionPoint::OnReceipt => self.blob_compression,
@@ -155,8 +154,8 @@ impl LsmSettings {
         }
     }
 
-    /// Options of a level's tables. `is_last` means that nothing is below: such a table lives long,
-    /// and a smaller filter repays its building.
+    /// Options of a level's tables. `is_last` means that no level is below: such a table lives long, so
+    /// its filter is the smaller one, which takes longer to build.
     pub fn table_options(&self, level: usize, is_last: bool) -> TableOptions {
         let last = self.compression.last().copied().unwrap_or_default();
         let filter = match self.filter_bits_per_key {
@@ -206,7 +205,7 @@ mod tests {
             (5, false, bloom),
             (1, true, FilterKind::Fuse),
             (6, true, FilterKind::Fuse),
-            // Level 0 takes flushes at any state below.
+            // Tables of level 0 are merged soon, even if no level is below.
             (0, true, bloom),
         ] {
             let chosen = with(10).table_options(level, is_last).filter;

@@ -30,7 +30,7 @@ pub struct LevelTable {
 }
 
 impl LevelTable {
-    /// Ranges of keys that it has lost: all where it cannot be opened, else those of its marks.
+    /// Ranges of keys that it has lost: all of them if it cannot be opened, else those of its marks.
     pub(crate) fn lost_ranges(&self) -> impl Iterator<Item = KeyRange> + '_ {
         let all = self.table.is_none().then(|| {
             let gap = gap_of_table(self);
@@ -126,8 +126,8 @@ impl Version {
         self.levels.iter().flat_map(|it| it.iter())
     }
 
-    /// The tables of a level below 0 that may hold a key: one, or two where the end of a range that
-    /// one of them marks is the first key of the next.
+    /// The tables of a level below 0 that may hold a key: one, or two if a table's marked range ends at the
+    /// first key of the next table.
     pub(crate) fn tables_for<'a>(
         &'a self,
         level: usize,
@@ -233,7 +233,7 @@ impl Version {
         files.filter(move |it| it.has_any_of(segment, segment))
     }
 
-    /// Keeps more segments, which tables name that are new and were not in memory.
+    /// Keeps more segments: those of new tables whose entries did not come from memory.
     pub(crate) fn keep_segments(&mut self, more: Vec<Arc<LogSegment>>) {
         let numbered = more.into_iter().map(|it| (it.number(), it));
         Arc::make_mut(&mut self.segments).extend(numbered);

@@ -1,8 +1,7 @@
 //! Putting a batch: encoded without a lock, applied under the writer's, shown in one step.
 //!
-//! A store over the value log appends the batch there. Large bodies stay there: the memtable gets a
-//! body's place, which is known as soon as the order is, and the log serves it from memory until it
-//! is written.
+//! A store over the value log appends the batch there. Large bodies stay there: the memtable gets a body's
+//! place, which follows from the order of batches. The log serves the body from memory until it is written.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -43,7 +42,7 @@ enum Prepared<'a> {
 enum Applied {
     /// It has this sequence.
     At(u64),
-    /// The same, in the value log: when that has it, and whether everybody should wait for it.
+    /// The same, in the value log: the ticket of its sync, and whether every caller should wait for it.
     Logged(u64, SyncTicket, bool),
     /// One of its keys was written since the guard was taken.
     Changed,

@@ -129,8 +129,8 @@ impl NodeCache {
     }
 }
 
-/// The part of what all caches may have for the one with this bound, where all together are bounded by
-/// `all_most`.
+/// The part of the memory of all caches for the cache with this bound, if `all_most` is the sum of their
+/// bounds.
 fn share(most: u64, allowed: u64, all_most: u64) -> u64 {
     if allowed >= all_most {
         return most;

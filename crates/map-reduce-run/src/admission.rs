@@ -1,7 +1,7 @@
 //! Admission of a job: its text is read, and memory is taken for its decoded form.
 //!
-//! A job of keys is as large as its text; one that lists keys is small, and takes memory as it goes
-//! on.
+//! A job of keys is as large as its text; a job that lists keys is small, and takes more memory
+//! later.
 
 use bytes::Bytes;
 use kvorum_coordinator::Coordinator;

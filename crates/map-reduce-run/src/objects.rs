@@ -16,8 +16,8 @@ pub(crate) struct Read {
     pub(crate) object: Result<Option<ReadObject>, RequestError>,
 }
 
-/// Reads an object with the options of Riak's map phases: the first replica that has it answers,
-/// and it is missing when none has it.
+/// Reads an object with the options of Riak's map phases: the first replica with the object
+/// answers, and the object is missing if no replica has it.
 pub(crate) async fn read(
     coordinator: Arc<Coordinator>,
     wanted: Wanted,

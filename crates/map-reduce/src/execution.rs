@@ -9,7 +9,7 @@
 //!   Reduce(reducing) ----------> runs it without blocking others
 //!      take_reduced(reduced) <--
 //!   Emit(output) --------------> sends it to the client
-//!   Wait ----------------------> waits for what it was asked for, or for the time-out
+//!   Wait ----------------------> waits for the next answer, or for the timeout
 //!   Done
 //! ```
 //!
@@ -496,8 +496,8 @@ impl Execution {
 
     /// Makes a reduce phase take its waiting inputs.
     ///
-    /// If the function's results are more than a batch, as those of a sort are, it waits for as
-    /// many inputs. Riak sorts all again for every 20; the results are the same.
+    /// If the function's results are larger than a batch, as for a sort, it waits for as many
+    /// inputs. Riak sorts all again for every 20; the results are the same.
     fn reduce_waiting(
         &mut self,
         index: usize,

@@ -86,7 +86,8 @@ impl FilterChain {
     ///
     /// # Errors
     ///
-    /// A filter that cannot take its input, or a last one that returns neither true nor false.
+    /// A filter that cannot take its input, or a last filter whose result is neither true nor
+    /// false.
     pub(crate) fn passes(&self, key: &Bytes) -> Result<bool, Unfit> {
         self.passes_term(&Term::Binary(key.clone()))
     }

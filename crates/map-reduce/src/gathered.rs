@@ -28,7 +28,7 @@ impl Gathered {
         }
     }
 
-    /// Their memory, about.
+    /// Their approximate memory.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,4 +1,4 @@
-//! JSON as the nested list of pieces of Riak's JSON library, which its errors show unflattened.
+//! JSON as a nested list of pieces. Riak's JSON library makes such lists, and Riak's errors show them.
 
 use serde_json::Value;
 

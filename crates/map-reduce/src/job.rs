@@ -76,8 +76,8 @@ impl Job {
         }
     }
 
-    /// The length of a job's text when it is read, in bytes: that of a compressed one inflated, as it names it
-    /// itself. [`Job::read`] inflates no further.
+    /// The length of a job's text when it is read, in bytes: for a compressed job, the inflated size that it
+    /// names. [`Job::read`] inflates no further.
     pub fn read_bytes(form: JobForm, text: &Bytes) -> usize {
         let inflated = match form {
             JobForm::Json => None,

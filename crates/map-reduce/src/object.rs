@@ -45,11 +45,11 @@ pub struct ReadObject {
     pub siblings: Vec<ObjectSibling>,
 }
 
-/// The memory of a link beside its texts, in bytes.
+/// The memory of a link without its texts, in bytes.
 const LINK_OVERHEAD_BYTES: usize = 96;
 
 impl ReadObject {
-    /// About how much memory it holds, in bytes.
+    /// Its approximate memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let siblings: usize = self.siblings.iter().map(ObjectSibling::bytes).sum();
         self.bucket.bucket.len() + self.key.len() + siblings

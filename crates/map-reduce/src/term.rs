@@ -34,7 +34,7 @@ pub enum Term {
 /// The members of an object's tuple in Riak.
 const OBJECT_ARITY: usize = 8;
 
-/// The memory of a term beside its bytes.
+/// The memory of a term without its bytes.
 const TERM_BYTES: usize = size_of::<Term>();
 
 impl Term {

@@ -1,4 +1,4 @@
-//! A small text file that is read back as it was written or not at all, and kept twice.
+//! A small text file in two copies. It is read back exactly as it was written, or not at all.
 //!
 //! Both copies hold the newest content: such a file (the node's identity, the log that it follows)
 //! must not fall back to earlier content because the newest copy was damaged. The second copy serves
@@ -140,8 +140,7 @@ impl CheckedFile {
         })
     }
 
-    /// Writes both files. When it fails, the newest that can be read may be this content or the one
-    /// before.
+    /// Writes both files. After a failure, the newest readable copy may have this content or the former one.
     pub(crate) fn store(
         &self,
         disk: &dyn Disk,

@@ -17,7 +17,7 @@ use crate::vouching::Vouching;
 pub(crate) struct Contacts {
     pub(crate) node: NodeId,
     pub(crate) cluster: ArcSwap<ClusterId>,
-    /// The name of the cluster as configured, which counts until an agreed one is known.
+    /// The configured name of the cluster, which counts until the agreed name is known.
     pub(crate) cluster_name: String,
     pub(crate) shown: Arc<ShownState>,
     pub(crate) vouching: Arc<Vouching>,

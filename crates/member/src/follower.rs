@@ -79,8 +79,8 @@ pub(crate) struct Follower {
     members: parking_lot::Mutex<BTreeSet<NodeId>>,
 }
 
-/// The partitions that this node has to have, with the epoch at which it got them: the present one
-/// for an owner, since it may have been one for long, and that of the move's beginning for a receiver.
+/// The partitions that this node has to have, with the epoch at which it got them: the present epoch for an
+/// owner, since it may have been an owner for long, and for a receiver that of the move's beginning.
 fn wanted(state: &ClusterState, node: NodeId) -> BTreeMap<Partition, Epoch> {
     let ring = state.ring();
     let owned = ring.partitions().filter(|(_, owner, _)| *owner == node);
@@ -262,7 +262,7 @@ pub(crate) fn have_others_it(state: &ClusterState) -> bool {
     is_unknown(state) || state.ring().replicas_max() > 1
 }
 
-/// Refuses an engine that would replace another one's stores by empty ones where no other node has
+/// Refuses an engine whose empty stores would replace those of another engine although no other node has
 /// their data.
 fn check_engine(ground: &Ground, held: &StoreList, state: &ClusterState) -> Result<(), OpenError> {
     let others_have_it = state.ring().replicas_max() > 1;
@@ -645,7 +645,7 @@ impl Follower {
     }
 }
 
-/// Records the stores that have become complete, and those that were found incomplete.
+/// Records which stores have become complete, and which were found incomplete.
 pub(crate) fn note_repaired(ground: &Ground, held: &mut StoreList) -> Result<(), DiskError> {
     let mut has_changed = false;
     for vnode in ground.table.all() {

@@ -1,9 +1,9 @@
 //! The generation of this run of the node: higher than that of every run before.
 //!
-//! Others accept the statements of a node's highest generation. The wall clock alone would do for it as
-//! long as it is never set back; a node that came back with a lower one would be taken to be down, for
-//! as long as the others remember the higher one. So the last one is kept. On a full disk it is not,
-//! and the node comes up by the clock alone: serving reads is worth more.
+//! Other nodes accept only the statements of a node's highest generation. The wall clock would suffice if
+//! it were never set back. A node that came back with a lower generation would count as down for as long
+//! as the others remember the higher one. So the last generation is stored. If the disk is full, the node
+//! starts without that, by the clock alone, since serving reads is worth more.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use kvorum_runtime::WallTime;
 
 use crate::checked_file::{CheckedFile, Found};
 
-/// A run raises its own generation by this much at most, after others took it to be down five times. A
-/// generation that was raised further is overtaken within a few exchanges.
+/// A run raises its own generation by at most this much, which it reaches after five false reports that it
+/// is down. A generation that was raised further is overtaken within a few exchanges.
 const RENEWALS_MAX: u64 = 1_000_000;
 
 /// The file's name in the directory of the agreed state.
@@ -28,7 +28,7 @@ pub(crate) fn file(directory: &Path, node: NodeId) -> CheckedFile {
 }
 
 /// The generation of this run. It is stored before any other node receives it, if there is room.
-/// One that cannot be read is taken to be older than the clock.
+/// An unreadable generation counts as older than the clock.
 pub(crate) fn begin(
     disk: &Arc<dyn Disk>,
     directory: &Path,

@@ -40,7 +40,7 @@ pub(crate) fn open_leases(
     Ok(Arc::new(leases))
 }
 
-/// The hints on their store, which refuse what was planned by an older ring than that of `cluster`. Their
+/// The hints on their store. They refuse requests planned by an older ring than that of `cluster`. Their
 /// vnode's partition names nothing: no other vnode is in their table of leases.
 pub(crate) fn open_hints(
     store: Arc<dyn Backend>,

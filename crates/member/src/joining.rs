@@ -1,10 +1,9 @@
 //! Becoming a member of a cluster: the side that asks.
 //!
-//! Only an empty node joins. It takes its vnodes away from requests, checks that they are empty, and
-//! asks a member. The member proposes it as one more member, which joins and owns nothing yet. Then the
-//! node changes its card: from there on it follows the cluster's log, and its own is gone. A crash
-//! before the card changes leaves a node of its own that the cluster expects; it is let in again when
-//! it asks again.
+//! Only an empty node joins. It takes its vnodes away from requests, checks that they are empty, and asks a
+//! member. The member proposes the node as a member that joins and owns nothing yet. Then the node changes
+//! its card: from there on it follows the cluster's log, and its own is gone. A crash before the card changes
+//! leaves a node of its own that the cluster expects; it is let in again when it asks again.
 //!
 //! A node that has left a cluster, or whose join was taken back, joins like a new one. It may not have
 //! been notified: so it asks, and goes by members with a later state than its own, in which it has no

@@ -58,7 +58,7 @@ const SIGHT_WAIT: Duration = Duration::from_secs(2);
 const SIGHT_LOOK_PERIOD: Duration = Duration::from_millis(5);
 /// Time for which a node that stops waits for requests of others, and for its farewell to arrive.
 const LEAVE_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Requests of other nodes that wait for devices or threads at which further ones are refused.
+/// The number of waiting requests of other nodes above which further ones are refused.
 const WAITING_MAX: usize = 10_000;
 
 /// Time between the questions of a node that reaches no other.

@@ -1,10 +1,10 @@
 //! Opens the vnodes that a node has when it starts, while those that are open already serve.
 //!
-//! Stores are read several at a time. Logged writes of an earlier run are given to all stores that have
-//! been read meanwhile, in one pass over the log. A pass for each store would read the log as often as
-//! there are stores, and one pass for all would make every store wait for the slowest. A pass begins as
-//! soon as the earlier ones have taken no more than a part of the time, so that with a long log there
-//! are few. The first pass waits until the node has caught up with the agreed log, where it has to.
+//! Stores are read several at a time. Logged writes of an earlier run are given to all stores that have been
+//! read meanwhile, in one pass over the log. A pass for each store would read the log as often as there are
+//! stores, and one pass for all would make every store wait for the slowest. A pass begins only while the
+//! earlier passes have taken at most a part of the time. So there are few if the log is long. The first pass
+//! waits until the node has caught up with the agreed log, where it has to.
 //!
 //! A store that cannot be read or brought up to date keeps no other from serving: its vnode counts as
 //! failed, and the follower tries it again at intervals.
@@ -30,7 +30,7 @@ use crate::stores::StoreError;
 use crate::unknown_state::is_unknown;
 use crate::vnode_table::Unopened;
 
-/// After a pass over the log the next waits this many times as long as it took.
+/// The pause after a pass over the log, as a multiple of the pass's duration.
 const PASS_REST: u32 = 3;
 /// A store that could not be opened is tried again after this long, then twice as long, up to
 /// [`RETRY_PAUSE_MAX`].

@@ -84,7 +84,7 @@ pub enum Operation {
     MayGo,
     /// A question of a round, by which tombstones go.
     Round(RoundQuestion),
-    /// Waits until everything is over that the asker has asked before on the same lane.
+    /// Waits until all earlier requests of the asker on the same lane have ended.
     SettleReceived,
 }
 
@@ -172,7 +172,7 @@ pub struct TransferView {
     pub bytes: u64,
     /// About how many objects there are in all; 0 while that is not known.
     pub keys_about: u64,
-    /// Since when, in milliseconds.
+    /// The time since its beginning, in milliseconds.
     pub begun_ms_ago: Option<u64>,
     /// The time of the last confirmation of objects.
     pub updated_ms_ago: Option<u64>,
@@ -203,7 +203,7 @@ pub(crate) trait AnswersRounds: Send + Sync {
     /// The answer to a question.
     fn answer(&self, question: RoundQuestion) -> AskedRound;
 
-    /// Ends when everything is over that a member asked before on the lane of its connection.
+    /// Ends when all earlier requests of a member on the lane of its connection have ended.
     fn settle_for(&self, caller: Caller) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 

@@ -1,8 +1,8 @@
 //! The answers of a member to the questions of rounds, and its way to ask others (decision 37).
 //!
-//! A member that settles waits for its own work first. Then it asks each other member, behind all that it
-//! has asked on a lane before: so that member has every message that is still on its way, or will never
-//! take it. The other member ends older connections of this one, from which it might still read, and waits
+//! A member that settles waits for its own work first. Then it asks each other member, behind all that it has
+//! asked on a lane before: so every message still on its way has reached that member, or will never be
+//! accepted. The other member ends older connections of this one, from which it might still read, and waits
 //! for the work that it has begun.
 
 use std::future::Future;
@@ -64,7 +64,7 @@ impl RoundService {
         }
     }
 
-    /// All of this member's work that was under way is over: here, and at the members that it has asked.
+    /// Waits until all work of this member that is under way has ended, here and at other members.
     async fn settle(&self) -> RoundAnswer {
         let settled = async {
             self.under_way.settle(&self.runtime).await;

@@ -2,11 +2,11 @@
 //! identity of its store.
 //!
 //! A store is dropped when its partition has settled elsewhere; a crash may come before. The remaining
-//! store must not be taken for the store of a later move back: it has deleted keys that all other
+//! store must not be mistaken for the store of a later move back: it has deleted keys that all other
 //! replicas have forgotten. This record distinguishes the two.
 //!
 //! A partition may also come up with another store than it had: its directory is gone, the backend is
-//! another one, or it is kept in memory. A key that such a store lacks must not be taken for a key that
+//! another one, or it is kept in memory. A key that such a store lacks must not be mistaken for a key that
 //! was never written. So the record has the identity of the store that is known to lack nothing.
 
 use std::collections::{BTreeMap, BTreeSet};

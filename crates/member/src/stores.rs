@@ -41,12 +41,11 @@ pub enum Found {
     },
 }
 
-/// Opens and removes the stores of a node. All methods block but
-/// those that only report.
+/// Opens and removes the stores of a node. All methods block, except those that only report.
 ///
-/// Stores that the node has when it starts are opened in two steps, while others serve already: each is
-/// read by itself, several at a time; then several are given together the logged writes of an earlier
-/// run, for which the log has to be read.
+/// The stores of a node that starts are opened in two steps, while others serve already. First each is
+/// read by itself, several at a time ([`Stores::read`]). Then the log is read, and gives its writes of
+/// earlier runs to several stores at once ([`Stores::admit`]).
 pub trait Stores: Send + Sync {
     /// Opens the store of the node's hints, and begins this run's log. Called once, before everything
     /// else but [`Stores::agreed`] and [`Stores::remove`].
@@ -78,18 +77,18 @@ pub trait Stores: Send + Sync {
         known: Option<StoreId>,
     ) -> Result<Arc<dyn Backend>, StoreError>;
 
-    /// Gives stores that were read the logged writes of an earlier run; in their order, each as it
-    /// serves from here on. One that fails is to be read again. Called for one set at a time.
+    /// Gives the logged writes of earlier runs to stores that were read. Returns the stores that serve
+    /// from here on, in the same order; a store that failed is to be read again. Called for one set at
+    /// a time.
     fn admit(&self, stores: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>>;
 
-    /// Stores for which the log has lost batches up to this one, as admissions have found since the
-    /// last call and no earlier run has noted: the entries of such a store may be older than the
-    /// acknowledged ones.
+    /// Stores whose batches the log has lost, up to this one: their entries may be older than the
+    /// acknowledged ones. Only losses found since the last call, and noted by no earlier run.
     fn take_losses(&self) -> Vec<(StoreId, Sequence)> {
         Vec::new()
     }
 
-    /// Notes such a loss for good, once it is noted that the store is incomplete.
+    /// Notes such a loss for good, after the store was noted as incomplete.
     fn note_loss(&self, _store: StoreId, _lost_to: Sequence) -> Result<(), StoreError> {
         Ok(())
     }
@@ -102,7 +101,8 @@ pub trait Stores: Send + Sync {
         1
     }
 
-    /// No store of the run before is there: its engine kept nothing over a stop, or was another one.
+    /// True if the node has no stores of the former run: their engine kept nothing after a stop, or was
+    /// another engine.
     fn begins_anew(&self) -> bool {
         self.engine_before().is_some()
     }
@@ -113,8 +113,8 @@ pub trait Stores: Send + Sync {
         Ok(())
     }
 
-    /// The engine of the run before, when the present one is another: its stores stay where they are and
-    /// are not looked at.
+    /// The engine of the former run, if the present engine is another. Its stores stay where they are and
+    /// are ignored.
     fn engine_before(&self) -> Option<String> {
         None
     }
@@ -124,8 +124,8 @@ pub trait Stores: Send + Sync {
         None
     }
 
-    /// True if the batches of a store have an order that its entries go by. Those of a store of several
-    /// have not, and its tombstones stay.
+    /// True if the batches of a store have one order. The batches of a store made of several stores have
+    /// not, and its tombstones stay.
     fn orders_batches(&self) -> bool;
 
     /// True when all stores write to one log.
@@ -148,9 +148,9 @@ pub trait Stores: Send + Sync {
         known: Option<StoreId>,
     ) -> Result<Arc<dyn Backend>, StoreError>;
 
-    /// Removes the files of a partition's store: `open`, or only files of an earlier run. Files of
-    /// another store than the one of identity `known`, or than the partition's where none is known, are
-    /// set aside instead.
+    /// Removes the files of a partition's store: `open`, or only files of an earlier run. Files of other
+    /// stores are set aside instead: those without the identity `known` or, if it is `None`, those that
+    /// do not belong to the partition.
     fn remove(
         &self,
         size: RingSize,

@@ -1,5 +1,5 @@
-//! This node's vnodes by partition: they come and go with the ring, and when a node starts they come
-//! one by one, as their stores are opened.
+//! This node's vnodes by partition: the ring adds and removes them. When a node starts, each is added as soon
+//! as its store is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

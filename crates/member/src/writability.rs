@@ -6,9 +6,9 @@
 //! fills the disk.
 //!
 //! A put can be refused where a small one would still find room. That counts until a put is committed;
-//! deletions do not end it, since they may use the room held back. It also ends when the disk has more
-//! room for puts than it had then: a node that gets no puts while it counts as full, as behind a load
-//! balancer, would else never come back.
+//! deletions do not end it, since they may use the room held back. It also ends when the disk has more room
+//! for puts than it had then: behind a load balancer, a node gets no puts while it counts as full, and would
+//! never count as writable again.
 
 use std::sync::Arc;
 

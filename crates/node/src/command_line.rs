@@ -82,10 +82,9 @@ enum Verb {
     Verify(verify::VerifyArguments),
     /// Repair damaged stores from the files in their directories; deletes nothing
     ///
-    /// For directories that are not in use. Damaged tables are written anew without their damaged
-    /// parts; a store that lost its manifest is put together from its tables and logs. Replaced files
-    /// move to lost/ beside it. A repair that was interrupted goes on where it was when it is started
-    /// again.
+    /// For directories that are not in use. Damaged tables are written anew without their damaged parts; a
+    /// store that lost its manifest is put together from its tables and logs. Replaced files move to lost/
+    /// beside it. An interrupted repair resumes when it is started again.
     Repair(repair::RepairArguments),
     /// Show a file of a data directory as annotated bytes
     Inspect(inspect::InspectArguments),

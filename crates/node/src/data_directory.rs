@@ -313,7 +313,7 @@ impl DataDirectory {
         path.strip_prefix(&own).map(Path::to_owned).unwrap_or(path)
     }
 
-    /// Directories that a node of these settings has, as far as they are there.
+    /// The existing directories among those of a node with these settings.
     pub(crate) fn parts(
         &self,
         disk: &dyn Disk,

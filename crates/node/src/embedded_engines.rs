@@ -76,7 +76,7 @@ fn open_bitcask(directory: &Path) -> Result<Arc<dyn Backend>, String> {
     }
 }
 
-/// Parts that all stores of this process share, as those of a node do.
+/// Parts that all stores of this process share, as in a node.
 static TREES_SHARED: LazyLock<Shared> = LazyLock::new(|| Shared::new(1 << 30, 1 << 30));
 
 fn open_leveldb(directory: &Path) -> Result<Arc<dyn Backend>, String> {

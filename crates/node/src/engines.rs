@@ -199,8 +199,8 @@ impl Engines {
         repair_options_of(self.settings.node.storage_backend)(false, false)
     }
 
-    /// True when entries are put to the node's value log, and stay there. Stores that have some in one
-    /// of an earlier run go on with it, under any present durability.
+    /// True when entries are put to the node's value log, and stay there. Stores with entries in a log of an
+    /// earlier run continue with it, whatever the present durability is.
     pub(crate) fn use_value_log(&self, is_there_one: bool) -> bool {
         match self.settings.node.storage_backend {
             StorageBackend::Bitcask | StorageBackend::Leveldb | StorageBackend::Hanoidb => {
@@ -305,8 +305,8 @@ impl Engines {
         &self.settings.node.ring_state_dir
     }
 
-    /// The identities of all stores that lie where some engine has its stores, without those that were set
-    /// aside. Blocks.
+    /// The identities of all stores in the directories of all engines, without those that were set aside.
+    /// Blocks.
     ///
     /// # Errors
     /// Some directory does not name its store.
@@ -402,7 +402,7 @@ impl Engines {
             StorageBackend::Innostore => {
                 kvorum_backend_innostore::check::identity_of(disk, directory).ok()
             }
-            // The value log has the stores that it is made of as tenants, and not the whole.
+            // Its parts are tenants of the value log, and not the whole store.
             StorageBackend::Memory | StorageBackend::Multi => None,
         };
         identity.flatten().map(StoreId)
@@ -674,8 +674,8 @@ impl Engines {
     }
 }
 
-/// The engines of several backends. Those over merge trees share one memory, those of innostore one of pages, and
-/// those of bitcask one cache, as the first of each is configured.
+/// The engines of several backends. Backends over merge trees share one memory, those of innostore one cache
+/// of pages, and those of bitcask one read cache. The settings of the first of each kind count.
 fn backends_of(
     disk: &Arc<dyn Disk>,
     settings: &Settings,

@@ -1,4 +1,5 @@
-//! Counts of exchanges, from anti-entropy to Riak's statistics: totals there, windows of a minute here.
+//! Counts of exchanges, carried over from anti-entropy to the statistics. Anti-entropy has totals, and
+//! Riak's names count the last minute too.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use parking_lot::Mutex;
 /// Number of counts that are carried over.
 const COUNTS: usize = 5;
 
-/// A count of exchanges, and the one of the statistics.
+/// A count of exchanges, and its counter in the statistics.
 type Carried = (fn(&ComparedCounts) -> u64, fn(&Stats) -> &Counter);
 
 /// All that is carried over.

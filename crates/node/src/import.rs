@@ -41,28 +41,28 @@ pub(crate) enum ImportVerb {
     /// Import the bitcask directories of Riak nodes.
     ///
     /// Resumes if it is interrupted and started again. Exit code: 0 when everything was
-    /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
+    /// imported, 3 when the import ended and something could not be read or converted, 1 when it
     /// stopped before its end.
     #[command(name = "riak-bitcask")]
     Bitcask(RiakBitcaskArguments),
     /// Import the LevelDB stores of Riak nodes.
     ///
     /// Resumes if it is interrupted and started again. Exit code: 0 when everything was
-    /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
+    /// imported, 3 when the import ended and something could not be read or converted, 1 when it
     /// stopped before its end.
     #[command(name = "riak-leveldb")]
     Leveldb(RiakLeveldbArguments),
     /// Import the leveled stores of Riak nodes, from their journals.
     ///
     /// Resumes if it is interrupted and started again. Exit code: 0 when everything was
-    /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
+    /// imported, 3 when the import ended and something could not be read or converted, 1 when it
     /// stopped before its end.
     #[command(name = "riak-leveled")]
     Leveled(RiakLeveledArguments),
     /// Import Riak nodes with several backends: their bitcask, LevelDB and leveled stores, one after the other.
     ///
     /// Resumes if it is interrupted and started again. Exit code: 0 when everything was
-    /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
+    /// imported, 3 when the import ended and something could not be read or converted, 1 when it
     /// stopped before its end.
     #[command(name = "riak-multi")]
     Multi(RiakMultiArguments),

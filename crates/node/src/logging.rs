@@ -23,7 +23,7 @@ use self::rotating_file::RotatingFile;
 /// Starts logging for the rest of the process.
 pub(crate) fn start(settings: &LogSettings) -> anyhow::Result<NodeNames> {
     let names = NodeNames::default();
-    // The libraries under the cluster log every step, and a node that is down twice a second.
+    // These libraries log every step, and two lines a second about each node that is down.
     let filter = match settings.level {
         LogLevel::Debug => "debug,openraft=info,foca=info",
         LogLevel::Info => "info,openraft=off,foca=off",

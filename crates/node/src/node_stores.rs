@@ -175,7 +175,7 @@ impl NodeStores {
     }
 
     /// The files of a partition's store. One that has entries in another value log than the node's is
-    /// not to be opened: it would take them for lost, and note that for good.
+    /// not to be opened: it would count them as lost, and note that for good.
     fn look(
         &self,
         size: RingSize,
@@ -372,8 +372,8 @@ impl NodeStores {
     }
 }
 
-/// The error is the reason why the store found is not the one of its partition: it is neither the
-/// recorded one, nor, without a record, one that carries the partition's label.
+/// The error is the reason why the store found is not the one of its partition: it is not the recorded store
+/// or, if there is no record, does not have the partition's label.
 fn is_of_partition(found: &FoundStore, known: Option<StoreId>) -> Result<(), String> {
     match found {
         FoundStore::Nothing => Ok(()),

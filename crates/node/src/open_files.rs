@@ -1,5 +1,5 @@
-//! Open files: the system's limit is raised as far as it can be, a start that could not keep the files
-//! of its stores and the connections of its cluster open is refused, and clients have the rest.
+//! Open files: the system's limit is raised as far as possible, and clients get the files that remain. A
+//! start is refused if it could not keep the files of its stores and the connections of its cluster open.
 //!
 //! A store keeps each of its files open. Closing and opening them again by need was left out: a file
 //! that readers still hold after a merge has lost its name and could not be opened again, and each miss
@@ -18,7 +18,7 @@ use kvorum_settings::Settings;
 
 use crate::store_roots::StoreRoots;
 
-/// New files that each store may need beside its present ones: the next segment or table, its hint,
+/// New files that each store may need in addition: the next segment or table, its hint,
 /// results of merges, and replacements.
 const MORE_OF_STORE: u64 = 6;
 /// The program's own: sockets, logs, the cluster's files, directories that are being read.
@@ -67,8 +67,7 @@ pub(crate) fn settle(disk: &dyn Disk, settings: &Settings) -> anyhow::Result<Ope
 }
 
 impl OpenFiles {
-    /// Number of connections that clients may have, in a cluster in which this node has this many others
-    /// around it.
+    /// Number of connections for clients, in a cluster with this many other nodes.
     ///
     /// # Errors
     /// There are not enough for stores and other nodes, in words for the operator.

@@ -74,7 +74,7 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
         for data in &found.kept_trees {
             remove_kept_trees(&*disk, data)?;
         }
-        // A repair may bring older entries to light. A store without notes is taken for one from before.
+        // A repair may bring older entries to light. A store without notes counts as one from before.
         for data in &found.notes {
             remove_notes(&*disk, data)?;
         }

@@ -100,8 +100,8 @@ fn total<const N: usize>(counters: [&Counter; N]) -> u64 {
     counters.into_iter().map(Counter::total).sum()
 }
 
-/// Requests that were under way at some time in the last minute: those that ended in it, and those that
-/// have not.
+/// Requests that were under way at some time in the last minute: the requests that ended in it, and those
+/// that have not ended.
 fn active_in_minute<const N: usize>(counters: [&Counter; N], active: usize, now: Duration) -> u64 {
     let ended = counters.into_iter().map(|it| it.last_minute(now));
     ended.sum::<u64>() + active as u64

@@ -83,8 +83,8 @@ fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Refuses to start where stores of leveldb are at another place than in the settings, and notes the
-/// place where it is not the default one: tools that look at a data directory have no settings.
+/// Refuses to start if stores of leveldb are outside of the configured place, and notes a place other than
+/// the default: tools that look at a data directory have no settings.
 pub(crate) fn settle(disk: &dyn Disk, data: &Path, settings: &Settings) -> anyhow::Result<()> {
     let Some(roots) = StoreRoots::of(settings) else {
         return Ok(());

@@ -5,9 +5,9 @@
 //! So the node's record of its stores, the leases of its vnodes and their hash trees stay valid, and no
 //! other node notices anything.
 //!
-//! A note says what is being taken over, from before the first change until the file `engine` names
-//! `multi`. After a crash the next start continues with it. A start with another configuration is refused
-//! meanwhile: it would take the stores that have moved for missing.
+//! A note names the stores that are being taken over, from before the first change until the file `engine`
+//! names `multi`. After a crash the next start continues with it. A start with another configuration is
+//! refused meanwhile: the stores that have moved would count as missing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -124,8 +124,8 @@ impl TakingOver {
         Ok(Some(due))
     }
 
-    /// Refuses to start if another backend than the default one is of the engine: what the operator wants
-    /// is not clear. Without one, the node begins with empty stores as with any other engine.
+    /// Refuses to start if a backend other than the default has this engine, since the operator's intent is
+    /// not clear. If no backend has it, the node begins with empty stores as with any other engine.
     fn refuse_other_default(&self, disk: &dyn Disk, settings: &Settings) -> anyhow::Result<()> {
         let mut backends = settings.multi.backends.iter();
         let other = backends.find(|it| name_of(it.settings.node.storage_backend) == self.engine);
@@ -338,7 +338,7 @@ impl TakingOver {
     fn write_note(&self, disk: &dyn Disk, data: &DataDirectory) -> anyhow::Result<()> {
         let path = data.path().join(NOTE_NAME);
         let body = self.body();
-        // The directories that move are those of the note as it is read back.
+        // The directories that move are taken from the note, after it was read back.
         ensure!(
             Self::parse(&body).as_ref() == Some(self),
             "the path {} cannot be noted: it has a line break or no Unicode",

@@ -1,7 +1,7 @@
 //! Buckets with figures of their own: those whose `stat_tracked` is set, themselves or by their type.
 //!
-//! A figure takes some memory and a bucket type may have any number of buckets, so that the first ones are tracked and
-//! requests for others are counted as left out.
+//! A figure takes some memory, and a bucket type may have any number of buckets. So only the first buckets
+//! are tracked, and requests for others count as left out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -45,7 +45,7 @@ pub(crate) struct VnodeFigures {
     seen: Mutex<BTreeMap<u16, Counts>>,
 }
 
-/// The difference since; all of it where a count is lower than before, since the vnode started again then.
+/// The difference since; the whole count if it is lower than before, since the vnode has started again then.
 fn added(before: Counts, present: Counts) -> Counts {
     let is_anew = before.iter().zip(&present).any(|(then, now)| now < then);
     let before = if is_anew { Counts::default() } else { before };

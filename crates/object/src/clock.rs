@@ -1,8 +1,8 @@
 //! The version vector of an object: the writes of its key that have been seen.
 //!
-//! A clock maps each actor to the highest counter seen from it. Counters belong to whole vnodes, so
-//! a key's dots have gaps; the map still names a set of dots exactly, because an actor that writes a
-//! key has in its clock all that it wrote to this key before.
+//! A clock maps each actor to the highest counter seen from it. Counters belong to whole vnodes, so a key's
+//! dots have gaps; the map still names a set of dots exactly, because the clock of an actor that writes a key
+//! covers all its earlier writes of that key.
 //!
 //! Beside the map a clock carries the newest last-modified time among the writes that it covers. Each
 //! write is stamped later than that, so that the order of timestamps never contradicts causality, with

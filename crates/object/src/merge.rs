@@ -139,14 +139,14 @@ fn changed<V: Version>(clock: &Clock, siblings: &[V], merged: Object) -> Merged 
 
 impl Object {
     /// True when both have seen the same writes and keep the same ones. Equal clocks alone do not
-    /// suffice: where a bucket's properties changed, one replica may have kept siblings of which
-    /// another chose one.
+    /// suffice: if a bucket's properties changed, one replica may have kept siblings while another
+    /// chose one of them.
     pub fn is_same_as(&self, other: &Self) -> bool {
         self.clock() == other.clock() && same_versions(self.siblings(), other.siblings())
     }
 
-    /// True when this one has seen more writes than the other, or has seen the same ones and dropped
-    /// siblings that the other keeps.
+    /// True when this object has seen more writes than the other, or has seen the same writes and
+    /// dropped siblings that the other keeps.
     pub fn is_news_to(&self, other: &Self) -> bool {
         match self.clock().compare(other.clock()) {
             Causality::Before => false,

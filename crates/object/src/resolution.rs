@@ -15,9 +15,9 @@ pub enum Resolution {
     KeepSiblings,
     /// The newest is kept; causality decides before time does.
     NewestWins,
-    /// The newest is kept, of values that are written once: a replica that stores one need not look at what
-    /// it has. Where one was there after all, the last that came is kept on that replica, and the newest of
-    /// all replicas where they are merged.
+    /// The newest is kept, of values that are written once: a replica that stores such a version need not
+    /// read its own. If a replica had an older version after all, it keeps the version that came last; a
+    /// merge of replicas keeps the newest of all.
     WrittenOnce,
 }
 

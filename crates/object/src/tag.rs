@@ -26,7 +26,7 @@ pub enum Retention {
     Retain,
     /// The same records stay. Index entries are taken again from the object.
     Recalc,
-    /// The newest record of a key stays; a removal goes as soon as the keys and heads need it no more.
+    /// The newest record of a key stays; a removal goes as soon as keys and heads no longer need it.
     /// If these are lost, a removed object may come back.
     Recovr,
 }

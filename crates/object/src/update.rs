@@ -67,9 +67,9 @@ pub enum UpdateError {
 /// The new clock covers the stored clock, the context and the new dot. A context that the stored
 /// clock does not descend is normal: the client read from a replica that had seen more.
 ///
-/// The new value is stamped `now`, or just after the newest time in the stored clock and the context,
-/// if the wall clock has fallen behind: it is newer than all that it supersedes, and than all of its
-/// coordinator's siblings. This holds for every bucket, so that its resolution may change later.
+/// The new value is stamped `now`, or just after the newest time in the stored clock and the context, if the
+/// wall clock has fallen behind: it is newer than all versions that it supersedes, and newer than all
+/// siblings of its coordinator. This holds for every bucket, so that its resolution may change later.
 ///
 /// Under [`Resolution::NewestWins`] the head suffices always, yet it has to be given: without it a
 /// wall clock that steps back would let an older write win. Under [`Resolution::WrittenOnce`] it need not be
@@ -139,7 +139,7 @@ pub struct Succession {
 /// [`update`].
 ///
 /// # Errors
-/// [`UpdateError`], but for [`UpdateError::BodyNeeded`].
+/// [`UpdateError`], except [`UpdateError::BodyNeeded`].
 pub fn succeed(
     stored: Option<Object>,
     is_taken_up: impl Fn(&Sibling) -> bool,

@@ -32,7 +32,8 @@ pub enum DoubtKind {
 /// A range in which keys may be missing, or may be wrongly there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// Distinguishes it from later ones over the same keys, for as long as the store is open.
+    /// Distinguishes the doubt from later ones over the same keys, for as long as the store is
+    /// open.
     pub id: u64,
     /// Its cause.
     pub kind: DoubtKind,

@@ -1,5 +1,5 @@
-//! Going through a tree for its pages, past every cache: damage is found before a reader meets it,
-//! and a tree's pages in a file are found even if that cannot be read from its beginning.
+//! A walk over all pages of a tree, past every cache. It finds damage before a reader does. It also
+//! finds the tree's pages in a file that cannot be read from its beginning.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub enum Counted {
     End,
 }
 
-/// A walk over all pages of a tree. It holds those still to be read along one path.
+/// A walk over all pages of a tree. In memory are only the pages still to be read beside one path.
 pub struct Census {
     tree: Tree,
     left: Vec<Left>,
@@ -70,7 +70,7 @@ impl Census {
     /// Goes on to the next page. Returns the bytes read as well.
     ///
     /// # Errors
-    /// Those of the disk that are not of one page.
+    /// Errors of the disk that do not concern a single page.
     pub fn advance(&mut self) -> Result<(Counted, u64)> {
         let Some(next) = self.left.pop() else {
             return Ok((Counted::End, 0));
@@ -94,7 +94,7 @@ impl Census {
         Ok((counted, bytes))
     }
 
-    /// The page, if one of its copies can be read, and the defect of another.
+    /// The page, if one of its copies can be read, and the damage of an unreadable copy.
     fn read(&self, next: &Left) -> Result<(Option<Arc<Page>>, String)> {
         let copies = taken_bytes(&next.place, next.level) / u64::from(next.place.len.max(1));
         let (mut whole, mut damage, mut is_unread) = (None, String::new(), false);
@@ -122,7 +122,7 @@ impl Census {
     }
 }
 
-/// The last first, which is read last.
+/// The children in reverse order, since the last of the vector is read first.
 fn children_of(branch: &Page, level: u8, above: &Left) -> Vec<Left> {
     let children = (0..branch.items()).filter_map(|index| Child::of(branch, index).ok());
     let mut below: Vec<Left> = Vec::new();

@@ -128,7 +128,7 @@ impl PageFile {
         &*self.handle
     }
 
-    /// The bytes of a page, or of its twin, which is right behind it. Fewer at the end of the file.
+    /// The bytes of a page, or of its second copy right behind it. Fewer at the end of the file.
     pub(crate) fn read(
         &self,
         place: &PagePlace,

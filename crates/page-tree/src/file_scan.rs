@@ -33,7 +33,7 @@ pub struct FileScan {
 }
 
 impl FileScan {
-    /// A scan of a file, up to where it counts.
+    /// A scan of a file, up to its recorded length.
     pub fn new(file: Arc<PageFile>, record: &FileRecord) -> Self {
         Self {
             file,
@@ -45,7 +45,7 @@ impl FileScan {
     /// Goes on to the next page. Returns the bytes read as well.
     ///
     /// # Errors
-    /// Those of the disk that are not of one page.
+    /// Errors of the disk that do not concern a single page.
     pub fn advance(&mut self, tree: &Tree) -> Result<(ScannedPage, u64)> {
         if self.at >= self.to {
             return Ok((ScannedPage::End, 0));
@@ -62,8 +62,8 @@ impl FileScan {
         Ok((scanned, u64::from(place.len)))
     }
 
-    /// The page that begins here; the twin of an unreadable branch does not help, since its length
-    /// is unknown.
+    /// The page that begins here. The second copy of an unreadable branch does not help: without the
+    /// length of the first, its place is unknown.
     fn read(&self, store: u64) -> Result<Option<(Page, PagePlace)>> {
         let frame = PagePlace {
             file: self.file.number(),

@@ -5,7 +5,7 @@
 //! file, and ends with another root. Readers of the former tree go on. So no torn page counts, a
 //! snapshot is a root, and a backup is second names for files.
 //!
-//! A rewrite is done in steps of a budget, and holds its present path and no more. Its user keeps
+//! A rewrite is done in steps of a budget, and holds only its present path. Its user keeps
 //! the puts since the last one in memory, with the value log behind it, and passes them in key
 //! order.
 //!

@@ -2,7 +2,7 @@
 //!
 //! It is small, and written whole at each change, to two files one after the other. The first write
 //! is the moment of change; an opening that finds a difference finishes the second. Each copy names
-//! its store, so that a copy of another store is not taken for a newer one.
+//! its store, so that a copy of another store is not mistaken for a newer one.
 
 use std::path::Path;
 

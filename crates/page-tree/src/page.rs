@@ -17,7 +17,7 @@ pub(crate) const BODY_LEVEL: u8 = u8::MAX;
 /// No page is longer, in bytes: a body and its key.
 pub(crate) const PAGE_BYTES_MAX: usize = 1 << 30;
 const VERSION: u8 = 1;
-/// The most bytes of an item beside its key and its value: its offset and the length of its key.
+/// The most bytes of an item without its key and its value: its offset and the length of its key.
 const ITEM_BYTES: usize = 4 + 4;
 
 /// The store and the place of a page.
@@ -274,7 +274,7 @@ impl Page {
         }
     }
 
-    /// The index of a key, or the one at which it would be.
+    /// The index of a key, or the index at which it would be inserted.
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         let shared = &self.bytes[self.shared.clone()];
         let Some(rest) = key.strip_prefix(shared) else {

@@ -4,8 +4,8 @@
 //! The rewrite goes through the tree once, upwards. It holds a *frame* for each branch on the path
 //! to its present leaf: the children that are still to be passed, and those that the branch will
 //! have. Untouched pages are not read; their places go over to the new branch. A leaf that becomes
-//! small takes in its neighbour, one that becomes large is split, and one without keys is left out
-//! if the leaf before it can be read.
+//! small takes in its neighbour, and a leaf that becomes large is split. A leaf without keys is
+//! left out if the leaf before it can be read.
 //!
 //! It is not visible before it ends, and its pages are garbage if it does not.
 
@@ -47,7 +47,7 @@ pub type Changes = Box<dyn Iterator<Item = (Bytes, Change)> + Send>;
 /// Sizes of pages.
 #[derive(Clone)]
 pub struct RewriteSettings {
-    /// The size of pages, about. One entry may make a page larger.
+    /// The approximate size of pages. One entry may make a page larger.
     pub page_bytes: usize,
     /// The size from which on a body gets a page of its own.
     pub body_apart_bytes: usize,

@@ -187,8 +187,8 @@ impl Tree {
     /// The entry of a key; a body that is apart is not read.
     ///
     /// # Errors
-    /// [`ErrorKind::Unread`] if the device failed to read a page, and those of the disk that are
-    /// not of one page.
+    /// [`ErrorKind::Unread`] if the device failed to read a page, and errors of the disk that do not concern
+    /// a single page.
     pub fn get(&self, key: &[u8], reading: Reading) -> Result<Found<Entry>> {
         let Some(root) = self.inner.root else {
             return Ok(Found::Absent);
@@ -278,7 +278,8 @@ impl Tree {
         self.with(self.inner.root, files)
     }
 
-    /// Reads a page of this level. A branch has a twin right behind it, and a device may fail once.
+    /// Reads a page of this level. A branch has a second copy right behind it. A failed read is repeated
+    /// once.
     pub(crate) fn read(
         &self,
         place: &PagePlace,

@@ -146,8 +146,8 @@ impl Callers {
             .retain(|_, entry| !entry.is_member || entry.connected.node != node);
     }
 
-    /// Ends the connections that a caller opened on its lane before the one that it asks on, and waits until
-    /// they are read no longer.
+    /// Ends the earlier connections of a caller on the lane of its present one, and waits until they are no
+    /// longer read.
     pub(crate) async fn end_older(&self, caller: Caller) {
         let of_caller = (caller.node, caller.lane);
         let is_older = |number: u64, connected: (NodeId, Lane)| {

@@ -56,7 +56,7 @@ impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
         let mut waiting = self.asking.pending.waiting.lock();
         let waiter = waiting.as_mut().and_then(|it| it.remove(&self.stream));
-        // Under the lock: what is not pending any more has been taken back.
+        // Under the lock: a request that is no longer pending has been withdrawn.
         if waiter.is_some() {
             self.asking.outbox.cancel(self.stream);
         }
@@ -82,8 +82,8 @@ impl Pending {
         self.waiting.lock().as_mut()?.remove(&stream)
     }
 
-    /// Answers all that wait. The outbox has to be closed before: messages that it holds then never go
-    /// out. A peer that took its leave has executed no request that it did not answer.
+    /// Answers all that wait. The outbox has to be closed before: messages that it holds then never go out. A
+    /// peer that sent a farewell has executed no request without answering it.
     fn end(&self, node: NodeId, outbox: &Outbox, ended: &Ended) {
         let waiting = self.waiting.lock().take();
         let is_farewell = matches!(ended, Ended::Farewell);
@@ -228,8 +228,8 @@ impl Asking {
         }
     }
 
-    /// Asks behind everything that was asked before: the answer comes when the peer has answered all of that,
-    /// or has taken notice that it was cancelled.
+    /// Asks behind everything that was asked before: the answer comes when the peer has answered all of
+    /// those, or has received their cancellation.
     pub(crate) async fn request_behind(
         &self,
         runtime: &Runtime,

@@ -20,10 +20,10 @@
 //!       kind 3, cancelled: the answer is not needed any more
 //!       kind 4, overload: the request was not carried out
 //!       kind 5, ping; kind 6, pong: stream is 0
-//!       kind 7, farewell: what is not answered was not carried out and never will be; stream is 0
+//!       kind 7, farewell: requests without an answer were not and will not be executed; stream is 0
 //! ```
 //!
-//! A node of a version without the farewell takes it for damage and ends the connection, which ends in
+//! A node of a version without the farewell counts it as damage and ends the connection, which ends in
 //! any case.
 //!
 //! Numbers are little-endian. A message's fragments come in order; fragments of several messages

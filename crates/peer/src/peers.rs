@@ -110,8 +110,8 @@ impl Peers {
         connected.map_err(|_| PeerError::Timeout { node })?
     }
 
-    /// Like [`Peers::request`], behind everything that this node has asked on the lane before: the peer has
-    /// answered all of that, or has taken notice that it was cancelled, before it handles this one. Requests
+    /// Like [`Peers::request`], behind everything that this node has asked on the lane before: before it
+    /// handles this request, the peer has answered all of those, or has received their cancellation. Requests
     /// on a connection that broke before are another matter: [`Peers::end_older`], at the peer.
     pub async fn request_behind(
         &self,
@@ -125,8 +125,8 @@ impl Peers {
         asking.request_behind(runtime, message, deadline).await
     }
 
-    /// Ends the connections that a caller opened on a lane before the one that it asks on, and waits until
-    /// nothing more is taken from them.
+    /// Ends the earlier connections of a caller on the lane of its present one, and waits until nothing more
+    /// is read from them.
     pub async fn end_older(&self, caller: Caller) {
         self.shared.callers.end_older(caller).await;
     }
@@ -170,9 +170,9 @@ impl Peers {
         links.retain(|(linked, _), _| *linked != node);
     }
 
-    /// Takes leave of the callers over [`Lane::Requests`]: answers requests in progress, carries out no
-    /// new ones, and says farewell to each caller. Waits until all have received it, for `wait_max` at
-    /// most; from then on, requests in progress may be dropped.
+    /// Stops serving the callers over [`Lane::Requests`]: answers requests in progress, carries out no
+    /// new ones, and sends each caller a farewell. Waits at most `wait_max` until all have received it;
+    /// from then on, requests in progress may be dropped.
     pub async fn take_leave(&self, wait_max: Duration) {
         let Shared {
             runtime, callers, ..

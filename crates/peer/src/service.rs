@@ -22,7 +22,7 @@ pub trait Directory: Send + Sync {
     /// Decides if a caller may ask.
     fn admit(&self, caller: &Introduction) -> Admission;
 
-    /// True if a caller that was admitted as a member is one still; asked before each of its requests.
+    /// True if a caller that was admitted as a member still is a member; asked before each of its requests.
     fn is_still_member(&self, _node: NodeId) -> bool {
         true
     }

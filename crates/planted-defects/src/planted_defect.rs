@@ -51,7 +51,7 @@ list_defects! {
     SiblingsDropped,
     /// The last delivered version wins over the newest one.
     DeliveryOrderDecides,
-    /// A write that is tried again at another replica is taken for a new one.
+    /// A write that is tried again at another replica is mistaken for a new one.
     RetryTakenForNewWrite,
     /// A record of the agreed log counts as kept before it is synced.
     AgreedBeforeSync,
@@ -59,11 +59,11 @@ list_defects! {
     VoteForgotten,
     /// A commit carries out any staged plan, even if it names another one.
     PlanNotCompared,
-    /// A node reports that it has all of a partition before it has.
+    /// A node reports too early that it has all of a partition.
     MoveClosedEarly,
     /// A move is settled before its source has learned that it closes.
     MoveSettledEarly,
-    /// Reads ask new replicas of a larger number as soon as one of them has what it needs.
+    /// After the number of replicas has grown, reads ask new replicas as soon as one of them has its data.
     GrowthClosedEarly,
     /// The sender counts a transfer that ended in a large object as under way.
     SentTransferKeepsTurn,
@@ -101,7 +101,7 @@ list_defects! {
     TreeUnchangedByOverwrite,
     /// A tree is not changed when a read brings its vnode up to date.
     TreeUnchangedByRepair,
-    /// A read that brings a replica up to date replaces what has come to the replica meanwhile.
+    /// A read that brings a replica up to date replaces a write that has reached the replica meanwhile.
     RepairOverwritesSibling,
     /// Trees that were kept over a stop are taken although their store was rolled back since.
     TreeKeptAcrossRollback,
@@ -119,7 +119,7 @@ list_defects! {
     TombstoneReapedBesideHint,
     /// A restored replica supplies objects that the others have dropped.
     RestoredReplicaTakenForSource,
-    /// A round does not wait for requests that may carry what was deleted.
+    /// A round does not wait for requests that may carry deleted objects.
     OldRequestsNotAwaited,
     /// Replicas remove tombstones before all have learned the watermark.
     ReapedBeforeConfirmed,
@@ -135,7 +135,7 @@ thread_local! {
     static PLANTED: Cell<Option<PlantedDefect>> = const { Cell::new(None) };
 }
 
-/// A defect that is planted for as long as this lives, which is on its thread.
+/// A planted defect, until this is dropped on its thread.
 #[derive(Debug)]
 #[must_use = "the defect is gone when this is dropped"]
 pub struct Planted(PhantomData<*const ()>);
@@ -146,7 +146,7 @@ impl Drop for Planted {
     }
 }
 
-/// Plants a defect in all that runs on this thread, in place of the one before it.
+/// Plants a defect for all code on this thread, in place of the former defect.
 pub fn plant(defect: PlantedDefect) -> Planted {
     PLANTED.set(Some(defect));
     Planted(PhantomData)

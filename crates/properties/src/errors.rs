@@ -16,19 +16,19 @@ pub enum Reason {
     NotInteger,
     /// Neither a number that fits nor one, quorum or all.
     NotValidQuorum,
-    /// None of one, all and backend.
+    /// A value other than one, all and backend.
     NotValidSyncParam,
     /// Not a text.
     NotString,
     /// Not a function or a list of functions in one of their forms.
     NotFunction,
-    /// None of the values that this property can have.
+    /// A value that this property cannot have.
     NotSupported,
     /// No property of this name is known.
     UnknownProperty,
     /// A data type where none was chosen when the bucket type was created.
     DatatypeUndefined,
-    /// Another data type than the one that the bucket type was created with.
+    /// A data type other than that of the bucket type at its creation.
     OtherDatatype(String),
     /// `consistent` would change.
     ConsistentImmutable,

@@ -94,7 +94,8 @@ impl LinkFunction {
             .or_else(|| sole_text(object, "jsanon").map(Self::Source))
     }
 
-    /// True for the function that link phases run: Riak's own, under its name or the one that it had before Riak 1.0.
+    /// True for the function that link phases run: Riak's own function, under its name or its former name
+    /// before Riak 1.0.
     pub(crate) fn is_run(&self) -> bool {
         let Self::Module(ModuleFunction { module, function }) = self else {
             return false;

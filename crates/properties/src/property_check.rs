@@ -1,5 +1,4 @@
-//! The check of new values: one that would not be kept is refused, unless it is harmless, and then it
-//! is named.
+//! The check of new values: a property that would have no effect is refused or, if that is harmless, named.
 //!
 //! The rule is applied once, by the node that a client sets a property at, before the change is proposed
 //! to the cluster. It is not a rule of the agreed state: commands in the log of a cluster were accepted by

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 /// The number of n replicas that must answer.
 ///
-/// "default" is not a variant: it means that the value is absent, so that readers of a request get an
-/// `Option` and it is resolved only once.
+/// "default" is not a variant: it means that the value is absent. So readers of a request get an
+/// `Option`, and the value is resolved only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quorum {
     /// A single one.

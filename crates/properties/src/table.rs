@@ -298,7 +298,7 @@ impl BucketProperties {
         self.object_tag.as_deref().unwrap_or(OBJECT_TAG_DEFAULT)
     }
 
-    /// How long objects last that do not say it themselves, in seconds; none for ever.
+    /// The lifetime of objects without a time of expiry, in seconds; none for no limit.
     pub fn expiry_secs(&self) -> Option<u32> {
         self.expiry_secs.filter(|secs| *secs > 0)
     }

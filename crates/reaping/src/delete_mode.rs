@@ -12,8 +12,8 @@ pub enum DeleteMode {
 }
 
 impl DeleteMode {
-    /// The age, in microseconds, of the extent with which a replica opens a round: what was written
-    /// later stays. `None` if it opens none.
+    /// The age, in microseconds, of the extent with which a replica opens a round: tombstones written
+    /// later stay. `None` if it opens none.
     pub fn extent_age_micros(self) -> Option<u64> {
         match self {
             Self::Keep => None,

@@ -1,4 +1,4 @@
-//! The side of a store of hints: the last round to which it has answered that it has none.
+//! The side of a store of hints: the last round that it has answered with "no hints".
 //!
 //! The note is durable, and lies with the store: a copy or a rollback of the store is one of the
 //! note. A store that lacks the note of a watermark's round has hints from before the watermark.
@@ -20,7 +20,7 @@ pub struct HintsNote {
 }
 
 impl HintsNote {
-    /// The note of a store that was opened with what it had noted. One that is created notes the
+    /// The note of a store that was opened with this stored note. A store that is created notes the
     /// watermark of that moment.
     pub fn opened(noted: Option<RoundName>) -> Self {
         Self {
@@ -68,8 +68,8 @@ impl HintsNote {
     }
 
     /// The answer to the question whether the member has learned a round's watermark, and its store
-    /// was not opened since its note: it may have been rolled back, and have handed over what it
-    /// had then.
+    /// was not opened since its note: a store that was opened may have been rolled back, and have
+    /// handed over old hints.
     ///
     /// # Errors
     /// The reason if it has not.

@@ -1,10 +1,10 @@
 //! A replica's side of rounds: its note, the tombstones that it may remove, and the entries that
 //! are hidden.
 //!
-//! A replica whose data is from before the watermark may have what was deleted and lack every trace
+//! A replica whose data is from before the watermark may have deleted objects and lack every trace
 //! of the deletion: it was restored from a backup, was rolled back, or has come to the list with
-//! leftovers. What its stores had then is *hidden*. It counts as absent wherever the vnode looks an
-//! entry up: a hidden value that was merged into a new write would be back under a new dot.
+//! leftovers. The entries that its stores had then are *hidden*. They count as absent in each lookup of
+//! the vnode: a hidden value that was merged into a new write would be back under a new dot.
 //!
 //! A replica may remove a tombstone within its mark when the round has said that all replicas and
 //! members have confirmed its watermark.
@@ -47,7 +47,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Judges what the stores have, before the vnode serves.
+    /// Judges the entries of the stores, before the vnode serves.
     pub fn open(start: KeeperStart, effects: &mut Vec<KeeperEffect>) -> Self {
         let mut keeper = Self {
             incarnation: start.incarnation,
@@ -125,7 +125,7 @@ impl Keeper {
         self.judge(effects);
     }
 
-    /// A replica from before the watermark hides what it was opened with.
+    /// A replica from before the watermark hides the entries that it was opened with.
     fn judge(&mut self, effects: &mut Vec<KeeperEffect>) {
         let Some(watermark) = &self.watermark else {
             return;
@@ -165,7 +165,7 @@ impl Keeper {
         effects.push(KeeperEffect::Store(self.note.clone()));
     }
 
-    /// The other replicas have given what they have, so what is hidden is of no use any more.
+    /// The other replicas have given their entries, so the hidden ones are no longer needed.
     fn repaired(&mut self, effects: &mut Vec<KeeperEffect>) {
         let receiving = self.note.receiving.as_mut();
         let Some(hidden) = receiving.and_then(|it| it.hidden.take()) else {
@@ -226,8 +226,8 @@ impl Keeper {
         }
     }
 
-    /// Noted durably, so that a second start goes on with it: the others do too, and what one
-    /// replica keeps comes back to all.
+    /// Noted durably, so that a second start continues: the others continue too, and a tombstone that
+    /// one replica keeps would come back to all.
     fn allow_reaping(
         &mut self,
         round: RoundName,

@@ -21,10 +21,10 @@ pub enum KeeperEvent {
     },
     /// A transfer or a repair has brought all that the other replicas have.
     Repaired,
-    /// No source is left, and the operator takes what is here.
+    /// No source is left, and the operator accepts the entries that are here.
     LossAccepted,
-    /// A round asks it to open. The caller has seen to what the keeper does not know: complete,
-    /// exact trees, `delete_mode`.
+    /// A round asks it to open. The caller has checked the rest: that the vnode is complete and its
+    /// trees are exact, and `delete_mode`.
     Open {
         /// The round.
         round: RoundName,
@@ -50,14 +50,14 @@ pub enum KeeperEvent {
 }
 
 /// An effect that a keeper asks for. Effects are carried out in their order, each before the next.
-/// If one fails, those behind it are not carried out, and the keeper is opened anew with what is
-/// stored.
+/// If one fails, those behind it are not carried out, and the keeper is opened again from its stored
+/// note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeeperEffect {
     /// The vnode answers no reads until it is repaired.
     MarkIncomplete,
-    /// The vnode gives its next dots under a fresh actor: a write over what is hidden would claim
-    /// to have seen it.
+    /// The vnode gives its next dots under a fresh actor: a write over a hidden entry would claim to
+    /// have seen it.
     TakeFreshActor,
     /// The entries of these batches are to be removed, durably, before the vnode counts as
     /// complete.

@@ -14,7 +14,7 @@ pub enum KeptBecause {
     ReplicaDown,
     /// A replica is being repaired.
     ReplicaIncomplete,
-    /// A replica's trees may lack what is stored.
+    /// A replica's trees may lack stored entries.
     TreesInDoubt,
     /// The exchange was not complete.
     NotCompared,

@@ -11,8 +11,8 @@
 //! - [`HintsNote`] is the side of a store of hints.
 //! - [`encode_notes`] and [`decode_notes`] are the file of a vnode's notes.
 //!
-//! The crate knows neither objects nor stores. `docs/decisions/0037-tombstones-go.md` has the rule,
-//! and what each case leaves.
+//! The crate depends on neither objects nor stores. `docs/decisions/0037-tombstones-go.md` has the
+//! rule, and the result of each case.
 
 mod agreed_rounds;
 mod delete_mode;

@@ -1,6 +1,6 @@
 //! Random lives of a preference list, after which nothing deleted is there and nothing live is
-//! missing; and short ones, each with an old copy of a value in one of the places where it can hide
-//! from a delete.
+//! missing; and short ones. In each of these, an old copy of a value is in another place that a
+//! delete does not reach.
 //!
 //! Five members lead rounds among writes, late messages, hints, crashes, moves, wiped replicas, and
 //! replicas and stores of hints that are put back to backups of any age.
@@ -52,7 +52,7 @@ fn deleted(seed: u64, between: impl FnOnce(&mut World)) -> World {
     world
 }
 
-/// A round as far as it comes, while all members learn at once.
+/// A round up to its end or a failure, while all members learn at once.
 fn go_on(world: &mut World) {
     for _ in 0..300 {
         world.drive();
@@ -93,7 +93,7 @@ fn in_a_backup(seed: u64) -> (u64, Option<String>) {
 }
 
 /// A replica is put back to such a backup after it has noted its mark, and before its member may
-/// have learned the watermark. What it gives is on its way when the others remove the tombstone.
+/// have learned the watermark. Its entries are on their way when the others remove the tombstone.
 fn in_a_replica_that_has_not_learned(seed: u64) -> (u64, Option<String>) {
     let mut world = deleted(seed, |world| world.back_up_place(0));
     while world.agreed.watermark.is_none() {

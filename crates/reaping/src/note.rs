@@ -52,8 +52,8 @@ impl Note {
         }
     }
 
-    /// True if the replica has taken part in the watermark's round, or has noted what is missing
-    /// since.
+    /// True if the replica has taken part in the watermark's round, or has noted since that it lacks
+    /// entries.
     pub(crate) fn is_current(&self, watermark: &Watermark) -> bool {
         let mark = self.mark.as_ref().map(|it| it.round);
         let receiving = self.receiving.as_ref().map(|it| it.watermark);

@@ -59,7 +59,7 @@ pub struct ListName {
     pub n_val: u8,
 }
 
-/// Why bytes are no notes. The vnode receives what the other replicas have.
+/// The reason why bytes are no notes. The vnode is repaired from the other replicas.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotesFileError {
     /// They do not begin as notes do.
@@ -87,7 +87,7 @@ pub enum NotesFileError {
     /// The checksum matches and the layout does not.
     #[error("malformed notes of rounds at byte {offset}: the vnode is repaired")]
     Malformed {
-        /// Where reading stopped.
+        /// The offset at which reading stopped.
         offset: usize,
     },
 }

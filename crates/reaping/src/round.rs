@@ -6,17 +6,17 @@
 //! open       replicas fix what they have
 //! compare    replicas: it is on all of them
 //! hints      members: there are none
-//! settle     members: requests from before that are over
-//! hints      members: none has come meanwhile
+//! settle     members: requests that began before the comparison have ended
+//! hints      members: no hint has come meanwhile
 //! note       replicas have their marks
 //! propose    in the agreed log: the watermark is raised
 //! confirm    members, then replicas: they have learned the watermark and have their notes
 //! reap       replicas remove their tombstones
 //! ```
 //!
-//! Each step begins when all have answered the one before. The first answer that is not a yes ends
-//! the round, and tombstones stay: nothing of what was noted until then does any harm. Once
-//! replicas remove their tombstones, a replica that fails leaves the others alone.
+//! Each step begins when the step before has all its answers. The first negative answer ends the round,
+//! and tombstones stay; notes made until then do no harm. In the last step, a replica that fails
+//! does not keep the others from removing theirs.
 //!
 //! Decision 37 says what each step proves, and why in this order.
 
@@ -33,7 +33,7 @@ use crate::watermark::{Incarnation, RoundName, Watermark};
 pub struct RoundRequest {
     /// Its name, with the number that follows the present watermark's.
     pub name: RoundName,
-    /// Differs whenever the places of the ring, the number of replicas or the members do.
+    /// A number that changes with the places of the ring, the number of replicas and the members.
     pub epoch: u64,
     /// The number of replicas in the preference list.
     pub replicas: usize,
@@ -86,7 +86,7 @@ impl Round {
         round
     }
 
-    /// Takes one event in and appends what follows from it. What is not waited for is ignored.
+    /// Takes one event in and appends its effects. An answer that is not awaited is ignored.
     pub fn step(&mut self, event: RoundEvent, effects: &mut Vec<RoundEffect>) {
         match event {
             RoundEvent::Stop if self.step != Step::Ended => {
@@ -199,7 +199,7 @@ impl Round {
         }
     }
 
-    /// The number of those that are asked in a step.
+    /// The number of questions in a step.
     fn asked_in(&self, step: Step) -> usize {
         match step {
             Step::Open | Step::Note | Step::Confirm | Step::Reap => self.request.replicas,

@@ -45,7 +45,7 @@ pub enum RoundEvent {
     HintsAgain {
         /// Its place among the members.
         member: usize,
-        /// None has; or the reason why that cannot be said.
+        /// No hint has come; or the reason why that is not known.
         answer: ReplicaAnswer<()>,
     },
     /// A replica's extent and its mark are durable.

@@ -1,7 +1,7 @@
 //! The watermark of a preference list: the last complete exchange that nothing can come behind of.
 //!
 //! Watermarks are agreed state. Replicas learn them in the order of the agreed log, so a replica
-//! that has learned one knows those before it.
+//! with one watermark has learned all earlier ones.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +19,8 @@ pub struct RoundName {
 }
 
 impl RoundName {
-    /// True if a note of this round is of the watermark's round, or of one that can only have been
-    /// opened behind it.
+    /// True if this round is the watermark's round, or a round that can only have been opened after
+    /// it.
     pub fn is_at_or_behind(self, watermark: Self) -> bool {
         self == watermark || self.number > watermark.number
     }

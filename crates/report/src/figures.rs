@@ -156,7 +156,7 @@ impl Figure {
         }
     }
 
-    /// One that is the better the lower it is, as all are but throughput.
+    /// A figure for which lower is better, as for all except throughput.
     fn of(group: &str, title: &str, unit: Unit, value: f64) -> Self {
         Self {
             group: group.to_owned(),

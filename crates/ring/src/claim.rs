@@ -1,27 +1,27 @@
 //! Claim: the choice of each partition's owner.
 //!
-//! Two ways lead to a ring. *Growing* keeps the previous ring and moves only what balance demands; then
-//! a few swaps make it as distinct as a fresh one. *Laying out* starts from arrangements that are known
-//! to be good, improves the best, and gives its places to the nodes that already own most of them. A
-//! layout is taken only where growing did not reach its distances, or moves more: moving data costs
-//! hours, but a replica that is not elsewhere is missed for as long as the ring stays.
+//! Two ways lead to a ring. *Growing* keeps the previous ring and moves only what balance demands; then a few
+//! swaps make it as distinct as a fresh layout. *Laying out* starts from arrangements that are known to be
+//! good, improves the best, and gives its places to the nodes that already own most of them. A layout is
+//! taken only where growing did not reach its distances, or moves more: moving data costs hours, but two
+//! replicas on one node are a risk for as long as the ring stays.
 //!
 //! Invariants of every result (tested as properties):
 //! - the order of the claimants does not matter, and the same input gives the same ring;
 //! - every claimant has the share that its weight asks for, rounded up or down, except that none gets
 //!   more than fit on the circle n apart; so claimants of equal weight differ by one partition at most;
-//! - n consecutive partitions are on distinct nodes wherever some arrangement of such shares has that, and
-//!   then as many as can be are in distinct locations: in all small rings as many as any arrangement has
+//! - n consecutive partitions are on distinct nodes if any arrangement of such shares allows it, and then as
+//!   many as possible are in distinct locations. In all small rings that is the maximum of all arrangements
 //!   (tried one by one). A search may miss the last step where locations are within a few hundredths of
 //!   filling the ring l apart, and in rings of 1024 partitions and more;
 //! - after an update both are as in a fresh ring, and a second claim moves nothing;
-//! - where more is asked for than is possible, a ring that grew has no more than about twice the pairs
-//!   of a fresh one;
-//! - a join without locations moves the least that balance demands, where there are more nodes than n;
-//!   a leave at most twice that and two, where there are twice as many. With hardly more nodes than n,
-//!   or locations whose shares just fit, a ring can only repeat itself: to come back to that after a
-//!   change moves most of it. That is on purpose; an operator that prefers two replicas in one location
-//!   to transfers gives those nodes the same one.
+//! - if the requested distance is impossible, a ring that grew has at most about twice the pairs of a fresh
+//!   layout;
+//! - a join without locations moves the minimum for balance, if there are more nodes than n; a leave moves at
+//!   most twice the minimum plus two, if there are twice as many nodes. With hardly more nodes than n, or
+//!   locations whose shares just fit, a ring can only repeat itself: to come back to that after a change
+//!   moves most of it. That is on purpose; an operator who prefers two replicas in one location to transfers
+//!   gives those nodes the same location.
 
 use std::collections::BTreeMap;
 
@@ -439,8 +439,8 @@ impl Plan {
             .collect()
     }
 
-    /// Each place to a location, and there to a member, so that either comes around evenly: the place
-    /// goes to the one with the nearest deadline among those that are due another.
+    /// Each place to a location, and there to a member, so that either comes around evenly: among members
+    /// that are due another place, the one with the nearest deadline gets it.
     fn by_location(&self) -> Vec<Member> {
         let location_of = &self.rules.location_of;
         let members = 0..self.nodes.len();
@@ -470,8 +470,8 @@ impl Plan {
         (0..self.partitions()).map(next).collect()
     }
 
-    /// Rank of a member with this many of its due partitions for the next place. First come members that
-    /// are due it already, then those with a nearer deadline, then those that are due more.
+    /// Rank of a member with this many of its due partitions for the next place. First come members that are
+    /// due a place now, then members with a nearer deadline, then members that are due more.
     fn turn(
         &self,
         due: usize,

@@ -151,7 +151,8 @@ impl Ring {
         spans
     }
 
-    /// Number of owner partitions from `first` on, which the vnode holds, whose keys it holds.
+    /// Number of owner partitions from `first` on whose keys the vnode holds; it holds those of
+    /// `first`.
     fn reach(&self, detours: &Detours, first: Partition, n: u16, vnode: Partition) -> u16 {
         let size = self.size();
         if detours.is_empty() {
@@ -175,7 +176,7 @@ impl Ring {
                 .map(|step| self.size().after(span.first, step))
                 .collect(),
             // A vnode without any move in its past holds these alone. Later, it may have more: keys
-            // that it takes in before reads count on it, and those from a time with more replicas.
+            // that it receives before reads use it, and keys from a time with more replicas.
             whole: span.count == n && self.epoch(span.vnode) == Epoch::FIRST,
         }
     }

@@ -22,7 +22,7 @@ pub struct Detours(BTreeMap<Partition, SmallVec<[Partition; 2]>>);
 pub(crate) static STRAIGHT: Detours = Detours(BTreeMap::new());
 
 impl Detours {
-    /// Those with these partitions passed over, by the owner partition at which the lists begin.
+    /// Detours that pass over these partitions, by the owner partition at which the lists begin.
     pub fn new(passed: impl IntoIterator<Item = (Partition, Vec<Partition>)>) -> Self {
         let passed = passed.into_iter();
         Self(

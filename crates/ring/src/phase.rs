@@ -1,15 +1,15 @@
 //! The phases of a partition's move, and the lists whose answers count in each.
 //!
-//! Coordinators learn of a move late and in any order. The phases are chosen so that quorums of two
-//! neighbouring ones always meet. Epochs and the two gates that [`Phase`] documents keep phases further
-//! apart from meeting. The proof is in decision 7; a search over all interleavings of a small
-//! cluster (`tests/it/stale_reads.rs`) confirms it, and shows that none of its parts can be left out.
+//! Coordinators receive the phases of a move late and in any order. Quorums of two neighbouring phases
+//! always overlap. Epochs and the gates of [`Phase`] refuse requests of phases further apart. The proof
+//! is in decision 7; a search over all interleavings of a small cluster (`tests/it/stale_reads.rs`)
+//! confirms it, and shows that each rule is necessary.
 
 /// The phase of a move.
 ///
-/// Gates: a move begins to fill from a snapshot that its source takes once it has learned of the move;
-/// it closes when the receiver has stored that snapshot; it settles when the source has learned that it
-/// is closing.
+/// Gates: the source takes the snapshot for filling after it has applied the beginning of the move.
+/// Closing begins when the receiver has stored that snapshot. The move settles after the source has
+/// applied the beginning of closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// The receiver takes in the source's keys. Reads ask the old list, writes both.

@@ -173,9 +173,9 @@ impl Ring {
             .map(|(partition, ..)| partition)
     }
 
-    /// Number of an object's replicas that a read counts on: never more than are agreed to be kept on
-    /// distinct nodes ([`Ring::replicas_max`]), unless several on one node are wanted (`colocated`),
-    /// and never more than there are partitions.
+    /// Number of an object's replicas that a read counts on: at most the agreed number on distinct nodes
+    /// ([`Ring::replicas_max`]), unless several may be on one node (`colocated`), and at most the number of
+    /// partitions.
     ///
     /// The agreed number counts, not the nodes that are up: a failure must not lower a quorum. Nor do
     /// the members count: a node that has just joined holds nothing yet.
@@ -212,7 +212,7 @@ impl Ring {
             .collect()
     }
 
-    /// The same ring with a higher epoch of every partition: its vnodes refuse what was planned before.
+    /// The same ring with a higher epoch of every partition: its vnodes refuse requests planned before.
     #[must_use]
     pub fn with_epochs_raised(&self) -> Self {
         let mut ring = self.clone();

@@ -121,9 +121,8 @@ impl Ring {
     /// The vnodes that newly need the keys of an owner partition while lists change, at up to `n`
     /// replicas.
     ///
-    /// A vnode that takes the place of another needs the keys of that one: the other replicas still
-    /// have everything that they have confirmed. One that is added needs the keys of any, and takes
-    /// them from the last.
+    /// A vnode that takes the place of another vnode needs its keys: the other replicas still have everything
+    /// that they have confirmed. One that is added needs the keys of any, and takes them from the last.
     pub fn fills(&self, owner: Partition, n: u16) -> SmallVec<[Fill; 2]> {
         let mut fills = SmallVec::new();
         let Some(growth) = self.growth else {

@@ -30,8 +30,9 @@ pub(crate) struct Claims<'a> {
 }
 
 impl Claims<'_> {
-    /// The share of each member. Rounded up are, in this order: members that own more than their share
-    /// rounded down already, those with the largest remainders, those in the location that has least.
+    /// The share of each member. Rounded up are, in this order: members that already own more than their
+    /// share rounded down, then members with the largest remainders, then members in the location that has
+    /// least.
     pub(crate) fn shares(&self) -> Vec<Share> {
         let mut shares = vec![Share::default(); self.weights.len()];
         let mut open: Vec<Member> = (0..self.weights.len()).collect();

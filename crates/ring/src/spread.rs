@@ -2,8 +2,9 @@
 //!
 //! Crowding is counted in pairs of partitions: two fewer than n apart on one node, or fewer than l
 //! apart in one location. A pair on one node weighs more than all pairs in one location together. A
-//! closer pair of either kind weighs more: it is in more lists, and in those of buckets with fewer
-//! replicas. A pair on one node weighs as many as the lists that have both, since these make a detour.
+//! closer pair of either kind weighs more, since it is in more lists, also in those of buckets with fewer
+//! replicas. The weight of a pair on one node follows the number of lists with both, since each of these
+//! lists makes a detour.
 
 use crate::share::{Member, Share};
 
@@ -22,7 +23,7 @@ pub(crate) struct Rules {
     pub(crate) location_of: Vec<usize>,
     /// Number of partitions that each member is due.
     pub(crate) shares: Vec<Share>,
-    /// The owner of each partition before, where it still is a member.
+    /// The former owner of each partition, if it is still a member.
     pub(crate) before: Vec<Option<Member>>,
 }
 
@@ -30,9 +31,8 @@ pub(crate) struct Rules {
 pub(crate) type Crowding = u64;
 const SAME_NODE: Crowding = 1 << 32;
 
-/// Weight of one pair in a location in pairs that are a step further apart, as a power of two: eight.
-/// It is more than such a pair can be worth: if all lists of l - 1 can be in distinct locations, they
-/// are, even at the cost of lists of l.
+/// A pair in one location weighs as much as eight pairs that are one step further apart (a power of two).
+/// So if all lists of l - 1 can be in distinct locations, they are, even at the cost of lists of l.
 const CLOSER_BITS: usize = 3;
 /// Beyond this many steps closeness makes no difference.
 const CLOSER_STEPS: usize = 6;
@@ -80,13 +80,13 @@ impl Rules {
         self.replicas.max(self.locations)
     }
 
-    /// 1 when the owner of a place before is another one.
+    /// 1 if the former owner of a place is another member.
     pub(crate) fn moved(&self, at: usize, member: Member) -> i64 {
         i64::from(self.before[at].is_some_and(|before| before != member))
     }
 
-    /// Least distance of replicas on one node, and in one location: the length of the longest lists
-    /// that are distinct everywhere, up to the requested length.
+    /// Least distance of replicas on one node, and in one location. Lists up to this length have distinct
+    /// nodes, or locations, everywhere. At most the requested lengths.
     pub(crate) fn spacing(&self, owners: &[Member]) -> (usize, usize) {
         let pair_at = |step: usize, alike: &dyn Fn(Member, Member) -> bool| {
             let next = |at: usize| owners[(at + step) % owners.len()];
@@ -103,14 +103,14 @@ impl Rules {
     }
 }
 
-/// Weight of a pair on one node that this many lists have both of. It grows with the number of lists,
-/// and a little more for closer pairs.
+/// Weight of a pair on one node, by the number of lists that have both. It grows a little more than that
+/// number, for closer pairs.
 fn same_node(lists: usize) -> Crowding {
     let lists = Crowding::try_from(lists).unwrap_or(Crowding::MAX);
     SAME_NODE * (16 * lists + lists * (lists - 1) / 2)
 }
 
-/// Weight of a pair in one location that this many lists have both of.
+/// Weight of a pair in one location, by the number of lists that have both.
 fn same_location(lists: usize) -> Crowding {
     1 << (CLOSER_BITS * (lists - 1).min(CLOSER_STEPS))
 }

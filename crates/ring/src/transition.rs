@@ -108,7 +108,7 @@ impl Transition {
         chosen
     }
 
-    /// A partition in motion, itself included, that is too close for this one to move as well.
+    /// A moving partition, itself included, that is too close for this partition to move as well.
     pub fn obstacle(&self, ring: &Ring, partition: Partition) -> Option<Partition> {
         let mut moving = ring.moves().keys().copied();
         moving.find(|moving| self.is_close(ring, partition, *moving))

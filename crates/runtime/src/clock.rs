@@ -1,7 +1,7 @@
-//! Time, in two kinds: one that only grows, and the one on the wall.
+//! The two kinds of time: monotonic and wall-clock time.
 //!
-//! Durations and deadlines are measured on the first; the second is written into objects and compared
-//! between machines, and may jump.
+//! Durations and deadlines are measured in monotonic time. Wall-clock time is written into objects and
+//! compared between machines, and may jump.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-/// A point on the growing clock: the time since an arbitrary start, the same for one process.
+/// A point in monotonic time: the time since an arbitrary start, the same for one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(Duration);
 
@@ -37,7 +37,7 @@ impl Moment {
     }
 }
 
-/// A time on the wall: microseconds since the Unix epoch.
+/// A wall-clock time: microseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallTime(u64);
 
@@ -80,10 +80,10 @@ fn whole_micros(duration: Duration) -> u64 {
 
 /// A source of the time.
 pub trait Clock: Send + Sync {
-    /// Now, on the clock that only grows.
+    /// The present monotonic time.
     fn now(&self) -> Moment;
 
-    /// Now, on the wall. It may be earlier than it was.
+    /// The present wall-clock time. It may be earlier than at the last call.
     fn wall_time(&self) -> WallTime;
 }
 
@@ -132,7 +132,7 @@ impl SimulatedClock {
         }
     }
 
-    /// Makes the time on the wall jump.
+    /// Makes the wall clock jump.
     pub(crate) fn jump_wall(&self, micros: i64) {
         self.wall_offset.fetch_add(micros, Ordering::Relaxed);
     }
@@ -160,7 +160,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock at the start of time, with this time on the wall.
+    /// A clock at the start of monotonic time, with this wall-clock time.
     pub fn new(wall_time: WallTime) -> Self {
         Self {
             times: Mutex::new((Moment::default(), wall_time)),

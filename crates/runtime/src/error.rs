@@ -31,7 +31,7 @@ pub enum RuntimeError {
         address: SocketAddr,
     },
 
-    /// The system refuses, as it does for ports below 1024. Choose another port or give the right.
+    /// The system refuses, as it does for ports below 1024. Choose another port or permit this one.
     #[error("listen on {address}: not permitted")]
     AddressDenied {
         /// The address asked for.
@@ -47,8 +47,8 @@ pub enum RuntimeError {
         source: io::Error,
     },
 
-    /// A connection could not be accepted: it was gone again, or descriptors ran out. Wait a moment
-    /// and accept again.
+    /// A connection could not be accepted: it was closed already, or descriptors ran out. Wait a
+    /// moment and accept again.
     #[error("accept on {address}: {source}")]
     Accept {
         /// The address listened on.

@@ -65,8 +65,8 @@ impl Executor {
         self.runtime.clone()
     }
 
-    /// Runs a future on this thread and returns its result; tasks that it spawned stop being run when
-    /// it ends in a simulation, and go on in production.
+    /// Runs a future on this thread and returns its result; when it ends, the tasks that it spawned stop in a
+    /// simulation, and continue in production.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.executor.block_on(future)
     }
@@ -199,12 +199,12 @@ impl Runtime {
         Arc::clone(&self.randomness)
     }
 
-    /// Now, on the clock that only grows.
+    /// The present monotonic time.
     pub fn now(&self) -> Moment {
         self.clock.now()
     }
 
-    /// Now, on the wall.
+    /// The present wall-clock time.
     pub fn wall_time(&self) -> WallTime {
         self.clock.wall_time()
     }

@@ -127,7 +127,7 @@ impl<T> ThreadHandle<T> {
         self.joined.is_finished()
     }
 
-    /// Waits for the thread to end, which holds up the caller: not for tasks.
+    /// Blocks until the thread has ended; tasks must not call it.
     pub fn join(self) -> Result<T, TaskError> {
         self.joined.join().map_err(|panic| TaskError::Panicked {
             name: self.name,

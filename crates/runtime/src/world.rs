@@ -1,8 +1,8 @@
 //! A simulation of several machines: each with its own tasks, address and clock, and links between.
 //!
 //! A machine's process can be killed: its tasks are dropped where they stand, its connections break,
-//! and nothing of it runs any more. The content of its disk is for the disk to decide. Time on the wall
-//! can jump on one machine alone.
+//! and nothing of it runs any more. The disk decides the content after that. The wall clock of each
+//! machine can jump by itself.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl SimulatedProcess {
         self.scope.kill();
     }
 
-    /// Makes its machine's time on the wall jump, backwards too. Microseconds.
+    /// Makes its machine's wall clock jump by microseconds, also backwards.
     pub fn jump_wall_clock(&self, micros: i64) {
         self.clock.jump_wall(micros);
     }

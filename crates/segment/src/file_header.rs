@@ -19,7 +19,7 @@ const SUFFIX: &str = ".segment";
 /// The identity of a segment: its log and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentId {
-    /// The log: random, so that a file of another log is never taken for one of ours.
+    /// The log: random, so that a file of another log is never mistaken for one of ours.
     pub log_id: u64,
     /// The segment's number in its log; later segments have higher ones.
     pub number: u64,

@@ -292,8 +292,8 @@ impl Scan {
                 Ok(())
             }
             Found::Seal => {
-                // Only a seal at the very end of the file seals; one elsewhere was written, and the
-                // cut that should have followed it was not.
+                // Only a seal at the very end of the file seals; a mark elsewhere was written
+                // without the cut that should have followed.
                 let seal = self.seal_at(at)?.filter(|seal| seal.data_end == at);
                 self.finish(at, seal.map_or(Tail::Open, Tail::Sealed));
                 Ok(())

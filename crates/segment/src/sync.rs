@@ -62,7 +62,7 @@ impl SegmentSync {
         self.state.written_to.load(Ordering::Acquire)
     }
 
-    /// The end of what is known to be durable.
+    /// The end of the bytes that are known to be durable.
     pub fn synced_to(&self) -> u64 {
         self.state.synced_to.load(Ordering::Acquire)
     }

@@ -153,7 +153,7 @@ impl SegmentWriter {
     /// Appends records in one write and pushes the place of each.
     ///
     /// # Errors
-    /// None of the records exists when it fails; the writer may be used again (on a full disk, as
+    /// On a failure no record exists; the writer may be used again (on a full disk, as
     /// soon as there is room), except after a failed sync.
     pub fn append(&mut self, records: &[Record<'_>], locations: &mut Vec<Location>) -> Result<()> {
         self.check_fits(records)?;

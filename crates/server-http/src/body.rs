@@ -20,8 +20,8 @@ const BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 /// Bytes reserved for a body of any announced length before any of it has come.
 const RESERVED_BYTES_MAX: u64 = 1 << 20;
 
-/// Bytes of an unwanted body that are read, and the time for it, so that the client is not cut off
-/// while it writes, and can read the answer.
+/// The bytes of an unwanted body that are read, and the time for that, so that the client can
+/// finish writing and read the answer.
 const DISCARDED_BYTES_MAX: u64 = 128 << 20;
 const DISCARD_TIME_MAX: Duration = Duration::from_secs(10);
 

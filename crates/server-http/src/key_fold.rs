@@ -1,8 +1,8 @@
 //! Folds over the keys of a bucket, under Riak's URLs of AAE folds.
 //!
 //! The answers are Riak's JSON. Clocks and the levels of trees are lists of the character codes of
-//! their base64: that is what Riak sends. A key that is no UTF-8 stands in its list in the form in
-//! which a URL takes it, as `percent-encoded-key`.
+//! their base64: that is what Riak sends. A key that is not UTF-8 is listed percent-encoded, as
+//! `percent-encoded-key`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -228,7 +228,7 @@ fn key_clock(path: &BucketPath, found: &KeyClock) -> Map<String, Value> {
     element
 }
 
-/// A name as text, or in the form of URLs where it is none.
+/// A name as text, or percent-encoded if it is not text.
 fn put_name(element: &mut Map<String, Value>, member: &str, name: &[u8]) {
     match std::str::from_utf8(name) {
         Ok(name) => element.insert(member.to_owned(), name.into()),

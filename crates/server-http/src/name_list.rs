@@ -1,7 +1,7 @@
 //! Lists of names in JSON: keys, buckets, entries of an index.
 //!
-//! Names are bytes and JSON is text. A name that is not UTF-8 is in a second list, behind the first
-//! one, in the form in which a URL takes it; so every name that is listed can be read.
+//! Names are bytes and JSON is text. A name that is not UTF-8 is in a second list, percent-encoded;
+//! so every name that is listed can be read.
 //!
 //! ```text
 //! {"keys":["a","b"],"percent_encoded_keys":["k%FF"]}

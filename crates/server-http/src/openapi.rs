@@ -1,8 +1,8 @@
 //! `/openapi.json`: the description of this interface in the form that tools read.
 //!
-//! It is written by hand, since the code does not say what a status means or what a parameter does.
+//! It is written by hand, since the code does not have the meanings of statuses and parameters.
 //! The tests here compare its paths and methods with the routes; those in `tests/it/openapi.rs`
-//! compare answers with what it says of them.
+//! compare answers with their descriptions.
 
 use http::StatusCode;
 
@@ -29,7 +29,7 @@ mod tests {
         serde_json::from_str(DOCUMENT).unwrap()
     }
 
-    /// The resource of each path, whatever the names in it, and what is described of it.
+    /// The resource of each path, whatever the names in it, and its description.
     fn resources(document: &Value) -> Vec<(Route, &Map<String, Value>)> {
         let paths = document["paths"].as_object().unwrap().iter();
         let resources = paths.map(|(template, item)| {

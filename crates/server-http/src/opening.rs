@@ -1,12 +1,11 @@
 //! The listeners' work before there is a server: probes are answered, other requests wait.
 //!
-//! A node opens its ring and its log before it can serve, which takes a while after a crash. Its sockets
-//! are open by then, so that a port in use is found first. An orchestrator that asks in this time whether
-//! the process lives would get no answer and end it, to begin the same work again. So `/health/live` is
-//! answered at once, and `/health/ready` too, with 503 and the reason `opening`. Any other request waits
-//! as one that meets a store which is being opened does: it is served when the node is open, on the same
-//! connection. One that has waited for its time-out gets 503 and the same reason, and so do those beyond
-//! [`WAITING_MAX`].
+//! A node opens its ring and its log before it can serve, which takes a while after a crash. Its sockets are
+//! open by then, so that a port in use is found first. An orchestrator that asks in this time whether the
+//! process lives would get no answer and end it, to begin the same work again. So `/health/live` is answered
+//! at once, and `/health/ready` too, with 503 and the reason `opening`. Any other request waits like a
+//! request to a store that is being opened: it is served when the node is open, on the same connection. One
+//! that has waited for its time-out gets 503 and the same reason, and so do those beyond [`WAITING_MAX`].
 //!
 //! The listener stays with one task all the time, which goes on to the server: no connection is refused
 //! in between.
@@ -188,7 +187,7 @@ impl Shared {
         let sent = self.runtime.timeout(PROBE_TIME, async move {
             stream.write_all(answer.as_bytes()).await?;
             stream.shutdown().await?;
-            // A socket that is closed with unread bytes takes back the bytes that it has sent.
+            // Closing a socket with unread bytes may discard the bytes that were sent on it.
             let mut rest = [0; 4_096];
             while stream.read(&mut rest).await? > 0 {}
             Ok(())

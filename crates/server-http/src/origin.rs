@@ -1,4 +1,4 @@
-//! Requests that a browser was tricked into: refused by their origin.
+//! Refusal of requests by their origin: another site may make a browser send them.
 
 use http::StatusCode;
 use http::header::{HOST, HeaderValue, ORIGIN, REFERER};

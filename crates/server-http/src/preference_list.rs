@@ -1,4 +1,4 @@
-//! The preference list of a key, for clients that want to know where it lives.
+//! The preference list of a key, as an answer to clients.
 
 use std::fmt::Write as _;
 

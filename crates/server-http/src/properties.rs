@@ -223,7 +223,7 @@ fn accepted(changed: &PropertiesChanged) -> Answer {
     answer
 }
 
-/// A change that the cluster refuses: an atom of Riak's where it has one, as JSON.
+/// A change that the cluster refuses: an atom, if Riak has one, as JSON.
 fn unfit_answer(unfit: &Unfit) -> Refusal {
     let atom = match unfit {
         Unfit::InvalidProperties(errors) => return invalid(errors),

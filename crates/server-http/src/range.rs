@@ -1,7 +1,7 @@
 //! A part of an answer's body, for requests that name one (`Range: bytes=0-99`).
 //!
-//! One range is served. A list of several, one in another unit, and one that lies beyond the body get the
-//! whole body with 200, as Webmachine does and the standard allows.
+//! One range is served. A list of several ranges, a range in another unit, and a range beyond the body get
+//! the whole body with 200, as Webmachine does and the standard allows.
 
 use http::header::{ACCEPT_RANGES, CONTENT_RANGE, ETAG, HeaderValue, IF_RANGE, RANGE};
 use http::request::Parts;
@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use crate::body::Body;
 use crate::reply::Answer;
 
-/// Cuts the answer's body to the range that the request names, if it names one that can be served.
+/// Cuts the answer's body to the requested range, if the request has one that can be served.
 pub(crate) fn cut(head: &Parts, answer: &mut Answer) {
     if head.method != Method::GET || answer.status() != StatusCode::OK {
         return;

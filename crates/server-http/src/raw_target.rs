@@ -8,7 +8,7 @@
 //! A request line can be distinguished from a client's other bytes only by following the messages:
 //! heads, bodies by their length, chunks. This is done here for messages that are plain. After
 //! anything else (two lengths, a folded header, `CONNECT`, ...) the connection is passed on as it
-//! comes, so that no byte of a body can ever be taken for one of a request line.
+//! comes, so that no byte of a body can ever be mistaken for one of a request line.
 
 use std::io;
 use std::pin::Pin;
@@ -403,7 +403,7 @@ mod tests {
         );
     }
 
-    /// A body that was taken for the next request would be stored changed.
+    /// A body that was mistaken for the next request would be stored changed.
     #[test]
     fn nothing_is_changed_behind_what_is_not_plain() {
         let long = format!("Content-Length: {}1", " ".repeat(LINE_MAX));

@@ -1,4 +1,4 @@
-//! Answers: those that have a body of their own, and those that need none.
+//! Answers: with a body of their own, and without.
 
 use bytes::Bytes;
 use futures_util::Stream;

@@ -1,12 +1,12 @@
 //! Names of headers in Riak's spelling.
 //!
-//! The case of a name means nothing in the standard. Some clients compare names byte by byte all the
-//! same: one that looks for `x-riak-index-` in small letters loses every index of an object when it
-//! reads, changes and rewrites it. hyper writes a name with a capital at each of its words, unless the
-//! answer's extensions have its spelling, in a type that only its own parser makes. A spelling is
-//! therefore made by having hyper parse a request of these names, over a pipe in memory that holds it
-//! whole: one poll, and nothing waits. That takes microseconds, so spellings are kept and copied, which
-//! takes a few tenths of one; an application has few sets of index names.
+//! The case of a name means nothing in the standard. Some clients compare names byte by byte all the same: a
+//! client that searches for `x-riak-index-` in small letters would lose every index of an object that it
+//! reads, changes and writes back. hyper writes a name with a capital at each of its words, unless the
+//! answer's extensions have its spelling, in a type that only its own parser makes. A spelling is therefore
+//! made by having hyper parse a request of these names, over a pipe in memory that holds it whole: one poll,
+//! and nothing waits. That takes microseconds, so spellings are kept and copied, which takes a few tenths of
+//! one; an application has few sets of index names.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

@@ -66,7 +66,7 @@ pub(crate) struct Connection {
 
 /// The frame at the front of the input, where it is not whole.
 enum Coming {
-    /// None is large.
+    /// No frame is large.
     Small,
     /// There is room for it, until it is too late.
     Admitted { _room: Taken, until: Moment },

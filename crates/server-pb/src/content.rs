@@ -23,11 +23,11 @@ pub(crate) enum GivenTime {
     Keep,
 }
 
-/// The field of a put that is its content, and those of the content that come many times.
+/// The number of a put's field for its content, and of the content's repeated fields.
 const CONTENT: u64 = 4;
 const PIECES: [u64; 3] = [6, 9, 10];
 
-/// Refuses a put whose content is made of more pieces than there is a use for.
+/// Refuses a put whose content has more than [`PIECES_MAX`] pieces.
 pub(crate) fn check_pieces(put: &[u8]) -> Result<(), Refusal> {
     let mut pieces = 0;
     each_field(put, &mut |field, content| {
@@ -91,7 +91,7 @@ pub(crate) fn content_of(
     let end = expiry::take_out(&mut user_metadata, runtime)?;
     let metadata = Metadata {
         last_modified,
-        // A tombstone that ceased to exist would uncover what it hides elsewhere.
+        // An expired tombstone would no longer hide older versions on other replicas.
         expires_at: exact_end.or(end.filter(|_| !deleted)),
         deleted,
         content_type: message.content_type.unwrap_or_default(),

@@ -116,7 +116,7 @@ impl Connection {
 /// others either.
 fn not_served(code: MessageCode) -> Refusal {
     let what = match code {
-        // None is defined, as clients of such queues have to expect anyway.
+        // No queue is defined; clients must expect that answer from Riak too.
         MessageCode::RPB_FETCH_REQ => return Refusal::NoSuchQueue,
         MessageCode::RPB_PUSH_REQ | MessageCode::RPB_AAE_FOLD_REPL_KEYS_REQ => {
             "replication queues are"

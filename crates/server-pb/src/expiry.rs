@@ -1,4 +1,4 @@
-//! When an object ceases to exist, as pairs of user metadata say it: Riak's clients have no field for it, and
+//! The time at which an object expires, as pairs of user metadata. Riak's clients have no field for it, and
 //! all of them carry user metadata. The names are those of the headers over HTTP.
 //!
 //! ```text

@@ -131,7 +131,7 @@ impl Connection {
     }
 
     pub(crate) async fn fold_list_buckets(&mut self, payload: Bytes) -> Result<(), Failure> {
-        // In Riak n_val says by which replicas buckets are looked for; here all are found whatever it is.
+        // In Riak n_val selects the replicas in which buckets are searched; here all are found in any case.
         let _n_val = pb::RpbAaeFoldListBucketsReq::decode(payload)?;
         let coordinator = &self.shared.coordinator;
         coordinator.until_opened(None).await;

@@ -135,8 +135,7 @@ impl Connection {
         })
     }
 
-    /// A range of a bucket's keys with their objects, each of which is read as a get reads it. Riak CS
-    /// lists by this.
+    /// A range of a bucket's keys with their objects, each read as by a get. Riak CS lists by this.
     pub(crate) async fn list_objects(&mut self, payload: Bytes) -> Result<(), Failure> {
         let request = pb::RpbCsBucketReq::decode(payload)?;
         let jobs = &self.shared.settings.jobs;

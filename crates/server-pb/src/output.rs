@@ -1,7 +1,7 @@
 //! The output of a connection: many replies, one write.
 //!
-//! Small parts are copied into one buffer that is kept. A large value is not: it stays where the
-//! store handed it out, and the write gathers buffer and values in one system call.
+//! Small parts are copied into one buffer that is kept. A large value is not: it stays in the
+//! store's buffer, and one system call writes output and values together.
 
 use std::io::{self, IoSlice};
 

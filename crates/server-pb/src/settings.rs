@@ -9,8 +9,8 @@ const FRAME_BYTES_MAX: u32 = 64 << 20;
 /// Connections that are open at once unless configured otherwise.
 const CONNECTIONS_MAX: usize = 10_000;
 
-/// The version in replies to clients. They unlock features by it and expect three dotted integers, so
-/// it is the version of Riak whose protocol is spoken, not our own.
+/// The version in replies to clients. They enable features by it and expect three dotted integers.
+/// So it is the version of Riak with the same protocol, not our own.
 const SERVER_VERSION: &str = "3.2.0";
 
 /// Settings of a [`crate::Server`].
@@ -23,7 +23,8 @@ pub struct ServerSettings {
     /// Longest frame that is accepted, code and payload, in bytes. A connection's memory is bounded
     /// by about twice of it. Default: 64 MiB.
     pub frame_bytes_max: u32,
-    /// Connections at which further ones are closed as soon as they are accepted. Default: 10,000.
+    /// The number of connections above which further ones are closed as soon as they are accepted.
+    /// Default: 10,000.
     pub connections_max: usize,
     /// True if replies are sent at once instead of waiting for more (TCP_NODELAY). Default: true.
     pub nodelay: bool,

@@ -78,7 +78,7 @@ pub fn lookup(name: &Name) -> Option<Known> {
     known_under_multi(&under_multi(name)?)
 }
 
-/// Directly behind `multi_backend.NAME.`, and nowhere else: the beginnings of names of buckets.
+/// Directly behind `multi_backend.NAME.`, and nowhere else: the prefixes of bucket names.
 pub(crate) const BUCKET_PREFIX: &str = "bucket_prefix";
 
 /// A key of one of several backends: its name, and the key without `multi_backend.NAME.`.

@@ -93,7 +93,7 @@ fn parse_line(line: &str, place: Place) -> Result<Setting, Problem> {
     setting(place, name, value).ok_or_else(|| unreadable("a value after the `=`"))
 }
 
-/// None without a value, where the key needs one.
+/// `None` if a required value is missing.
 fn setting(place: Place, name: Name, value: &str) -> Option<Setting> {
     let is_whole = !value.is_empty() || takes_nothing(&name);
     is_whole.then(|| Setting {
@@ -109,7 +109,7 @@ fn takes_nothing(name: &Name) -> bool {
     matches!(catalogue::lookup(name), Some(Known::Guarded { .. }))
 }
 
-/// The value as it has to be written so that it reads back, in quotes where it needs them.
+/// The value in the form that reads back as the same value, in quotes if necessary.
 pub(crate) fn written(value: &str) -> Cow<'_, str> {
     let needs_quotes = value.contains('#') || value.trim() != value;
     if needs_quotes {

@@ -332,7 +332,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// The last setting behind this one that takes its place; beginnings of names add up.
+    /// The last setting behind this one that takes its place; prefixes of bucket names add up.
     fn later_of_backend(&self, index: usize, name: &str, rest: &Name) -> Option<&Setting> {
         let key = catalogue::key_of_backend(rest)?;
         let later = self.written.get(index + 1..)?.iter();
@@ -602,4 +602,4 @@ const OF_BACKENDS: &str = "multi_backend.$name";
 const DEFAULT_BACKEND: &str = "multi_backend.default";
 /// The values of `multi_backend.NAME.bucket_prefix`.
 const BUCKET_PREFIXES: &str =
-    "beginnings of names of buckets, separated by commas, none of them empty, such as `tmp_, log_`";
+    "prefixes of bucket names, separated by commas, none of them empty, such as `tmp_, log_`";

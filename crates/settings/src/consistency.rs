@@ -133,7 +133,7 @@ fn multi_conflicts(multi: &MultiSettings) -> Vec<String> {
     found
 }
 
-/// Beginnings of names that two backends have: such buckets have no definite backend.
+/// Prefixes of bucket names that two backends have: such buckets have no definite backend.
 fn prefix_conflicts(backends: &[NamedBackend]) -> Vec<String> {
     let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
     let mut found = Vec::new();

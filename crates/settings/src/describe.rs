@@ -17,7 +17,7 @@ impl Configuration {
         list(self.effective.iter())
     }
 
-    /// All about one key; for the front words of several (`bitcask.merge`), their values.
+    /// All about one key. For the common beginning of several (`bitcask.merge`), their values.
     ///
     /// # Errors
     /// [`Problem::NothingToDescribe`].
@@ -64,7 +64,7 @@ impl Configuration {
         let rest = catalogue::of_backend(parsed).map(|(_, rest)| rest.to_string());
         match rest.as_deref() {
             None | Some(catalogue::BUCKET_PREFIX) => Ok(format!(
-                "`{name}` takes beginnings of names of buckets, separated by commas: with `storage_backend = \
+                "`{name}` takes prefixes of bucket names, separated by commas: with `storage_backend = \
                  prefix_multi` these buckets are in this backend.\n"
             )),
             Some(rest) => {

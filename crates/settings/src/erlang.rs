@@ -26,7 +26,7 @@ const EMPTY_LIST: &str = "it is an empty list: what it replaces has its default"
 /// Several backends, each with its name, module and configuration.
 const BACKENDS: &str = "riak_kv.multi_backend";
 const BACKENDS_FORM: &str = "[{<<\"name\">>, riak_kv_bitcask_backend, [{Key, Value}]}]";
-/// Beginnings of names of buckets, each with the name of their backend.
+/// Prefixes of bucket names, each with the name of its backend.
 const BUCKET_PREFIXES: &str = "riak_kv.multi_backend_prefix_list";
 const BUCKET_PREFIXES_FORM: &str =
     "[{<<\"prefix\">>, <<\"name\">>}], with prefixes that have no comma";

@@ -82,7 +82,7 @@ const RIAK: &str = "
 Each key of a backend may also stand behind `multi_backend.NAME.`; then it applies to the backend of that name.
 A key that is not set there has the value of the node.
 `multi_backend.NAME.storage_backend` declares a backend: one of bitcask, leveldb, leveled, hanoidb, innostore and memory.
-`multi_backend.NAME.bucket_prefix` takes beginnings of names of buckets, separated by commas, for `storage_backend = prefix_multi`; if several match a name, the longest one counts.
+`multi_backend.NAME.bucket_prefix` takes prefixes of bucket names, separated by commas, for `storage_backend = prefix_multi`; if several match a name, the longest one counts.
 Settings of another engine than the backend's, and settings of several backends on a node with one, are named as ignored.
 Backends of leveldb, leveled and hanoidb share one memory, and so do those of innostore.
 Those of bitcask share the read cache, whose size is that of the first of them by name.

@@ -7,7 +7,7 @@ use crate::catalogue::{self, BUCKET_PREFIX};
 use crate::name::Name;
 use crate::settings::{Settings, StorageBackend};
 
-/// Memory that several backends share, as the first of them by name has it.
+/// Memory shared by several backends; the settings of the first of them by name count.
 struct SharedMemory {
     /// Its description.
     what: &'static str,
@@ -75,7 +75,7 @@ pub(crate) fn without_effect(name: &str, rest: &Name, settings: &Settings) -> Op
 }
 
 const GOES_BY_PREFIX: &str =
-    "`storage_backend` is multi, and beginnings of names count with prefix_multi alone";
+    "`storage_backend` is multi, and prefixes of bucket names count only with prefix_multi";
 
 fn one_engine(engine: StorageBackend) -> String {
     format!(

@@ -93,7 +93,7 @@ impl Machine {
     }
 }
 
-/// Those of a server, but for pages, files and pauses so small that a run sees many of them.
+/// The settings of a server, except for pages, files and pauses so small that a run has many of them.
 fn settings(plan: &RunPlan, number: u8) -> anyhow::Result<MemberSettings> {
     let addresses = [(PEER_SERVICE.to_owned(), peer_address(number).to_string())];
     Ok(MemberSettings {

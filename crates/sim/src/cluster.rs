@@ -191,14 +191,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Those whose nodes take part in the cluster.
+    /// Machines whose nodes take part in the cluster.
     pub(crate) fn machines(&self) -> Vec<Arc<Machine>> {
         let mut machines = self.all_machines();
         machines.retain(|machine| machine.takes_part());
         machines
     }
 
-    /// Those too whose nodes are only about to join.
+    /// Machines including those whose nodes are about to join.
     pub(crate) fn all_machines(&self) -> Vec<Arc<Machine>> {
         let machines = self.machines.lock();
         let there = machines.values().filter(|it| !it.is_retired());

@@ -1,9 +1,9 @@
-//! The way from one find to the next: exchanges that follow a find look at what changed since the oldest
-//! change that it found, up to the present.
+//! The way from one find to the next: exchanges after a find compare all changes from the oldest one that it
+//! found up to the present.
 //!
 //! Where only the number of listed keys cuts an exchange, these exchanges go on until nothing is left of
-//! that range. So the key that changed last is always among what they mend: of the bucket of the find, or
-//! of all buckets.
+//! that range. So they always mend the key that changed last, of the bucket of the find or of all
+//! buckets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use kvorum_anti_entropy::{Target, TargetReport};
 use kvorum_encoding::StorageKey;
 use kvorum_exchanges::KeyPlaces;
 use kvorum_object::{Object, Timestamp};
-use kvorum_test_cluster::ToldState;
+use kvorum_test_cluster::GivenState;
 use kvorum_vnode::TreePlacing as _;
 
 use crate::client::{BUCKET, STEADY_BUCKET, STEADY_KEYS, address, key_name};
@@ -40,7 +40,7 @@ impl Cluster {
     pub(crate) async fn look_for_differences(&self) -> Finds {
         self.enable_exchanges(false);
         self.runtime.sleep(STOP_PAUSE).await;
-        let places = KeyPlaces::new(Arc::new(ToldState::new(self.agreed())));
+        let places = KeyPlaces::new(Arc::new(GivenState::new(self.agreed())));
         let busy = (0..usize::from(self.plan.keys)).map(|key| (BUCKET, key_name(key)));
         let steady = (0..STEADY_KEYS).map(|key| (STEADY_BUCKET, key_name(key)));
         let mut found: BTreeMap<Target, Differences> = BTreeMap::new();

@@ -67,7 +67,7 @@ pub(crate) struct History {
     is_reaped: bool,
 }
 
-/// The value of a write: its key and number, and as much more as it is to have.
+/// The value of a write: its key and number, then padding up to its length.
 pub(crate) fn value_of(key: &str, write: usize, bytes: usize) -> Vec<u8> {
     let mut value = format!("{key}#{write}#").into_bytes();
     value.resize(value.len().max(bytes), b'.');
@@ -188,7 +188,7 @@ impl History {
         })
     }
 
-    /// A value that is there although an acknowledged write replaced it, and that write.
+    /// A present value although an acknowledged write replaced it, and that write.
     pub(crate) fn back_again(
         &self,
         key: &str,
@@ -238,9 +238,9 @@ impl History {
         })
     }
 
-    /// The violation of an object where siblings are not kept and any client writes any key: it has
-    /// more than one value, or a write that must show, and that no other has replaced, is newer. Here
-    /// alone the database's stamps count: such buckets go by them.
+    /// The violation of an object where siblings are not kept and any client writes any key: it has more than
+    /// one value, or lacks a newer write that must show and was not replaced. Here alone the database's
+    /// stamps count: such buckets go by them.
     pub(crate) fn not_the_newest(
         &self,
         key: &str,

@@ -1,17 +1,16 @@
 //! Whole clusters in one process, on virtual time: one seed, one run.
 //!
-//! A run begins with a plan ([`RunPlan`]), which its seed alone decides: the number of nodes, the
-//! engine, the clients' requests, the faults and their times. Then clients and faults meet ([`run`]);
-//! the clients' answers go into a ledger, and every read is judged by it. When the faults have ended,
-//! everything has to recover within bounded virtual time, by each replica's own answers. Two runs of
-//! one seed have the same trace, and a failing plan is made smaller by running it again with less in it
-//! ([`shrink`]).
+//! A run begins with a plan ([`RunPlan`]), which its seed alone decides: the number of nodes, the engine, the
+//! clients' requests, the faults and their times. Then clients and faults meet ([`run`]); the clients'
+//! answers go into a ledger, and every read is judged by it. When the faults have ended, everything has to
+//! recover within bounded virtual time, by each replica's own answers. Two runs of one seed have the same
+//! trace. A failing plan is reduced by repeated runs of smaller plans ([`shrink`]).
 //!
 //! The modules: `scenario` has known failures by name; `fault` has the kinds of faults, and `storm` and
 //! `messages` carry them out; `history` is the judge; `machine` has the common parts of nodes;
 //! `survivor` is the end of a run that loses all machines but one. A node is a member as the server
 //! opens it (`agreeing`, and `operator` for joins and departures), or one with a stand-in for its
-//! control plane (`telling`, with `cluster` and `mover`): a plan's [`Control`] decides.
+//! control plane (`stand_in`, with `cluster` and `mover`): a plan's [`Control`] decides.
 //!
 //! The judge goes by values, each of which is written once, and by the clients' reads before their
 //! writes; never by the clocks that the database made.
@@ -41,10 +40,10 @@ mod routes;
 mod run;
 mod scenario;
 mod shrink;
+mod stand_in;
 mod stores;
 mod storm;
 mod survivor;
-mod telling;
 mod trace;
 mod weather;
 mod witness;

@@ -1,7 +1,7 @@
 //! A machine of the simulation: its disk, its clock, and the node while it runs.
 //!
 //! Nodes are of two kinds: members as the server opens them (`agreeing`), and nodes with a stand-in for
-//! their control plane (`telling`). Both are put together from the parts that the server is made of.
+//! their control plane (`stand_in`). Both are put together from the parts that the server is made of.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -55,7 +55,7 @@ pub(crate) struct Machine {
 pub(crate) struct MachineState {
     /// Its node's identity, as soon as it has one.
     node: NodeId,
-    /// Its node takes part in the cluster, or has.
+    /// Its node takes part in the cluster, or did so before.
     has_joined: bool,
     /// Its node has left for good.
     is_retired: bool,
@@ -193,8 +193,8 @@ impl Machine {
         self.kill_onto(|disk| disk.crash_image(options));
     }
 
-    /// The power fails, and the data are others: none, or those of an older copy. A member's card and
-    /// its log are on another disk, as is advised: a node that loses its votes has to come again.
+    /// The power fails, and the disk comes back empty or as an older copy. A member's card and its log
+    /// are on another disk and stay: a node that loses its votes would have to join again.
     pub(crate) fn crash_onto(&self, seed: u64, copy: &MemoryDisk) -> anyhow::Result<()> {
         if self.plan.control == Control::StandIn {
             self.kill_onto(|_| copy.clone());
@@ -208,8 +208,8 @@ impl Machine {
         let (disk, ring) = (MemoryDisk::new(), Path::new(RING_DIRECTORY));
         copy_directory(copy, &disk, Path::new(DIRECTORY), &|it| it != ring)?;
         copy_directory(&kept, &disk, ring, &|_| true)?;
-        // An operator that replaces a disk for good does this: a start without any store is refused
-        // otherwise.
+        // An operator has to do this when a disk is replaced: without it, a start without stores is
+        // refused.
         let data = Path::new(DATA_DIRECTORY);
         create_directory_durably(&disk, data)?;
         replace_file(&disk, &data.join(ACCEPT_LOST_STORES), b"")?;
@@ -217,8 +217,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Puts an older copy of the disk in place, beside the hash trees of the present one. The node is
-    /// stopped.
+    /// Puts an older copy of the disk in place, and keeps the hash trees of the present disk. The node
+    /// is stopped.
     pub(crate) fn restore_stores(&self, copy: &MemoryDisk) -> anyhow::Result<()> {
         let data = Path::new(match self.plan.control {
             Control::StandIn => DIRECTORY,
@@ -254,7 +254,7 @@ impl Machine {
         running.runtime.sleep(Duration::from_millis(100)).await;
         if running.stores.close().is_ok() {
             match &running.node {
-                Node::Follower(told) => told.seal(&running.hints),
+                Node::Follower(follower) => follower.seal(&running.hints),
                 Node::Member(member) => drop(member.seal()),
             }
         }
@@ -276,7 +276,7 @@ impl Machine {
         };
         let (runtime, disk): (_, Arc<dyn Disk>) = (process.runtime(), Arc::new(disk));
         let running = match self.plan.control {
-            Control::StandIn => self.told(&runtime, &disk, &self.learned()),
+            Control::StandIn => self.stand_in(&runtime, &disk, &self.learned()),
             Control::Members => self.member(&runtime, disk).await,
         };
         let mut state = self.state.lock();

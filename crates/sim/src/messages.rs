@@ -1,11 +1,11 @@
 //! Faults of single messages between nodes: lost, delivered twice, overtaken by later ones.
 //!
-//! The faults act where messages from a connection are handed to a node's services, and not in a
-//! network: connections are ordered streams, on which a message is lost only with all that follow. It
-//! imitates the effects that streams have in the end. A stream that breaks loses requests and answers.
-//! A stream that was clogged brings a request after its sender has repeated it over another, so that it
-//! is there twice. Requests on one stream are cut into fragments that take turns, are carried out side
-//! by side, and overtake one another.
+//! The faults act where messages from a connection are handed to a node's services, and not in a network:
+//! connections are ordered streams, on which a message is lost only with all that follow. It imitates the
+//! effects that streams have in the end. A stream that breaks loses requests and answers. A clogged stream
+//! delivers a request after its sender has repeated it over another stream, so that it arrives twice.
+//! Requests on one stream are cut into fragments that take turns, are carried out side by side, and overtake
+//! one another.
 //!
 //! A request that is never repeated does not come twice: a put that a replica is to coordinate. It gets
 //! its dot when it is carried out, so that a second time would be a second write. So its sender tries
@@ -36,7 +36,7 @@ pub(crate) struct Messages {
     troubles: Mutex<BTreeMap<usize, Trouble>>,
 }
 
-/// One fault, while it lasts and as long as something of it is under way.
+/// One fault, while it lasts and while messages delayed by it are under way.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     pub(crate) kind: FaultKind,

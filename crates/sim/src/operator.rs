@@ -1,5 +1,5 @@
 //! The operator of a cluster of members: founds it, has nodes join and leave, and switches off those
-//! that are members no more.
+//! that are no longer members.
 //!
 //! Everything goes through a node as the admin commands do: staged, looked at, committed. A command
 //! that fails is tried again through another node, as an operator would.

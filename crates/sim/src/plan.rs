@@ -8,8 +8,8 @@ use kvorum_properties::PropertyOverlay;
 use crate::draw::Draw;
 use crate::fault::{Fault, FaultKind};
 
-/// From one that keeps several moves under way for as long as clients run, and lets all of them end
-/// within their time.
+/// From a limit that keeps several moves under way for as long as clients run, to one that lets all of them
+/// end in that time.
 const TRANSFER_RATES: [Option<u64>; 3] = [None, Some(16_000), Some(40_000)];
 
 /// Percentage of seeds that operate on data types.
@@ -140,7 +140,7 @@ impl RunPlan {
             has_data_types,
             has_exchanges,
             has_expiry,
-            // What follows a find is judged by the keys of two buckets.
+            // The judgement after a find uses the keys of two buckets.
             has_rare_exchanges: has_exchanges && is_rare && !has_data_types && !has_expiry,
             drops_trees: has_exchanges && drops_trees,
             has_reaping: has_exchanges && has_reaping,

@@ -1,7 +1,7 @@
-//! Known failures of such databases, each as a plan in which it would show again.
+//! Known failures of such databases, each as a plan that would show it again.
 //!
-//! The names are those under which the project keeps them, each with the failure and the property that
-//! must hold instead. All are judged like any other run; only the faults that meet in them are special.
+//! Each has the project's name for it, the failure, and the property that must hold instead. All are judged
+//! like any other run; only the faults that meet in them are special.
 
 use std::time::Duration;
 

@@ -64,7 +64,7 @@ pub(crate) struct SimulatedStores {
     /// Damage found in logs, in words.
     damage: Mutex<Vec<String>>,
     open: Mutex<BTreeMap<PathBuf, Arc<dyn Backend>>>,
-    /// Those of a member, which alone keeps them: one that it lets go of is closed, and can be opened
+    /// Those of a member, which alone keeps them: a store that it releases is closed, and can be opened
     /// again.
     of_member: Mutex<BTreeMap<PathBuf, Weak<dyn Backend>>>,
     /// Stores that were read and do not serve yet.
@@ -98,7 +98,7 @@ pub(crate) enum Which {
 }
 
 impl SimulatedStores {
-    /// None yet: a member opens them by and by.
+    /// No stores yet: a member opens them one by one.
     pub(crate) fn new(
         runtime: &Runtime,
         disk: Arc<dyn Disk>,

@@ -68,9 +68,9 @@ impl Cluster {
         *self.ledger.lock().faults.entry(kind).or_default() += 1;
     }
 
-    /// True if no data would be lost with one machine's. A node with two replicas of a key may be the
-    /// only one that confirmed a write, and rightly loses it with its data. A partition that moves may
-    /// have but one source.
+    /// True if no data would be lost with one machine. A node with two replicas of a key may be the only one
+    /// that confirmed a write, and rightly loses it with its data. A partition that moves may have but one
+    /// source.
     fn survives_amnesia(&self) -> bool {
         let agreed = self.agreed();
         let ring = agreed.ring();
@@ -180,7 +180,7 @@ impl Storm<'_> {
             FaultKind::LostHints => return self.lose_hints(&victim).await,
             FaultKind::Join | FaultKind::Leave | FaultKind::Replace => {
                 self.ask_for_change(&victim);
-                // It counts when it is agreed on.
+                // It counts as a hit when it is agreed on.
                 return false;
             }
             FaultKind::LateNews => return self.withhold_news(&victim).await,

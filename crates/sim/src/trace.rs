@@ -1,4 +1,4 @@
-//! The trace of a run as one number: two runs of a seed went the same way if it is the same.
+//! The trace of a run as one number: two runs of a seed were equal if it is the same.
 
 use std::time::Duration;
 

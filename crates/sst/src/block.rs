@@ -103,8 +103,8 @@ impl Block {
 
     /// The first entry from `from` on whose key is at or behind `key`, and true if it is `key`.
     ///
-    /// No key is assembled: as long as an entry shares more with the one before than that one did
-    /// with the searched key, it lies on the same side of it.
+    /// No key is assembled: if an entry shares more bytes with its predecessor than the predecessor
+    /// shares with the searched key, both are on the same side of that key.
     fn find(&self, from: usize, key: &[u8]) -> Result<Option<(EntryAt, bool)>, Truncated> {
         let mut matched = 0;
         let mut at = from;

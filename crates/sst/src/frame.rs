@@ -17,7 +17,7 @@ pub(crate) const BLOCK_BYTES_MAX: u32 = 1 << 30;
 /// The identity of a table: its store and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableId {
-    /// The store: random, so that a file of another store is never taken for one of ours.
+    /// The store: random, so that a file of another store is never mistaken for one of ours.
     pub store: u64,
     /// The table's number, never used twice in a store.
     pub number: u64,

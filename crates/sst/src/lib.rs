@@ -2,8 +2,8 @@
 //!
 //! A *table* is a file of blocks, written once in key order. Each block has its own checksum, kind
 //! and length, so that a table with a damaged index is still read: the index is rebuilt by walking
-//! the blocks. Values have no meaning here; the few facts by which folds skip ([`Facts`]) are given
-//! beside them.
+//! the blocks. Values have no meaning here; the writer passes the few facts by which folds skip entries
+//! ([`Facts`]).
 //!
 //! # How a table is laid out
 //!

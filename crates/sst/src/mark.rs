@@ -62,7 +62,7 @@ impl Mark {
         is_in_range && is_in_filter()
     }
 
-    /// The part of the mark that lies in a range; `None` where a bound is open.
+    /// The part of the mark that lies in a range, if any. A bound of `None` is open.
     #[must_use]
     pub fn clipped(&self, from: Option<&Bytes>, to: Option<&Bytes>) -> Option<Self> {
         let mut mark = self.clone();

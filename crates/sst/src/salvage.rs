@@ -54,8 +54,7 @@ pub(crate) fn walk(
     }
 }
 
-/// The first frame that starts in a range and ends in it, found by its header, which alone is checked.
-/// `read_bytes` are read at once.
+/// The first frame that lies within a range. Only its header is checked. `read_bytes` are read at once.
 pub(crate) fn next_frame(
     reader: &FrameReader,
     window: &mut Window,
@@ -283,7 +282,7 @@ pub(crate) fn rebuild_partitions(
     Ok(partitions)
 }
 
-/// For each run of blocks the last key that it may have had, where its end is damaged or the table's.
+/// For each run of blocks, the last key that it may have had if its end is damaged or is the table's end.
 fn uppers(rows: &[Rows], largest: &[u8]) -> Vec<Option<Vec<u8>>> {
     let mut upper = largest.to_vec();
     let mut uppers = Vec::with_capacity(rows.len());

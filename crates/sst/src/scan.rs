@@ -10,8 +10,8 @@ use crate::partition::DataEntry;
 use crate::segment_sets::SegmentSets;
 use crate::{Block, BlockCursor, BlockHandle, Part, ReadAhead, ReadContext, Result, Table};
 
-/// Conditions for reading a block. Only for a table under which no older one has keys in common
-/// with it: a skipped block no longer hides anything.
+/// Conditions for reading a block. Only for a table that shares no keys with older tables: a
+/// skipped block no longer hides anything.
 #[derive(Clone, Debug, Default)]
 pub struct ScanFilter {
     /// Only entries last modified in this range, in microseconds.
@@ -305,7 +305,8 @@ impl TableScan {
                 }
             }
             self.segment_sets = None;
-            // An index that was made again has one row for damaged neighbours, which have a set each.
+            // A rebuilt index has one row for several damaged neighbours, while each of them has a
+            // segment set.
             let has_row_for_each = is_from_start && partition.rebuilt.get().is_none();
             if let (Some(handle), Some(_), true) =
                 (partition.segment_sets, &self.wanted, has_row_for_each)

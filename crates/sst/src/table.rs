@@ -204,7 +204,7 @@ impl Table {
         self.file_len
     }
 
-    /// Memory of an open table beside its blocks in caches, in bytes: its top index, and indexes
+    /// Memory of an open table without its blocks in caches, in bytes: its top index, and indexes
     /// that stay in memory.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
@@ -257,8 +257,8 @@ impl Table {
         }
     }
 
-    /// Reads the block at a place that was noted when it was written, and the value of `key` in it.
-    /// A reader of many such blocks, mostly consecutive, passes the blocks read ahead.
+    /// Reads the block at a place noted at its writing, and the value of `key` in it. A reader of
+    /// many such blocks, mostly consecutive, passes the blocks read ahead.
     pub fn get_at(
         &self,
         handle: BlockHandle,

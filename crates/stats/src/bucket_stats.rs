@@ -5,8 +5,8 @@ use crate::counter::Counter;
 use crate::histogram::Histogram;
 
 /// All that a node records of the requests for one bucket's objects. It is recorded at
-/// [`Recording::shared`](crate::Recording::shared), so that a figure has one copy and not one a thread: there may be many
-/// buckets.
+/// [`Recording::shared`](crate::Recording::shared), so that a figure has one copy instead of one for each
+/// thread: there may be many buckets.
 #[derive(Debug, Default)]
 pub struct BucketStats {
     /// Reads coordinated by this node.

@@ -1,4 +1,4 @@
-//! One entry of the table of figures, with its names: what a form of output is made of.
+//! One entry of the table of figures, with its names, as the forms of output read it.
 
 use crate::counter::{Counter, Gauge, Total};
 use crate::histogram::{Histogram, Unit};

@@ -2,12 +2,12 @@
 //!
 //! Two cores that record to one word wait for each other's cache line, some 100 ns each time. So every
 //! counter has a few copies, and readers add them up. The first threads that record get a copy of their
-//! own until they end, and then even an atomic addition is too much: they load, add and store. Later
-//! threads share the last copy.
+//! own until they end. They load, add and store, which is cheaper than an atomic addition. Later threads
+//! share the last copy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// As many copies as there are.
+/// The number of copies.
 pub(crate) const STRIPES: usize = 16;
 /// The copy of all threads that have none of their own.
 const SHARED: usize = STRIPES - 1;

@@ -1,9 +1,9 @@
 //! A count that belongs to one turn of a window, and expires with it.
 //!
 //! A window is an array of cells, one for each slice of time, used again at every turn around it. A
-//! cell holds the turn next to the count, in one word, so that a recorder that comes first in a new
-//! turn replaces the old count in one step. Clearing a slice by a sweep would need a lock, or lose
-//! counts that are recorded meanwhile.
+//! cell holds the turn and the count in one word, so that the first recorder of a new turn replaces
+//! the old count in one step. Clearing a slice by a sweep would need a lock, or lose counts that
+//! are recorded meanwhile.
 //!
 //! ```text
 //! turn, 24 bits | count, 40 bits

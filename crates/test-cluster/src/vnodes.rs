@@ -46,7 +46,7 @@ impl Vnodes {
         }
     }
 
-    /// Makes every request for a vnode panic from now on, or no more.
+    /// Makes every request for a vnode panic from now on, or no longer.
     pub fn set_broken(&self, is_broken: bool) {
         self.is_broken.store(is_broken, Ordering::SeqCst);
     }

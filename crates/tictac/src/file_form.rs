@@ -6,7 +6,7 @@
 //!           hash version  u8      of the leaves
 //!           size          u8      0 (xxsmall) to 5 (xlarge)
 //!           reserved      u8      0
-//!           store         u64     identity of the contents that the tree is over
+//!           store         u64     identity of the contents that the tree covers
 //!           sequence      u64     the last batch of the store that is in the tree
 //!           keys          u64     an estimate
 //!           branches      u32     how many follow
@@ -29,7 +29,7 @@ const HEADER_LEN: usize = 36;
 const BRANCH_LEN: usize = 4 + 4 * LEAVES_A_BRANCH;
 const CHECKSUM_LEN: usize = 4;
 
-/// The contents that a tree is over. A store with any other content has another tree.
+/// The contents that a tree covers. A store with any other content has another tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The identity of the store.
@@ -98,7 +98,7 @@ impl Tree {
         out
     }
 
-    /// Reads what [`Tree::encode`] wrote, and the contents that it is over.
+    /// Decodes the bytes of [`Tree::encode`]: the tree, and the contents that it covers.
     ///
     /// # Errors
     /// Any byte that is not as it was written, and bytes that are missing or too many.

@@ -1,4 +1,4 @@
-//! The file of a tree: it comes back as it was, and no damage to it is taken for a tree.
+//! The file of a tree: it comes back as it was, and no damage to it is mistaken for a tree.
 
 use kvorum_golden::assert_bytes;
 use proptest::prelude::*;

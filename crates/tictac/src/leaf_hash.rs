@@ -59,8 +59,8 @@ pub fn entry_hash(
     xxh3_64_with_seed(&end, of_clock)
 }
 
-/// Another hash of the entry for each seed: trees that are made anew for each comparison differ where two
-/// entries have one leaf hash by chance.
+/// Another hash of the entry for each seed: with trees made for each comparison, entries whose leaf hashes
+/// collide by chance differ the next time.
 pub fn seeded_hash(entry_hash: u64, seed: u64) -> u64 {
     xxh3_64_with_seed(&entry_hash.to_le_bytes(), seed)
 }

@@ -9,10 +9,10 @@
 //!
 //! # Two cards
 //!
-//! A device that is not mounted is an empty directory, and upkeep would mark the missing tables of
-//! a store as lost. So each directory has a card that names the other one and a number that was
-//! drawn for the two. A store whose slow directory lacks its card is not opened. Tools, which have
-//! no settings, find the slow directory by the card.
+//! A device that is not mounted is an empty directory, and upkeep would mark the missing tables of a store as
+//! lost. So each directory has a card with the name of the other directory and a number drawn for the pair. A
+//! store whose slow directory lacks its card is not opened. Tools, which have no settings, find the slow
+//! directory by the card.
 //!
 //! For a moved directory, the settings have the new place; the card there is proof.
 

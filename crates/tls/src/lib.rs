@@ -4,9 +4,9 @@
 //! a certificate of it with the names of its node and its cluster ([`Identity`]); both ends of a
 //! connection ask for the other's ([`Tls`]). Addresses are in no certificate: they may change.
 //!
-//! TLS 1.3 alone, by rustls. Certificates are checked against the time of the runtime. Randomness of
-//! keys and handshakes is the one thing that does not come from there: it is the system's, drawn by the
-//! library, so that a simulation that is to run the same way twice runs without TLS.
+//! TLS 1.3 alone, by rustls. Certificates are checked against the time of the runtime. Randomness of keys and
+//! handshakes is the one thing that does not come from there: the library takes it from the system, so a
+//! repeatable simulation runs without TLS.
 //!
 //! Outside this crate: files, messages, the list of members.
 

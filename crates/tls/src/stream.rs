@@ -7,7 +7,7 @@ use kvorum_runtime::{ReadHalf, Stream, WriteHalf};
 use tokio_rustls::TlsStream;
 use tokio_util::either::Either;
 
-/// A connection: as the network carries it, or encrypted, where both ends have proven themselves.
+/// A connection: plain, or encrypted between two ends that have proven their identity.
 pub type SecureStream = Either<Stream, Box<TlsStream<Stream>>>;
 
 /// The half of a connection that is read: as the network carries it, or encrypted.

@@ -1,14 +1,13 @@
 //! The files of the value log: places are handed out when a batch is queued, and the bytes follow.
 //!
-//! A place once handed out is kept: key directories point to it. So places are handed out in files
-//! whose space is reserved, and where there is none for the next file, a batch is refused before
-//! anything of it can be seen. If a write fails nevertheless, its group fails for
-//! its waiters, and stays, in memory and readable, until it is written; the next append tries that first,
-//! and is refused if it does not succeed.
+//! A place once handed out is kept: key directories point to it. So places are handed out in files with
+//! reserved space. If there is no space for the next file, a batch is refused before any part of it is
+//! visible. If a write fails nevertheless, its group fails for its waiters, and stays, in memory and
+//! readable, until it is written; the next append tries that first, and is refused if it does not succeed.
 //!
-//! A write takes everything that has a place, so that a group finds its bytes written by the
-//! commit before it, or by a thread that would only wait while another's group is synced: the copy into
-//! the page cache then costs no time between two syncs.
+//! A write takes everything that has a place. So the bytes of a group were often written by the commit before
+//! it, or by a thread that would only wait while another group is synced: the copy into the page cache then
+//! costs no time between two syncs.
 //!
 //! Two rules make recovery possible. A segment gets its first record after everything in the one
 //! before it was synced. And the newest segment that a crash left is cut at its end before a new one
@@ -134,7 +133,7 @@ impl Files {
         self.placed.lock().bytes
     }
 
-    /// Files over what an earlier run left; the next segment has the number behind all of theirs.
+    /// Files that continue those of an earlier run; the next segment has the number behind theirs.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         directory: PathBuf,
@@ -301,8 +300,7 @@ impl Files {
         self.write_queued(&mut state)
     }
 
-    /// True when everything up to a place that was handed out is durable, and what earlier runs left
-    /// as well.
+    /// True when everything up to a place that was handed out is durable, including files of earlier runs.
     pub(crate) fn is_synced_to(&self, appended: u64) -> bool {
         self.synced.load(Ordering::Acquire) >= appended && self.state.lock().torn.is_none()
     }
@@ -420,8 +418,8 @@ impl Files {
         self.sync_active(active)
     }
 
-    /// Writes all that is queued. An error says that something before `end` could not be written: what did
-    /// not fit may belong to a later group, which gets the error then.
+    /// Writes all that is queued. An error means that bytes before `end` could not be written. If only
+    /// later bytes did not fit, their group gets the error.
     fn write_up_to(&self, state: &mut State, end: u64) -> Written {
         let Err(failure) = self.write_queued(state) else {
             return Ok(());

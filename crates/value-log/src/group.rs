@@ -36,8 +36,8 @@ pub(crate) enum Turn {
     Sleep,
 }
 
-/// The sync point of its tickets, whose positions are places in the group. An outcome lives as long
-/// as a ticket that may ask for it, and no longer.
+/// The sync point of its tickets, whose positions are places in the group. An outcome is kept as long as a
+/// ticket may ask for it.
 pub(crate) struct Group {
     queue: Weak<dyn Committing>,
     outcome: OnceLock<Result<()>>,

@@ -8,7 +8,7 @@ use kvorum_segment::{
 
 use crate::record::{LogPlace, LogRecord, LoggedFront, LoggedRecord, PREFIX_BYTES};
 
-/// The memory of an item beside its fronts and backs, roughly. Bytes.
+/// The approximate memory of an item without its fronts and backs. Bytes.
 const OVERHEAD_BYTES: u64 = 256;
 /// The most that a segment adds to a front. Bytes.
 const FRONT_SLACK_BYTES: u64 = 64;

@@ -1,4 +1,4 @@
-//! The node's value log: the place of what stores put, and its acknowledgement.
+//! The node's value log: it keeps and acknowledges the puts of the stores.
 //!
 //! A node has dozens of stores. If each synced its own file before acknowledging a put, the device
 //! would see dozens of syncs where one could serve them all

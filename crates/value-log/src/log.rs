@@ -399,9 +399,9 @@ impl ValueLog {
         self.keeper.usage_changed();
     }
 
-    /// Reports that a store needs this much less of the log than it has appended, as after deletes.
-    /// A large enough sum makes upkeep survey usage again; while puts are refused for want of
-    /// space, any sum does.
+    /// Reports that a store no longer needs this much of its bytes in the log, as after deletes. A
+    /// large enough sum makes upkeep survey usage again; while puts are refused for want of space,
+    /// any sum does.
     pub fn usage_fell(&self, bytes: u64) {
         self.keeper.fallen_bytes.fetch_add(bytes, Ordering::Relaxed);
     }

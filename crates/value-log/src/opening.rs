@@ -266,7 +266,7 @@ impl Opening<'_> {
         }))
     }
 
-    /// Newest first: until one has records, each may be what a crash left of a new segment.
+    /// Newest first: until one has records, each may be a new segment that a crash cut short.
     fn read_segments(&mut self, files: Vec<File>) -> Result<BTreeMap<u32, Arc<LogSegment>>> {
         let mut segments = BTreeMap::new();
         let mut is_proven = false;
@@ -345,8 +345,8 @@ impl Opening<'_> {
             self.report.torn_bytes += len;
         }
         if read.at.records == 0 {
-            // Nothing in it was ever synced. The file stays for its number, without what a later
-            // segment would seem to prove: parts of a batch whose sequence is given out again.
+            // Nothing in it was ever synced. The file stays for its number, without its bytes:
+            // a later segment would seem to prove parts of a batch whose sequence is given out again.
             return self.cut_all(file);
         }
         let torn = TornEnd {

@@ -18,7 +18,7 @@ pub(crate) struct SegmentFacts {
     pub(crate) bytes: u64,
     /// Bytes that would have to be copied.
     pub(crate) live_bytes: u64,
-    /// Bytes that stores would have to write beside that, about. They are written once for all
+    /// Approximate bytes that stores would have to write in addition. They are written once for all
     /// older segments.
     pub(crate) settle_bytes: u64,
     /// A store will need less of it soon, by itself.

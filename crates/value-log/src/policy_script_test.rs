@@ -7,7 +7,7 @@
 //! | `bound PERCENT`, `room BYTES` | the share of garbage that is allowed; the bytes that copies may take |
 //! | `collect` | collects the segment that is chosen: its live bytes go to the open one |
 //! | `settle` | collects until none is chosen |
-//! | `backlog`, `garbage` | the work that is left, about; the share of garbage |
+//! | `backlog`, `garbage` | the approximate remaining work; the share of garbage |
 
 use kvorum_golden::{Stage, play_scripts};
 

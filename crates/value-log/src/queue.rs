@@ -1,8 +1,8 @@
 //! The queue: records that wait, the choice of their committer, and the calls when a group is done.
 //!
-//! One committer works at a time: the driver, where one runs, or a thread that waits and finds none at
-//! work. No wake-up is lost: the end of a group calls the next committer (the driver, or a thread that
-//! waits for a queued group), and a thread that finds no committer becomes one.
+//! One committer works at a time: the driver, if one runs, or a waiting thread that finds no committer at
+//! work. No wake-up is lost: the end of a group calls the next committer (the driver, or a thread that waits
+//! for a queued group), and a thread that finds no committer becomes one.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -204,7 +204,7 @@ impl Shared {
         }
     }
 
-    /// Queues what is made under the queue's lock.
+    /// Queues the batch, which is made under the queue's lock.
     pub(crate) fn push(
         self: &Arc<Self>,
         promise: LogPromise,
@@ -289,8 +289,8 @@ impl Shared {
         }
     }
 
-    /// Commits a group when the tasks that are ready have queued what they have, or wakes the driver for it
-    /// where that may have to wait for the device, until the log is stopped. A driver that is woken by the
+    /// Commits a group when the tasks that are ready have queued their records, until the log is stopped. If
+    /// the commit may have to wait for the device, wakes the driver for it. A driver that is woken by the
     /// first record, on another processor, begins at once, and the others have to wait for the next group.
     pub(crate) async fn call_driver(&self, runtime: &Runtime) {
         let _role = CallerRole::take(self);

@@ -14,8 +14,8 @@ use kvorum_segment::{Location, StoredBack, StoredFront, StoredRecord};
 /// The length of the log's prefix of a tenant's front, in bytes.
 pub(crate) const PREFIX_BYTES: usize = size_of::<StoreId>();
 
-/// The place of a record. The lengths may be rough: one too long costs bytes read for nothing, one
-/// too short a second read.
+/// The place of a record. The lengths may be approximate: a length that is too long reads needless
+/// bytes, and one that is too short needs a second read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPlace {
     /// The segment's number. Never used again for another segment of the same log.

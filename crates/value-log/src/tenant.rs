@@ -1,7 +1,7 @@
 //! Tenants: stores whose entries stay where they were logged. The calls of the log to them, and
 //! theirs to the log.
 //!
-//! A store that keeps locations need not copy what is in the log already: its key directory points
+//! A store that keeps locations need not copy records of the log: its key directory points
 //! into the log's segments, which live for as long as a store needs them. A put costs one write for
 //! the whole node, and a store's own files hold only entries collected from segments that had
 //! become mostly garbage.
@@ -47,7 +47,7 @@ pub struct SegmentUse {
     /// Bytes to copy before the store can let go of the segment. For a closed segment this only
     /// falls; where it is zero for all stores, no record is offered to them.
     pub live_bytes: u64,
-    /// Bytes that [`Tenant::settle`] would write beside that, about.
+    /// Approximate bytes that [`Tenant::settle`] would write in addition.
     pub settle_bytes: u64,
     /// The store has some of it in memory alone. It will soon write that by itself, and then need
     /// less of the segment or nothing.
@@ -126,9 +126,9 @@ pub trait Tenant: Send + Sync {
         records: &[LoggedRecord],
     ) -> Result<()>;
 
-    /// Every segment that the store needs: for a live entry, for a removal that still hides
-    /// something, for a batch that is not covered, or for a backup or an unbounded snapshot that
-    /// does not keep the segment's file open itself.
+    /// Every segment that the store needs: for a live entry, for a removal that still hides something, for a
+    /// batch that is not covered, or for a backup. An unbounded snapshot counts too, unless it keeps the
+    /// segment's file open itself.
     ///
     /// It must wait for puts in progress: the place of a batch that was appended before the call
     /// counts.
@@ -140,7 +140,7 @@ pub trait Tenant: Send + Sync {
     /// Approximate size of the store's own files, in bytes.
     fn own_bytes(&self) -> u64;
 
-    /// Bytes that the store has in memory alone and will write to its own files, about.
+    /// Approximate bytes that the store has only in memory and will write to its own files.
     fn unwritten_bytes(&self) -> u64;
 
     /// Copies the records that the store still needs to its own files, under their sequences, and

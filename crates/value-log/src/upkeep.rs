@@ -490,8 +490,9 @@ impl Upkeep {
         Ok((cost_bytes, is_done))
     }
 
-    /// Has stores settle until the budget is used up; true when all have. Those that only sync,
-    /// which counts no bytes, do it in one step: each asks for a survey, and one is enough for all.
+    /// Has stores settle until the budget is used up; true when all have. Stores that only sync,
+    /// without counted bytes, do that in one step: each asks for a survey, and one is enough for
+    /// all.
     fn settle(
         &self,
         collection: &mut Collection,
@@ -551,7 +552,7 @@ impl Upkeep {
         }))
     }
 
-    /// Reads on and offers what is read to the stores. True when the end was reached.
+    /// Reads on and offers the records to their stores. True when the end was reached.
     fn offer(&self, collection: &mut Collection, budget: StepBudget) -> Result<(u64, bool)> {
         let segment = &collection.segment;
         let mut by_store = BTreeMap::<StoreId, Vec<LoggedRecord>>::new();
@@ -594,7 +595,7 @@ fn needing(segment: &LogSegment) -> Vec<StoreId> {
     needing.map(|(store, _)| store).collect()
 }
 
-/// The store as it was registered, if it is open and has the same contents.
+/// The registered store, if it is open and has the same contents.
 fn tenant_of(stores: &Stores, store: StoreId) -> Option<Arc<dyn Tenant>> {
     let tenant = stores.get(&store)?.upgrade()?;
     (tenant.store_id() == store).then_some(tenant)

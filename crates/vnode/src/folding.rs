@@ -27,8 +27,8 @@ pub struct FoldRequest {
     pub lease: Lease,
 }
 
-/// The clock of a fold that begins now. It goes on as the clock does that only grows: a lease ends no
-/// earlier and no later when the time on the wall is set meanwhile.
+/// The clock of a fold that begins now. It advances with monotonic time: a lease ends no earlier and no
+/// later when the wall clock is set meanwhile.
 pub fn fold_clock(clock: Arc<dyn Clock>) -> FoldClock {
     let (began, wall) = (clock.now(), clock.wall_time());
     FoldClock::new(move || Timestamp(wall.plus(clock.now().since(began)).micros()))

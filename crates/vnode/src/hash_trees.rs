@@ -3,11 +3,11 @@
 //! A fold shows the store page by page, each page on a snapshot of its own, while writes go on. Each entry
 //! has to be in its tree exactly once:
 //!
-//! - Behind the pages that were taken, a change is applied as it is shown, from the old entry to the new one.
-//!   Before them it is left to the fold.
-//! - While a page is read, the present entry of each key that is changed is *recorded*. When the page has been
-//!   read, and every write that the page may have seen has been shown, a recorded key counts as recorded and
-//!   all others as the page has them. So it does not matter on which side of the snapshot a write fell.
+//! - In pages that were read, each change is applied at once, from the old entry to the new one. In later
+//!   pages it is left to the fold.
+//! - While a page is read, the present entry of each key that is changed is *recorded*. The page is complete
+//!   after every write that it may contain has been recorded. Then a recorded key counts as recorded, and all
+//!   others as in the page. So it does not matter on which side of the snapshot a write fell.
 //!
 //! Leaves are corrected in the same way: by a fold of the leaves and the changes recorded meanwhile.
 //!
@@ -292,8 +292,8 @@ impl HashTrees {
         state.opening.as_ref().map(|it| it.opened.clone())
     }
 
-    /// Takes trees from a file, or nothing when that would cost as much as new ones; true when they are taken.
-    /// They are whole at once, or when a fold has filled the leaves that they lack.
+    /// Takes trees from a file, or nothing when building new trees would not cost more; true when they are
+    /// taken. They are whole at once, or when a fold has filled the leaves that they lack.
     pub(crate) fn take(&self, taking: Taking) -> bool {
         let mut state = self.state.lock();
         let Some(since) = state.opening.take() else {

@@ -1,7 +1,7 @@
 //! The entries of a store that count as absent, by the batches that wrote them.
 //!
-//! They are what a store had when its replica turned out to be from before the watermark, until the
-//! replica is repaired (decision 37).
+//! A replica that turned out to be from before the watermark hides the entries that its store had then,
+//! until it is repaired (decision 37).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -28,10 +28,10 @@ impl Scanned for HiddenKey {
 impl Vnode {
     /// Hides the entries of these batches; the vnode is incomplete from now on, and its trees are
     /// to be built anew. A store of several backends cannot hide: its batches have no order.
-    /// Returns when no write goes by what is hidden. Blocks.
+    /// Returns when no write under way has read one of them. Blocks.
     ///
-    /// Observers are not shown that what is hidden is gone. The actor changes: a write over what is
-    /// hidden would claim to have seen it, and other replicas would drop theirs.
+    /// Observers are not informed that hidden entries are gone. The actor changes: a write over a hidden
+    /// entry would claim to have seen it, and other replicas would drop theirs.
     pub fn hide(&self, extent: Extent) {
         self.mark_incomplete();
         self.hidden.set(extent);
@@ -40,12 +40,12 @@ impl Vnode {
         self.drop_trees();
     }
 
-    /// Removes hidden entries of a page, and says where the next one begins. Removals are not
-    /// synced. Blocks.
+    /// Removes hidden entries of a page, and returns the beginning of the next page. Removals are
+    /// not synced. Blocks.
     ///
     /// # Errors
-    /// When the store fails, or the lease ended before the first key. What was removed
-    /// until then is gone.
+    /// When the store fails, or the lease ended before the first key. Earlier removals stay in
+    /// effect.
     pub fn remove_hidden_page(
         &self,
         request: &ScanRequest,
@@ -69,7 +69,7 @@ impl Vnode {
         Ok(page.next)
     }
 
-    /// Shows what is hidden and was not removed; the trees are to be built anew.
+    /// Shows hidden entries that were not removed; the trees are to be built again.
     pub fn show_hidden(&self) {
         self.hidden.clear();
         self.drop_trees();

@@ -1,8 +1,8 @@
 //! The trees of a vnode as a file, and the rule by which such a file is trusted.
 //!
-//! A file says of which contents its trees are: of the store with this identity, every batch up to
-//! `complete` is in them, and none behind `reached`. Both were durable before the file was written. So the
-//! store of the next run has these batches and perhaps later ones, unless it is not what it was:
+//! A file names the contents of its trees: of the store with this identity, every batch up to `complete`
+//! is in them, and none behind `reached`. Both were durable before the file was written. So the store of
+//! the next run has these batches and perhaps later ones, except in these cases:
 //!
 //! - another store, or one that was erased, has another identity;
 //! - a store that was rolled back, restored or cut ends before `reached`;
@@ -58,7 +58,7 @@ pub(crate) struct OpenedStore {
     pub(crate) replayed: Option<Replayed>,
 }
 
-/// The state of a vnode beside its batches, at the moment at which trees would be taken from a file.
+/// The state of a vnode without its batches, at the moment at which trees would be taken from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Present {
     pub(crate) lost: u64,

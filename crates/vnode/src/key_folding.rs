@@ -1,6 +1,6 @@
 //! One part of a fold over keys, as it is asked of one vnode, wherever it runs.
 //!
-//! A part is bounded in the entries that it looks at, in the memory of what it finds and in time; the fold
+//! A part is bounded in the entries that it looks at, in the memory of its findings and in time; the fold
 //! goes on where it ended, on another snapshot. So a fold holds a thread, a snapshot and memory for a short
 //! while only, whatever its scope. Heads are read and no bodies, so every engine can answer.
 

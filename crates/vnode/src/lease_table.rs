@@ -8,15 +8,14 @@
 //!   from the actor's first dot, so it claims to have seen the lost write, and the replicas that still
 //!   have that write drop it. No bound on counters helps against this one.
 //!
-//! So an actor lives as long as its vnode is known to have lost nothing, and no longer. Actors are
-//! random numbers, and a fresh one may be used at once. After a clean stop a vnode goes on under the
-//! actor it had, at the counter it had, which keeps clocks short: when everything is synced,
-//! [`LeaseTable::seal`] writes a lease for each vnode. The next run takes the lease back before it
-//! writes anything ([`LeaseTable::renew`]), so a run that ends in a crash leaves none. A lease names
-//! the store's identity and its sequence: a store that was wiped, erased, put back to an older copy or
-//! that lost its end does not fit its lease and gets a fresh actor. So does every vnode when the table
-//! is missing or cannot be read, and so does one that finds an entry damaged, or meets a clock with
-//! dots of its actor that it has not issued.
+//! So an actor lives as long as its vnode is known to have lost nothing, and no longer. Actors are random
+//! numbers, and a fresh one may be used at once. After a clean stop a vnode continues with its actor and its
+//! counter, which keeps clocks short: when everything is synced, [`LeaseTable::seal`] writes a lease for each
+//! vnode. The next run takes the lease back before it writes anything ([`LeaseTable::renew`]), so a run that
+//! ends in a crash leaves none. A lease names the store's identity and its sequence: a store that was wiped,
+//! erased, put back to an older copy or that lost its end does not fit its lease and gets a fresh actor. So
+//! does every vnode if the table is missing or unreadable, and so does a vnode with a damaged entry, or one
+//! that meets a clock with dots of its actor that it has not issued.
 //!
 //! Riak starts a fresh actor for each key that is not found; a fresh actor for every run was the other
 //! choice, and makes the clocks of long-lived keys grow with every restart. One case is left open: a
@@ -165,7 +164,7 @@ impl LeaseTable {
 
     /// An actor that was never used.
     pub(crate) fn fresh_actor(&self) -> ActorId {
-        // The reserved actor has number 0; one more than 0 is as random as any other.
+        // The reserved actor has number 0; 1 in place of 0 is as random as any other number.
         ActorId(self.randomness.next_u64().max(ActorId::CONTENT.0 + 1))
     }
 }

@@ -67,7 +67,7 @@ impl NoteFiles {
     }
 }
 
-/// Removes all notes of a node, for good: its stores are not what they were.
+/// Removes all notes of a node, for good, since its stores were replaced.
 ///
 /// # Errors
 /// Those of the disk.

@@ -127,8 +127,8 @@ impl Vnode {
         }
     }
 
-    /// The object in pages under a key, without its pages; `None` for one that is whole, and for one that
-    /// cannot be read.
+    /// The object in pages under a key, without its pages; `None` for an object that is stored whole, and for
+    /// an unreadable one.
     fn read_paged(&self, key: &StorageKey, at: ReadAt) -> Result<Option<PagedObject>, Interrupted> {
         let entry = match self.find_entry(key, at) {
             Ok(Some(entry)) if entry.fields.tag.is_in_pages() => entry,

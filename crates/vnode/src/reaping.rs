@@ -23,7 +23,7 @@ pub struct ReapRequest {
     pub range: FoldRange,
     /// The time of the removals, and of the lease.
     pub clock: FoldClock,
-    /// How long the page may be read.
+    /// The time limit for reading the page.
     pub lease: Lease,
     /// So many entries are looked at, tombstones or not.
     pub entries_max: usize,
@@ -38,7 +38,7 @@ pub struct ReapPage {
     pub tombstones: u64,
     /// Tombstones that were removed.
     pub reaped: u64,
-    /// Where the next page begins; `None` when this was the last.
+    /// The beginning of the next page; `None` when this was the last.
     pub next: Option<StorageKey>,
 }
 
@@ -56,13 +56,13 @@ impl Scanned for Candidate {
 }
 
 impl Vnode {
-    /// Removes those tombstones of a page that `may_go` admits by the batch that wrote them, which
-    /// of a store of several backends is one of the entry's own backend. Removals are not synced: a
-    /// crash that undoes one leaves the tombstone. Blocks.
+    /// Removes the tombstones of a page that `may_go` admits by the batch that wrote them. In a
+    /// store of several backends, that is a batch of the entry's own backend. Removals are not
+    /// synced: a crash that undoes one leaves the tombstone. Blocks.
     ///
     /// # Errors
     /// When the store fails, the lease ended before the first key, or the epoch has
-    /// passed. What was removed until then is gone.
+    /// passed. Earlier removals stay in effect.
     pub fn reap_page(
         &self,
         request: &ReapRequest,

@@ -260,8 +260,8 @@ pub enum ReplicaFailure {
     /// A rule of our own was broken: report a bug.
     #[error("{0}")]
     Internal(String),
-    /// The node has no open store for the partition: it has not learned yet that it is to have one, or
-    /// has learned that it has it no more.
+    /// The node has no open store for the partition: in its state of the ring, it does not own the
+    /// partition yet, or no longer.
     #[error("the partition is not served here now")]
     NotServing,
     /// The store lacks data that this replica has promised to hold, and is being repaired: another

@@ -1,4 +1,4 @@
-//! The state of a vnode's part in rounds: a keeper for each list, and what is stored of them.
+//! The state of a vnode's part in rounds: a keeper for each list, and their stored notes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

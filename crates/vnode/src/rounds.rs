@@ -1,11 +1,11 @@
-//! A vnode's part in rounds, by which tombstones go (decision 37): its marks, and what it hides.
+//! A vnode's part in rounds, by which tombstones go (decision 37): its marks, and its hidden entries.
 //!
-//! One keeper for each preference list decides; this carries out what the keepers ask for, on the store
-//! and on the file of the vnode's notes. The file names the last durable batch of the store at which it
+//! One keeper for each preference list decides; this executes the keepers' effects, on the store and on
+//! the file of the vnode's notes. The file names the last durable batch of the store at which it
 //! was written. A store that lacks the batch was put back to an older copy, and has no notes then.
 //!
-//! What is hidden is hidden for all lists: a key that comes to another list with other properties of its
-//! bucket must not be shown by that.
+//! A hidden entry is hidden for all lists: its key must not appear because other properties of the bucket
+//! assign it to another list.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -46,7 +46,8 @@ pub struct AgreedList {
 
 impl Vnode {
     /// Takes part in rounds from here on. To be called before the vnode serves, with the lists that it
-    /// belongs to. What is from before a watermark is hidden, and the vnode is incomplete then. Blocks.
+    /// belongs to. If it has entries from before a watermark, they are hidden and the vnode is
+    /// incomplete. Blocks.
     ///
     /// # Errors
     /// Those of the disk: the vnode must not serve.
@@ -128,7 +129,7 @@ impl Vnode {
         }
     }
 
-    /// Makes durable what the round's extent has, and notes the mark. Blocks.
+    /// Makes the round's extent durable, and notes the mark. Blocks.
     ///
     /// # Errors
     /// The reason why tombstones stay.
@@ -175,7 +176,7 @@ impl Vnode {
     /// which list a key belongs whose tombstone may go by the agreed state. Blocks.
     ///
     /// # Errors
-    /// When the store fails, or the epoch has passed. What was removed until then is gone.
+    /// When the store fails, or the epoch has passed. Earlier removals stay in effect.
     pub fn reap_all(
         &self,
         epoch: Epoch,
@@ -222,7 +223,7 @@ impl Vnode {
         self.rounds.is_some() && self.tombstones_waiting() != Some(0)
     }
 
-    /// Removes what is hidden: the other replicas have given what they have, from the beginning, since
+    /// Removes hidden entries, after a repair from all other replicas that began when
     /// [`Vnode::hidden_generation`] was the given one. To be called before the vnode counts as complete.
     /// Blocks.
     ///
@@ -257,7 +258,7 @@ impl Vnode {
         self.hidden.is_any()
     }
 
-    /// Shows what is hidden again: no other replica has anything, and the operator takes what is here.
+    /// Shows hidden entries again: no other replica has anything, and the operator accepts these.
     /// Blocks.
     ///
     /// # Errors
@@ -361,7 +362,7 @@ impl Vnode {
             .map(|_| ())
     }
 
-    /// Lets a keeper know, and carries out what it asks for.
+    /// Passes an event to a keeper, and executes its effects.
     fn tell(
         &self,
         rounds: &Rounds,
@@ -376,7 +377,7 @@ impl Vnode {
         keeper.step(event, &mut effects);
         let executed = self.execute(rounds, state, list, effects);
         if executed.is_err() {
-            // What is not stored is not known. It is opened anew when the list is followed next.
+            // The keeper may be ahead of the stored note. It is opened again when the list is followed next.
             state.keepers.remove(&list);
         }
         executed
@@ -396,8 +397,8 @@ impl Vnode {
                 KeeperEffect::MarkIncomplete => self.mark_incomplete(),
                 // Entries are hidden, and the actor is changed, before that is stored.
                 KeeperEffect::TakeFreshActor => self.hide_for_rounds(&rounds.opened_with),
-                // What is hidden was removed before the keeper learned of it. Notes are stored when all
-                // is durable that the store has.
+                // Hidden entries were removed before the keeper's step. Notes are stored when all that
+                // the store has is durable.
                 KeeperEffect::RemoveHidden(_) | KeeperEffect::Sync(_) => {}
                 KeeperEffect::Store(note) => {
                     state.stored.insert(list, note);
@@ -409,7 +410,7 @@ impl Vnode {
         Ok(answer)
     }
 
-    /// Hides an extent beside what is hidden already.
+    /// Hides an extent in addition to those hidden already.
     fn hide_for_rounds(&self, extent: &Extent) {
         if !self.hidden.covers(extent) {
             self.hide(extent.clone());

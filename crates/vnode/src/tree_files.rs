@@ -150,7 +150,7 @@ impl TreeFiles {
     }
 }
 
-/// Removes all files of a node's trees, for good: its stores are not what they were.
+/// Removes all files of a node's trees, for good, since its stores were replaced.
 ///
 /// # Errors
 /// Those of the disk.

@@ -23,8 +23,8 @@ struct ToKeep<'a> {
 }
 
 impl Vnode {
-    /// Takes the trees from the file of an earlier run, if the file can be trusted. [`BuildStep::Going`] says
-    /// that [`Vnode::build_trees`] has to add what was written since, [`BuildStep::Idle`] that nothing was
+    /// Takes the trees from the file of an earlier run, if the file can be trusted. [`BuildStep::Going`] means
+    /// that [`Vnode::build_trees`] has to add the entries written since, [`BuildStep::Idle`] that nothing was
     /// taken. To be called before each step of building; only the first call reads the file. Blocks.
     ///
     /// `placements` stands for the properties of buckets that place keys in trees.
@@ -174,13 +174,13 @@ impl Vnode {
     fn trees_to_keep(&self) -> Option<ToKeep<'_>> {
         let trees = self.trees.as_deref()?;
         let (whole, changes) = trees.whole()?;
-        // Trees without what is hidden are of no use once it is shown again.
+        // Trees without hidden entries are of no use once these are shown again.
         let is_whole = self.is_complete() && !self.hidden.is_any() && !trees.are_in_doubt();
         if !self.is_kept_over_stops() || !is_whole {
             return None;
         }
         let status = self.backend.status();
-        // What the store has lost since may still be in the trees.
+        // Entries that the store has lost since may still be in the trees.
         let is_sound = losses_of(&status) == whole.origin.losses;
         is_sound.then_some(ToKeep {
             trees,

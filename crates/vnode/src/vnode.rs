@@ -84,8 +84,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The amount of work of a kind. Each kind is sampled by its own count: with a common one, clients that
-    /// read and write in turn would never have one of the two sampled.
+    /// The amount of work of a kind. Each kind is sampled by its own count: with a common counter, one kind
+    /// of requests would never be sampled for clients that read and write in turn.
     fn of(&self, work: VnodeWork) -> u64 {
         let count = match work {
             VnodeWork::Get => &self.gets,
@@ -98,8 +98,8 @@ impl Counts {
     }
 }
 
-/// The first observer of every vnode; not among those that are registered, as calls through a table would
-/// cost each write something.
+/// The first observer of every vnode; not among the registered observers, since calls through a table would
+/// slow each write.
 impl ChangeObserver for Counts {
     fn changed(&self, change: &Change<'_>) {
         let Some(object) = change.new else {
@@ -182,9 +182,9 @@ impl From<ReplicaFailure> for Interrupted {
 }
 
 impl Vnode {
-    /// A vnode over an open store that nothing has been written to since. `leases` decide under which
-    /// actor it writes; they must be renewed before the first write (all vnodes of a node share that
-    /// one sync, and a write that comes earlier does it).
+    /// A vnode over an open store that nothing has been written to since. `leases` decide under which actor
+    /// it writes; they must be renewed before the first write. All vnodes of a node share the sync for that;
+    /// a write that comes earlier renews its own.
     pub fn new(
         partition: Partition,
         epoch: Epoch,

@@ -53,7 +53,7 @@ impl Old {
         }
     }
 
-    /// Whatever is there, which nobody has looked at.
+    /// An entry that was not read.
     fn unread(reading: Reading) -> Self {
         Self::of(None, reading)
     }
@@ -133,7 +133,7 @@ impl Vnode {
         })
     }
 
-    /// True when a write need not know what it replaces. Trees and observers are shown what was there before.
+    /// True when a write need not read the entry that it replaces. Trees and observers need that entry.
     fn writes_unread(&self, resolution: Resolution) -> bool {
         resolution == Resolution::WrittenOnce && self.trees.is_none() && self.observers.is_empty()
     }
@@ -322,9 +322,9 @@ impl Vnode {
         Ok(true)
     }
 
-    /// The entry that a client's write replaces. A write without a condition goes over a damaged one:
-    /// to refuse it would leave the key beyond help where there is one replica. A condition needs an
-    /// object that can be read.
+    /// The entry that a client's write replaces. A write without a condition goes over a damaged one: if it
+    /// were refused, a key with one replica could never be written again. A condition needs an object that
+    /// can be read.
     fn old_to_update(
         &self,
         key: &StorageKey,
@@ -464,7 +464,7 @@ impl Vnode {
         self.put(&Batch::default(), durability)
     }
 
-    /// Runs `merge`; reports it as `work` if it merges objects that have not seen each other.
+    /// Runs `merge`; reports it as `work` if it merges concurrent objects.
     fn merging<T>(&self, work: Option<VnodeWork>, merge: impl FnOnce() -> T) -> T {
         let Some(work) = work else {
             return merge();

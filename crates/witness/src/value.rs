@@ -13,8 +13,8 @@ pub enum Lengths {
     Short,
 }
 
-/// The bytes that an attempt writes: a line that names it, then filling of a length and content
-/// that follow from it.
+/// The bytes that an attempt writes: a line that names the write, then padding whose length and
+/// content follow from that line.
 #[must_use]
 pub fn value(writer: u32, key: u32, attempt: u64, lengths: Lengths) -> Vec<u8> {
     let mut state = (u64::from(writer) << 40) ^ (u64::from(key) << 20) ^ attempt;

@@ -1,4 +1,4 @@
-//! The machines of one cluster: joined, watched until they agree, all with the same calls.
+//! The machines of one cluster, under the same calls: started, joined, awaited until they are settled.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -76,9 +76,9 @@ impl Fleet {
         first.admin(&["cluster", "commit"]).map(drop)
     }
 
-    /// Waits until every node sees every other, nothing moves, keys have all their replicas, no
-    /// node keeps anything for another, and that has been so for a while: rumours of a node that
-    /// was down outlive it.
+    /// Waits until every node sees every other, nothing moves, keys have all their replicas, and no
+    /// node keeps hints. This must hold for [`SETTLED_FOR`], since news of a node that was down
+    /// spreads for a while after its return.
     pub(super) fn await_settled(&mut self) -> anyhow::Result<Duration> {
         let start = Instant::now();
         let mut since = None;
@@ -113,7 +113,7 @@ impl Fleet {
                 }
                 ensure!(
                     start.elapsed() < WITHIN,
-                    "node {} says {said} where {expected:?} are to be members",
+                    "node {} shows the members {said}, expected {expected:?}",
                     machine.number + 1
                 );
                 thread::sleep(Duration::from_millis(200));
@@ -161,7 +161,7 @@ impl Fleet {
         self.machines.iter().map(Machine::protobuf).collect()
     }
 
-    /// Sets the weather between them.
+    /// Sets the packets that get lost between the machines.
     pub(super) fn weather(&self, weather: &Weather) -> anyhow::Result<()> {
         network::set(weather, self.machines.len())
     }
@@ -170,7 +170,7 @@ impl Fleet {
 /// The output of an admin verb for a machine.
 pub(super) fn status(machine: &Machine, verb: &str) -> anyhow::Result<Value> {
     let text = machine.admin(&[verb, "--json"])?;
-    serde_json::from_str(&text).with_context(|| format!("reading what {verb} says"))
+    serde_json::from_str(&text).with_context(|| format!("reading the output of {verb}"))
 }
 
 /// The members in the output of `member-status`, if all of them are full ones.
@@ -193,7 +193,7 @@ fn is_settled(machine: &Machine, replicas: usize) -> anyhow::Result<()> {
     let is_empty = |name: &str| ring[name].as_array().is_some_and(Vec::is_empty);
     let is_complete = ring["settled"] == true && ring["replicas_max"] == replicas;
     if !is_complete || !is_empty("pending") || !is_empty("unreachable") {
-        bail!("node {} says {ring}", machine.number + 1);
+        bail!("node {} shows {ring}", machine.number + 1);
     }
     let transfers = status(machine, "transfers")?;
     let hinted = transfers["hinted"]

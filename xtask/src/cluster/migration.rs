@@ -51,9 +51,9 @@ pub(super) fn migration(
     Ok(outline)
 }
 
-/// Makes a node continue with the other backend. It refuses while its store has data for another
-/// node, which a rumour that this one was down may have brought there. It then runs as before until
-/// they are handed over.
+/// Makes a node continue with the other backend. It refuses while its store has hints for another
+/// node, as after a false report that this node was down. It then runs as before until the hints are
+/// handed over.
 fn migrate(fleet: &mut Fleet, number: usize) -> anyhow::Result<()> {
     let mut attempts = 0;
     loop {

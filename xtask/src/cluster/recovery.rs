@@ -64,18 +64,18 @@ pub(super) fn recovery(
     let listed = runtime.block_on(survey::list(first, GHOSTS.as_bytes()))?;
     ensure!(
         listed.is_empty(),
-        "what the lost ones took is listed: {listed:?}"
+        "writes to the lost nodes are listed: {listed:?}"
     );
     let of_today = require_kept(runtime, first, &known, 0)?;
     let kept = require_kept(runtime, first, before, before.ledgers.len() / 2)?;
     Ok(format!(
-        "recovered after {} ms, {outline}; {of_today} keys of today, {kept} of {} of before",
+        "recovered after {} ms, {outline}; {of_today} new keys, {kept} of {} earlier keys",
         took.as_millis(),
         before.ledgers.len()
     ))
 }
 
-/// The first machine goes on alone, the second follows.
+/// The first machine continues alone, and the second follows.
 fn recover(fleet: &mut Fleet) -> anyhow::Result<()> {
     let first = machine::name(0);
     let verbs: [&[&str]; LEFT] = [
@@ -131,7 +131,7 @@ fn undisturbed(runtime: &Handle, nodes: &[SocketAddr], seed: u64) -> anyhow::Res
 /// Reads the known keys; returns the number of unchanged ones.
 ///
 /// # Errors
-/// If others have changed than as many as may have had all replicas on lost nodes.
+/// If more keys have changed than may have had all replicas on lost nodes.
 fn require_kept(
     runtime: &Handle,
     node: SocketAddr,

@@ -150,8 +150,8 @@ pub(super) fn convergence(
     Ok(String::new())
 }
 
-/// Reads all replicas of all keys by way of a node, again if a rumour that another is down
-/// intervenes.
+/// Reads all replicas of all keys by way of a node, and again if another node was reported down
+/// meanwhile.
 fn repair(
     fleet: &mut Fleet,
     runtime: &Handle,

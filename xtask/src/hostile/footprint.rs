@@ -78,7 +78,8 @@ impl fmt::Display for Footprint {
 mod tests {
     use super::*;
 
-    /// So many seconds, of which the sampling takes a little more than one each, with so many kilobytes in each minute.
+    /// Samples for so many seconds, with so many kilobytes in each minute. Sampling takes a little more than
+    /// a second each.
     fn footprint(seconds: u64, kilobytes: impl Fn(u64) -> u64) -> Footprint {
         let mut footprint = Footprint::default();
         for sample in 1.. {

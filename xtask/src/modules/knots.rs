@@ -46,7 +46,7 @@ fn reach(from: usize, edges: &Edges) -> BTreeSet<usize> {
 
 /// Edges without which the modules of a knot have no cycle: few paths, not always the fewest.
 ///
-/// The modules are put in an order in which few paths lead back, which is bettered by moving one
+/// The modules are put in an order in which few paths lead back. It is improved by moving one
 /// module at a time. The paths that lead back are the answer.
 pub(crate) fn ties(knot: &Knot, edges: &Edges) -> Vec<(usize, usize)> {
     let weigh = |from: usize, to: usize| edges.get(&(from, to)).map_or(0, Vec::len);

@@ -318,9 +318,9 @@ fn syncs_of_value_log(calls: &[Event]) -> usize {
     writes(calls).1.iter().filter(is_sync).count()
 }
 
-/// Created files that were synced at their creation and again with their contents, with an answer
-/// after that and no sync of their directory before it. One sync alone does not count: a file made
-/// ahead of need is synced and entered in its directory while others serve answers.
+/// Created files that were synced at their creation and again with their contents, and then
+/// acknowledged without a sync of their directory. One sync alone does not count: a file made ahead
+/// of need is synced and entered in its directory while others serve answers.
 fn synced_in_unsynced_directories(calls: &[Event]) -> BTreeSet<String> {
     let mut fresh: BTreeSet<&str> = BTreeSet::new();
     let mut syncs: BTreeMap<&str, u32> = BTreeMap::new();

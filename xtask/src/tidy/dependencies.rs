@@ -76,7 +76,7 @@ fn by_crate<'a>(entries: &'a [toml::Value], field: &str) -> Vec<(&'a str, Vec<&'
     entries.iter().filter_map(of).collect()
 }
 
-/// The crates that are built with each package, by name, without possible ones and those of tests.
+/// The crates that are built with each package, by name, without optional ones and those of tests.
 fn parents(metadata: &Metadata) -> BTreeMap<String, Vec<String>> {
     let name = |id: &PackageId| metadata[id].name.to_string();
     let mut parents = BTreeMap::<String, Vec<String>>::new();

@@ -1,4 +1,4 @@
-//! The files of the tree: those that git tracks, and those that it would add.
+//! The files of the tree: files that git tracks, and files that it would add.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -163,8 +163,8 @@ fn stores(
     (0..STORES).map(|number| open(&path(number))).collect()
 }
 
-/// Memory that was freed goes back to the system on the thread of upkeep, as in the node, whose
-/// `allocator` module says why, and not on whichever thread frees next.
+/// The thread of upkeep returns freed memory to the system, as in the node. The reason is in the node's
+/// module `allocator`.
 fn keep_memory_until_given_back() {
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
     const PURGE_DELAY_MILLIS: std::ffi::c_long = 60_000;
@@ -189,8 +189,8 @@ fn start(stores: Vec<Arc<dyn Backend>>, log: Option<ValueLog>, sync: Sync) -> Ar
         is_closing: AtomicBool::new(false),
         threads: Mutex::default(),
     });
-    // Files that puts will need are made now, as the peers make theirs when they open, and as upkeep does
-    // in the first moments of a node.
+    // Files for puts are made now. The peers make theirs when they open, and a node's upkeep soon after its
+    // start.
     node.tend_once();
     let (driving, tending) = (node.clone(), node.clone());
     node.threads.lock().extend([

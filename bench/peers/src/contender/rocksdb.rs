@@ -12,7 +12,7 @@ use super::{Contender, Opening, Sync};
 
 /// Values from this size on go to blob files, as in the other stores that separate values.
 const BLOB_BYTES_MIN: u64 = 1_024;
-/// Bits a key; RocksDB's tuning guide names ten for one false answer in a hundred.
+/// Bits for each key. By RocksDB's tuning guide, ten give one false answer in a hundred.
 const FILTER_BITS: f64 = 10.0;
 
 struct RocksDb {

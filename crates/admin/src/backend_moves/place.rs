@@ -102,7 +102,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The places that an order is about, and those beneath them that keep a backend of their own.
+/// The places of an order, and the places beneath them that keep a backend of their own.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Places {
     pub(super) moved: Vec<Place>,

@@ -1,7 +1,7 @@
 //! The newest agreed state, for verbs that must not show an older one, and the warning if they have to.
 //!
-//! Every node shows its own state, which follows the agreed log a moment later. An operator who joins
-//! nodes and asks another one for the plan wants all of them in it. So the plan is read through the
+//! Every node shows its own state, which follows the agreed log a moment later. An operator may join nodes
+//! and read the plan on another node: the plan has to include all of them. So the plan is read through the
 //! leader of the agreed log. Where no majority answers, this node's state is shown, with its age.
 
 use std::sync::Arc;

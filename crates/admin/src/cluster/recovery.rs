@@ -1,4 +1,4 @@
-//! `cluster recover`: what it means, and doing it.
+//! `cluster recover`: its consequences, and its execution.
 
 use std::fmt::{Display, Write as _};
 
@@ -53,9 +53,7 @@ impl ClusterAdmin {
         if !stopping.is_ok {
             return Err(stopping);
         }
-        let text = format!(
-            "This node follows '{by}' from its next start on. It stops now: start it again."
-        );
+        let text = format!("This node stops now. Start it again: it then follows '{by}'.");
         Ok(AdminReply::ok(text, json!({"follows": by})))
     }
 }
@@ -66,33 +64,33 @@ fn failed(error: impl Display) -> AdminReply {
 
 fn consequences(own: &str, outlook: &Outlook, is_forced: bool) -> String {
     let mut text = if is_forced {
-        format!("'{own}' goes on alone from its next start on. It stops now: start it again.\n")
+        format!("'{own}' stops now. Start it again: it then continues alone.\n")
     } else {
         format!(
-            "No majority of the voters answers. With --force, '{own}' goes on alone with its last \
+            "No majority of the voters answers. With --force, '{own}' continues alone with its last \
              state (version {}).\n",
             outlook.version
         )
     };
     text.push_str(
         "\nThe cluster gets another identity. Decisions about members, rings and bucket types \
-         that\ndid not get here from the lost voters are undone; objects are not touched.\n",
+         that\nthis node has not received are undone; objects are not touched.\n",
     );
     if !outlook.lost.is_empty() {
-        text.push_str("\nLost, and refused should they ever come back:\n");
+        text.push_str("\nLost, and refused if they come back:\n");
         for name in &outlook.lost {
             let _infallible = writeln!(text, "  {name}");
         }
         text.push_str(
-            "Never start them again on their data: they would go on as the cluster of before, and what\n\
-             they take is not merged. Remove them afterwards with 'cluster force-remove' or\n\
+            "Never start them again on their data: they would continue as the former cluster, and writes\n\
+             to them are not merged. Remove them afterwards with 'cluster force-remove' or\n\
              'cluster force-replace'; their partitions are repaired from the replicas that are left.\n",
         );
     }
     if !outlook.reachable.is_empty() {
         let _infallible = writeln!(
             text,
-            "\nLeft as well: once '{own}' has started, run 'cluster recover --follow {own}' on each of"
+            "\nStill reachable: once '{own}' has started, run 'cluster recover --follow {own}' on each of"
         );
         for name in &outlook.reachable {
             let _infallible = writeln!(text, "  {name}");
@@ -110,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_consequences_name_who_is_lost_and_who_has_to_follow() {
+    fn the_consequences_name_the_lost_nodes_and_those_that_have_to_follow() {
         let outlook = Outlook {
             version: 17,
             reachable: vec!["b@2".to_owned()],
@@ -118,13 +116,13 @@ mod tests {
         };
         let text = consequences("a@1", &outlook, false);
         for wanted in [
-            "With --force, 'a@1' goes on alone with its last state (version 17)",
+            "With --force, 'a@1' continues alone with its last state (version 17)",
             "Never start them again",
             "\n  c@3\n",
             "cluster recover --follow a@1' on each of\n  b@2\n",
         ] {
             assert!(text.contains(wanted), "{text}");
         }
-        assert!(consequences("a@1", &outlook, true).contains("It stops now"));
+        assert!(consequences("a@1", &outlook, true).contains("stops now"));
     }
 }

@@ -1,5 +1,5 @@
-//! Texts for operators when a change of the cluster is refused: a sentence with a word for programs behind
-//! it, and under Riak's names the lines that scripts of Riak's operators look for.
+//! Texts for operators when a change of the cluster is refused: a sentence, followed by a word for programs.
+//! Under Riak's names, the texts are the lines that scripts for Riak expect.
 
 use kvorum_cluster::{ProposeError, Refusal, StagingRefusal};
 use kvorum_member::JoinError;

@@ -38,7 +38,7 @@ pub(super) fn stats(stats: &ObjectStats) -> AdminReply {
         let from = u32::try_from(*order)
             .ok()
             .and_then(|it| 10_u64.checked_pow(it));
-        // What is below ten bytes counts among them from nothing on.
+        // Sizes below ten bytes are one range, from 0.
         let from = from.filter(|it| *it > 1).unwrap_or(0);
         let _infallible = writeln!(text, "from {from} bytes: {count}");
     }
@@ -109,7 +109,7 @@ pub(super) fn changed(change: KeyChange, changed: KeysChanged) -> AdminReply {
     AdminReply::ok(text, data).with_riak_text(dispatched.to_string())
 }
 
-/// A name as text, or in hexadecimal digits where it is none that can be printed.
+/// A name as text, or in hexadecimal digits if it cannot be printed.
 fn shown(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(name) if !name.chars().any(char::is_control) => name.to_owned(),

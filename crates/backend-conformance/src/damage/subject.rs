@@ -152,7 +152,7 @@ impl<'a> Subject<'a> {
     }
 
     /// True for damage that looks like the end of a log that a power cut left: the file that was appended to
-    /// ends earlier than it did, or is as it was before.
+    /// is cut, or has its former content.
     pub(super) fn is_torn_end(&self, path: &Path, damage: &Damage) -> bool {
         let appended = self.appended.as_ref().filter(|(newest, _)| newest == path);
         let Some((_, end)) = appended.filter(|_| self.end == End::Killed) else {

@@ -50,8 +50,8 @@ pub(super) fn readers_see_whole_batches(stage: &Stage<'_>) -> Checked {
     })
 }
 
-/// A writer puts every key in each batch while backups are made: each has one batch throughout, no
-/// older than the last one before its request, and no later than the last one at its end.
+/// A writer puts every key in each batch while backups are made: each shows exactly one batch. It
+/// is no older than the last batch before the request, and no later than the last batch at its end.
 pub(super) fn backups_have_whole_batches(stage: &Stage<'_>) -> Checked {
     if !stage.engine.capabilities().backups {
         return Ok(());

@@ -117,14 +117,14 @@ pub(super) fn durable_is_honest(stage: &Stage<'_>) -> Checked {
     stage.play_and_crash(&steps, |trial, store| {
         let durable = store.durable();
         ensure(durable >= Sequence(2), 7, || {
-            format!("durable says {durable:?} with two batches synced")
+            format!("durable() is {durable:?} although two batches are synced")
         })?;
         for (key, entry) in &trial.state.entries {
             let promised = entry.sequence.is_some_and(|it| it <= durable);
             let found = store.get(key, trial.at(Reading::MayBlock)).must("get")?;
             ensure(!promised || found != Lookup::Absent, 7, || {
                 format!(
-                    "durable says {durable:?} and {key:?} of {:?} is gone",
+                    "durable() is {durable:?}, and {key:?} of {:?} is gone",
                     entry.sequence
                 )
             })?;

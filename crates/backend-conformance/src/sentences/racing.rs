@@ -1,7 +1,7 @@
 //! Puts, removals, reads, folds and upkeep, all at once: all of them see finished writes.
 //!
 //! Each key has one writer, which counts its rounds up before and after each write. So a reader has
-//! the last round that was finished before its read and the last that was begun after it. It must
+//! two rounds: the last one finished before its read, and the last one begun by its end. It must
 //! see a round between the two: a number, or nothing if one of them removes.
 
 use std::collections::BTreeMap;

@@ -39,7 +39,7 @@ impl Trial<'_> {
         let is_empty = self.store()?.is_empty(self.now).must("is_empty")?;
         if is_empty != (self.live() == 0) {
             return Err(Violation::of_method(format!(
-                "is_empty says {is_empty} of {} unexpired entries",
+                "is_empty() is {is_empty} with {} unexpired entries",
                 self.live()
             )));
         }
@@ -78,7 +78,7 @@ impl Trial<'_> {
         let sees_last = snapshot.sequence() == self.last_sequence;
         ensure(is_new || sees_last, 14, || {
             format!(
-                "a snapshot taken at {:?} says it sees {:?}",
+                "a snapshot taken at {:?} claims the sequence {:?}",
                 self.last_sequence,
                 snapshot.sequence()
             )
@@ -125,7 +125,7 @@ impl Trial<'_> {
                 FoldEnd::Stopped(resume) => {
                     let last = seen.last().map(|it| &it.key);
                     ensure(seen.len() > before && last < Some(&resume), 2, || {
-                        format!("a fold stopped behind {last:?} says to resume at {resume:?}")
+                        format!("a fold stopped behind {last:?} resumes at {resume:?}")
                     })?;
                     range = range.resumed_at(&resume);
                 }
@@ -336,7 +336,7 @@ fn compare(seen: &[Seen], expected: &[Seen]) -> Checked {
 fn check_waiting<T>(reading: Reading, lookup: &Lookup<T>) -> Checked {
     let waits = matches!(lookup, Lookup::WouldBlock);
     ensure(!waits || reading == Reading::CachedOnly, 11, || {
-        "a read that may block says it would block".to_owned()
+        "a read that may block returned WouldBlock".to_owned()
     })
 }
 
@@ -367,7 +367,7 @@ fn check_entry(
             ),
             other => format!("{other:?}"),
         };
-        format!("get of {key:?} says {found} instead of {}", brief(expected))
+        format!("get of {key:?} is {found} instead of {}", brief(expected))
     })
 }
 
@@ -383,7 +383,7 @@ fn check_head(key: &StorageKey, lookup: &Lookup<StoredHead>, expected: Option<&E
     };
     ensure(holds, 12, || {
         format!(
-            "head of {key:?} says {lookup:?} instead of {}",
+            "head of {key:?} is {lookup:?} instead of {}",
             brief(expected)
         )
     })

@@ -12,7 +12,7 @@ const WIDE_BUDGET_BYTES: u64 = 1 << 20;
 const FRAMING_BYTES: u64 = 4096;
 /// No task on a store of a script's size takes more steps of the wide budget.
 const STEPS_MAX: usize = 10_000;
-/// Rounds over due tasks, which may bring up others, as a merge does a hint.
+/// Rounds over due tasks. A task may make another one due: a merge, for example, the writing of a hint.
 const ROUNDS: usize = 4;
 
 impl Trial<'_> {

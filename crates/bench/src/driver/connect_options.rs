@@ -1,7 +1,7 @@
 //! `pb_connect_options`: options of Riak's Erlang client, and which of them a session here honours.
 //!
-//! Most of them change the measurement (TLS and passwords above all), so a run that goes on without one
-//! names it.
+//! Most of them change the measurement (TLS and passwords above all), so a run that ignores one of them names
+//! it.
 
 use kvorum_erlang_terms::Term;
 

@@ -37,8 +37,8 @@ impl IndexQuery {
         }
     }
 
-    /// Those born on the fourth day of a month, or on the day after, with a suffix that begins with
-    /// one of four letters at its fourth place, as the driver nhs asks.
+    /// The query of the driver nhs: people born on the fourth or fifth day of a month, with one of
+    /// four letters at the fourth place of their suffix.
     pub(super) fn birth(random: &mut WorkerRandom) -> Self {
         let (year, month) = (1950 + random.uniform(70), random.uniform(9));
         Self {

@@ -188,7 +188,7 @@ impl NhsDriver {
     /// One of the unique keys that this worker has written and not deleted; none before the first.
     ///
     /// basho_bench draws from the lowest plus 1 up to the next, which is not written yet: with it
-    /// the first key is never read, and one get in as many as there are keys finds nothing.
+    /// the first key is never read, and with N keys one get in N finds nothing.
     fn written_unique(&self, draws: &mut Draws) -> Option<Bytes> {
         let count = self.next_unique.checked_sub(self.lowest_unique)?;
         if count == 0 {

@@ -1,4 +1,4 @@
-//! The law of a key generator, as far as it decides whether a get finds anything: the number of keys,
+//! The part of a key generator's law that decides whether a get finds anything: the number of keys,
 //! and the probability of each.
 //!
 //! A test over more keys than it writes measures misses, which are fast on any store. The law and the

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::http_text;
 
-/// Sources of the server's figures; those of several sources are added up.
+/// Sources of the server's figures. The figures of several sources are added up.
 #[derive(Clone, Default)]
 pub struct ProbeTargets {
     /// Processes of the server on this machine, for their /proc.
@@ -48,7 +48,7 @@ impl ProbeTargets {
         self.processes.is_empty() && self.http.is_empty() && self.directories.is_empty()
     }
 
-    /// The first server's description of itself under `/stats`; none if it has none.
+    /// The description that the first server gives under `/stats`, if any.
     pub fn describe(&self) -> Option<(ServerDescription, Option<String>)> {
         let text = http_text::get(self.http.first()?, "/stats").ok()?;
         let stats: Map<String, Value> = serde_json::from_str(&text).ok()?;

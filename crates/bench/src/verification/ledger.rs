@@ -45,7 +45,7 @@ struct Write {
 pub struct Reading {
     key: u64,
     begun: u64,
-    /// The times at which the writes of those values began that may be read.
+    /// The times at which the writes of all values that may be read began.
     readable: Vec<u64>,
     /// True if the read may find nothing, or a value from before the run.
     may_be_untouched: bool,

@@ -72,7 +72,7 @@ fn a_type_that_goes_is_hidden_and_what_was_planned_before_is_refused() {
     );
     let raised: Vec<u64> = epochs(&before).into_iter().map(|it| it + 1).collect();
     assert_eq!(epochs(&state), raised);
-    // What is stored stays where it is until the type is gone.
+    // Stored data stays where it is until the type is gone.
     let stored = state.stored_properties(&named("maps"), &Bucket::from("b"));
     assert_eq!(stored.unwrap().n_val, 5);
     assert_eq!(state.n_val_max(), 5);

@@ -40,7 +40,7 @@ pub struct LoggedOperation {
 
 pub(super) struct Shared {
     pub(super) below: Arc<dyn Disk>,
-    /// The disk below once more, when it is one whose failed syncs can lose writes.
+    /// The disk below again, if its failed syncs can lose writes.
     pub(super) memory: Option<MemoryDisk>,
     pub(super) state: Mutex<State>,
 }

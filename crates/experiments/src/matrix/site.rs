@@ -13,7 +13,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Makes the directory; present results are kept only if that is wanted.
+    /// Makes the directory. Results in it are an error unless the matrix is resumed.
     pub(super) fn open(root: &Path, is_resumed: bool) -> anyhow::Result<Self> {
         let site = Self {
             // Servers and loads run in directories of their own.
@@ -21,7 +21,7 @@ impl Site {
         };
         if site.record().exists() && !is_resumed {
             bail!(
-                "{} holds results of a matrix; go on with --resume or choose another --out",
+                "{} holds results of a matrix; continue it with --resume or choose another --out",
                 root.display()
             );
         }

@@ -102,8 +102,8 @@ impl KeyIndex {
     }
 
     /// Makes this the newest of its key, and returns the bytes that it takes. `None` when it is
-    /// older than the present one, when too many keys fall together with it, or when there is no
-    /// room, which takes billions of entries.
+    /// older than the present entry, when too many keys collide with it, or when there is no room,
+    /// after billions of entries.
     pub(super) fn insert(&self, hash: u64, written: Written) -> Option<u64> {
         let mut filled = self.filled.lock();
         let may_be_known = self.filter.may_contain(hash);

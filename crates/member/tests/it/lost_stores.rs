@@ -1,4 +1,4 @@
-//! Stores that are gone when a node starts: a key that they lack is not taken for a key that was never
+//! Stores that are gone when a node starts: a key that they lack is not mistaken for a key that was never
 //! written.
 
 use std::collections::BTreeSet;

@@ -32,7 +32,7 @@ const KEYS: u64 = 1500;
 const LOG_SEGMENT_BYTES: u64 = 128 << 10;
 /// Live entries in a file of a store that is merged; files are a quarter of a store.
 const COPIES_BYTES: u64 = 512 << 10;
-/// Record, front and alignment around a value, about.
+/// Approximate bytes of record, front and alignment around a value.
 const RECORD_BYTES: u64 = 32 + 28 + 12 + 4 + 8;
 
 /// The choice of the next key to overwrite.

@@ -48,7 +48,7 @@ const SMALL_VALUE_BYTES: u64 = 100;
 /// Bytes that a store may keep beyond the bound at any amount of live data: garbage that is not worth a
 /// merge, and the files that every store has. A node of the usual size has no more of it.
 const STORE_BYTES: u64 = 512 << 10;
-/// Bytes of a value beside its own, about: its key, its head and their frame.
+/// Approximate bytes of an entry without its value: its key, its head and their frame.
 const ENTRY_BYTES: u64 = 100;
 /// Seconds for which a removal of a small value may be refused.
 const WAITS_MAX: u32 = 20;

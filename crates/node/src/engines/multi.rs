@@ -20,7 +20,7 @@ use crate::engine_names::find_child;
 pub(super) struct AgreedRoutes {
     names: Vec<String>,
     default: ChildNumber,
-    /// Beginnings of names of buckets.
+    /// Prefixes of bucket names.
     prefixes: Vec<(String, ChildNumber)>,
     /// Set when the member has it, before any partition's store is opened.
     state: OnceLock<Arc<dyn AgreedState>>,
@@ -39,7 +39,7 @@ impl AgreedRoutes {
             true => prefixes.collect(),
             false => Vec::new(),
         };
-        // The first one that fits counts: a longer one is more exact than one that it begins with.
+        // The first one that fits counts: a longer prefix is more exact than a shorter one that matches too.
         prefixes.sort_by_key(|(start, _)| Reverse(start.len()));
         let names = multi.backends.iter().map(|it| it.name.clone()).collect();
         let default = multi.default_number();

@@ -75,7 +75,7 @@ impl RotatingFile {
             return;
         }
         let created = append(&self.path);
-        // The lines go on to where the file was moved as long as it cannot be created.
+        // While a new file cannot be created, lines still go to the moved file.
         if let Ok(file) = created {
             self.file = file;
             self.begun(0);

@@ -61,7 +61,7 @@ fn three_nodes_change_their_backend_one_after_the_other() {
         servers.insert(number, sites[number].start());
         let node = format!("node{}@127.0.0.1", number + 1);
         admin(&sites[number], &["wait-for-service", "riak_kv", &node]);
-        // Its stores are empty: a key that they lack is not taken for a key that was never written.
+        // Its stores are empty: a key that they lack is not mistaken for a key that was never written.
         until("its stores are repaired", || {
             keys_in(&sites[number], "leveldb").is_some()
         });

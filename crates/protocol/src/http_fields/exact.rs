@@ -12,10 +12,10 @@
 //! header = item *("," item)
 //! item   = kind ":" piece *("=" piece)     pieces are percent-encoded
 //!   n:SHOWN=NAME           X-Riak-Meta-SHOWN is the metadata NAME
-//!   v:SHOWN=NAME=VALUE     the same; while it says what was sent, its value is VALUE
+//!   v:SHOWN=NAME=VALUE     the same; while the header is as it was sent, its value is VALUE
 //!   u:SHOWN=NAME           the same; while it is empty, NAME has no value at all
-//!   i:FIELD=VALUE          an index entry that no header says
-//!   l:BUCKET=KEY=TAG       a link that no header says
+//!   i:FIELD=VALUE          an index entry that no header can express
+//!   l:BUCKET=KEY=TAG       a link that no header can express
 //!   t:SHOWN=TYPE=CHARSET   while Content-Type is SHOWN, the media type and charset are these
 //!   e:SHOWN=ENCODING       while Content-Encoding is SHOWN (empty: absent), it is ENCODING
 //! ```

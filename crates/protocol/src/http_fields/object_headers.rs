@@ -118,7 +118,7 @@ fn content_encoding(stored: &[u8], exact: &mut ExactWriter) -> Option<Vec<u8>> {
     shown.map(<[u8]>::to_vec)
 }
 
-/// Names that HTTP clients stored come as they are, before those that have to be changed.
+/// Unchanged names of HTTP clients come before names that have to be changed.
 fn push_user_metadata(
     pairs: &[(&[u8], Option<&[u8]>)],
     exact: &mut ExactWriter,
@@ -341,9 +341,9 @@ mod tests {
         ObjectHeaders::of(&stored.fields(), UrlGeneration::Second, b"b")
     }
 
-    /// A client of protocol buffers stored metadata called `Version`, `Location`, `Server` and `Date`.
-    /// Over HTTP they came as headers of those names, or not at all where the server had a header of
-    /// its own, and an update over HTTP lost all of them.
+    /// A client of protocol buffers stored metadata called `Version`, `Location`, `Server` and `Date`. Over
+    /// HTTP they were headers of those names, or were missing if the server had such a header itself, and an
+    /// update over HTTP lost all of them.
     #[test]
     fn no_metadata_pose_as_headers_of_the_server() {
         let names = [

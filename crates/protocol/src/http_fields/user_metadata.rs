@@ -1,9 +1,9 @@
 //! User metadata: `X-Riak-Meta-*` headers.
 //!
-//! Riak keeps the whole header name as the metadata key, spelled the way its HTTP library spells
-//! names. It writes any stored key back as a header name as it is, so that `Location` stored through
-//! protocol buffers becomes the answer's `Location`. Here a key without the prefix gets it
-//! (`object_headers.rs`), and the original key stands beside it (`exact.rs`).
+//! Riak keeps the whole header name as the metadata key, spelled the way its HTTP library spells names. It
+//! uses any stored key as a header name without a change: `Location` stored through protocol buffers becomes
+//! the answer's `Location`. Here a key without the prefix gets it (`object_headers.rs`), and the original key
+//! stands beside it (`exact.rs`).
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 

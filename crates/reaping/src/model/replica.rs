@@ -111,7 +111,7 @@ impl Replica {
         replica
     }
 
-    /// Lets the keeper know, and does what it asks for.
+    /// Passes an event to the keeper, and executes its effects.
     pub(super) fn tell(&mut self, event: KeeperEvent) -> Option<KeeperAnswer> {
         let mut effects = Vec::new();
         self.keeper.step(event, &mut effects);
@@ -193,7 +193,7 @@ impl Replica {
         may_go
     }
 
-    /// The index lists a key that has no entry, or lacks one that has.
+    /// The index lists a key without an entry, or lacks a key with one.
     pub(super) fn is_index_wrong(&self) -> bool {
         !self.image.entries.keys().eq(self.image.index.iter())
     }

@@ -413,7 +413,7 @@ impl World {
         replica.is_complete = true;
     }
 
-    /// A place goes to a member that has none, which may have what it had when it had one.
+    /// A place goes to a member that has none. The member may have entries from an earlier place.
     fn move_a_place(&mut self) {
         let (place, to) = (self.draw.place(PLACES), self.draw.place(MEMBERS));
         let from = self.places[place].0;

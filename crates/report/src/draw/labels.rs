@@ -1,8 +1,7 @@
 //! Labels at the ends of lines, moved apart so that they can be read.
 
-/// Places labels that want to stand at `wanted`, at least `gap` apart and within `low..=high` as
-/// far as there is room. The order of the wishes is kept; each label moves as little as a pass
-/// down and a pass up allow.
+/// Places labels near `wanted`, at least `gap` apart, and within `low..=high` if there is room. The
+/// order of the wishes is kept; each label moves as little as a pass down and a pass up allow.
 pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     let wish = |index: &usize| wanted.get(*index).copied().unwrap_or(low);

@@ -150,7 +150,7 @@ impl Row {
     }
 }
 
-/// A value's ratio to the base, marked as better or worse by shape as well as by colour.
+/// A value's ratio to the base, with a mark for better or worse that has its own shape and colour.
 pub(crate) fn ratio_text(value: f64, base: Option<f64>, better: Better, is_base: bool) -> Markup {
     let Some(ratio) = base.and_then(|base| ratio(value, base)) else {
         return html! { span.ratio {} };

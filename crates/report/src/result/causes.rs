@@ -49,7 +49,7 @@ fn cause(row: &str) -> Option<Cause> {
     })
 }
 
-/// A list of code points is a text again, as it was before it was written to the file.
+/// A list of code points becomes a text again, as before it was written to the file.
 fn readable(reason: &Term) -> String {
     match reason.as_text().filter(|text| !text.is_empty()) {
         Some(text) => text,

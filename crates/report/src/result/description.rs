@@ -165,8 +165,8 @@ impl Description {
         Ok(description)
     }
 
-    /// The name of the test: the run's name, or that of the configuration if the run was named after the
-    /// time at which it began.
+    /// The name of the test: the run's name, or the configuration's name if the run's is only its starting
+    /// time.
     pub(super) fn test_name(&self) -> String {
         let files = self.configuration_file.as_deref().unwrap_or_default();
         let stem = |path: &str| {

@@ -1,8 +1,8 @@
 //! Link walking: from an object along its links, and from those objects along theirs.
 //!
-//! The answer has a part for each step that is kept, and that part has one for each object: of one with
-//! siblings the first, with the tags of the others. A walk may lead far, so it ends with an error when it
-//! has taken too much memory or time.
+//! The answer has a part for each step that is kept, and in it a part for each object: of one with siblings
+//! the first, with the tags of the others. A walk may lead far, so it ends with an error when it has taken
+//! too much memory or time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const WALK_TIME_MAX: Duration = Duration::from_secs(60);
 /// Objects that are read at a time.
 const OBJECTS_AT_A_TIME: usize = 64;
 
-/// Bytes that a link takes beside its texts.
+/// Bytes that a link takes without its texts.
 const LINK_OVERHEAD_BYTES: usize = 160;
 
 /// Seconds for which caches may keep the answer.
@@ -136,7 +136,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The objects that links lead to, as far as they are there, in the order of the links.
+    /// The existing objects that links lead to, in the order of the links.
     async fn read_all(&mut self, links: BTreeSet<Link>) -> Result<Vec<Found>, Refusal> {
         let links_bytes = links_bytes(&links);
         self.hold(links_bytes)?;

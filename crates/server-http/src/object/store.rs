@@ -83,7 +83,7 @@ pub(crate) async fn store(
     })
 }
 
-/// The client has to accept the media type that it sends, as in Riak.
+/// As in Riak, a client has to accept the media type of its own request.
 fn check_acceptable(exchange: &Exchange<'_>, media_type: &[u8]) -> Result<(), Refusal> {
     let media_type = std::str::from_utf8(media_type).unwrap_or_default();
     match exchange.choose_type(&[media_type]) {

@@ -119,7 +119,7 @@ fn a_bucket_gives_an_end_to_what_has_none_of_its_own() {
         for (key, end) in [
             ("plain", Some(DATE)),
             ("own", Some("Thu, 01 Jan 2026 00:02:00 GMT")),
-            // What was there before stays as it was written.
+            // An earlier object stays as it was written.
             ("earlier", None),
         ] {
             let read = client.get(&format!("/buckets/b/keys/{key}")).await;

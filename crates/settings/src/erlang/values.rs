@@ -255,8 +255,8 @@ const PRUNING: &str = "clocks are never pruned";
 const FOREIGN_LINK_FUNCTION: &str =
     "it names a function that Kvorum cannot run; links are read from the Link metadata";
 
-/// Default properties. One that Kvorum cannot honour would silently give objects another fate than
-/// before, so it is refused; those that change nothing for a client are named.
+/// Default properties. A value that Kvorum cannot honour would silently change the fate of objects, so it is
+/// refused; those that change nothing for a client are named.
 pub(super) fn bucket_properties(term: &Term) -> Result<Translated, Misfit> {
     const HONOURED: [&str; 13] = [
         "n_val",

@@ -30,8 +30,7 @@ pub(super) const KEYS: &[Key] = &[
         None,
         "Riak's name for `durability`, for this backend alone; if it is set, it decides. `none` \
          is Riak's default behaviour; `interval` syncs every `bitcask.sync.interval`; `o_sync` \
-         acknowledges a write that is on stable storage, as `durability = grouped` does. Not set, \
-         `durability` decides.",
+         acknowledges a write that is on stable storage, as `durability = grouped` does.",
     ),
     key(
         "bitcask.sync.interval",

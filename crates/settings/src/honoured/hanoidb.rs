@@ -32,7 +32,7 @@ pub(super) const KEYS: &[Key] = &[
         "The original's name for `durability`, for this backend alone; if it is set, it decides. \
          `none` is its default behaviour; `sync` acknowledges a write that is on stable storage, \
          as `durability = grouped` does; `interval` is its `{seconds, N}`, with a timer, which \
-         the original lacks. Not set, `durability` decides.",
+         the original lacks.",
     ),
     own_key(
         "hanoidb.sync_interval",
@@ -50,7 +50,7 @@ pub(super) const KEYS: &[Key] = &[
         "70",
         "The share of the memory of the machine, or of the container if that is less, for the \
          block cache and the write buffers of all partitions. Large values are read through the \
-         system's own cache, which needs room beside it.",
+         system's own cache, which needs memory too.",
     ),
     Key::new(
         "hanoidb.maximum_memory",

@@ -29,8 +29,7 @@ pub(super) const KEYS: &[Key] = &[
         "The original's name for `durability`, for this backend alone; if it is set, it decides. \
          `1` acknowledges a write that is on stable storage, as `durability = grouped` does. `0`, \
          the original's default, and `2` sync once in a `durability.interval`: an acknowledged \
-         write is with the operating system, and a crash of the server alone loses none. Not set, \
-         `durability` decides.",
+         write is with the operating system, and a crash of the server alone loses none.",
     ),
     own_key(
         "innostore.buffer_pool_size.percent",
@@ -38,7 +37,7 @@ pub(super) const KEYS: &[Key] = &[
         "50",
         "The share of the memory of the machine, or of the container if that is less, for the \
          pages of all partitions and for entries that are not in pages yet. Large values are read \
-         through the system's own cache, which needs room beside it.",
+         through the system's own cache, which needs memory too.",
     ),
     Key::new(
         "innostore.buffer_pool_size",

@@ -18,7 +18,7 @@ pub(super) const KEYS: &[Key] = &[
         "70",
         "The share of the memory of the machine, or of the container if that is less, for the \
          block cache and the write buffers of all partitions. Large values are read through the \
-         system's own cache, which needs room beside it.",
+         system's own cache, which needs memory too.",
     ),
     Key::new(
         "leveldb.maximum_memory",
@@ -66,7 +66,7 @@ pub(super) const KEYS: &[Key] = &[
         None,
         "Riak's name for `durability`, for this backend alone; if it is set, it decides. `on` \
          acknowledges a write that is on stable storage, as `durability = grouped` does; `off` is \
-         Riak's default behaviour, `durability = none`. Not set, `durability` decides.",
+         Riak's default behaviour, `durability = none`.",
     ),
     key(
         "leveldb.bloomfilter",

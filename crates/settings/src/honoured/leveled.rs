@@ -28,7 +28,7 @@ pub(super) const KEYS: &[Key] = &[
         None,
         "Riak's name for `durability`, for this backend alone; if it is set, it decides. `none` \
          is Riak's default behaviour; `sync` and `riak_sync` acknowledge a write that is on \
-         stable storage, as `durability = grouped` does. Not set, `durability` decides.",
+         stable storage, as `durability = grouped` does.",
     ),
     own_key(
         "leveled.maximum_memory.percent",
@@ -36,7 +36,7 @@ pub(super) const KEYS: &[Key] = &[
         "70",
         "The share of the memory of the machine, or of the container if that is less, for the \
          ledgers of all partitions: their block cache and their buffers. Bodies are read through \
-         the system's own cache, which needs room beside it.",
+         the system's own cache, which needs memory too.",
     ),
     Key::new(
         "leveled.maximum_memory",
@@ -121,8 +121,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.leveled.compressed_from_level = value;
         }),
         "2",
-        "The first level of the ledger of which tables are compressed. Those above are merged \
-         again soon; Riak's default is 1.",
+        "Tables of this level of the ledger and of deeper ones are compressed. Tables of higher levels \
+         are merged again soon; Riak's default is 1.",
     ),
     key(
         "leveled.max_run_length",

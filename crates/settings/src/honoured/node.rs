@@ -108,7 +108,7 @@ pub(super) const KEYS: &[Key] = &[
          read far more than written. `memory` keeps everything in memory and loses it at a stop. \
          `multi` mixes several of them on one node (`multi_backend.NAME.storage_backend` declares \
          each), and the property `backend` of a bucket or its type chooses one. With \
-         `prefix_multi` the beginning of a bucket's name may choose it as well \
+         `prefix_multi` a prefix of a bucket's name may choose it as well \
          (`multi_backend.NAME.bucket_prefix`).",
     ),
     own_key(

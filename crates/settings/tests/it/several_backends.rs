@@ -156,12 +156,12 @@ fn places_of_one_of_several_backends_are_ignored() {
 }
 
 #[test]
-fn beginnings_of_names_count_with_prefix_multi_alone() {
+fn prefixes_of_bucket_names_count_only_with_prefix_multi() {
     let rest = "multi_backend.a.storage_backend = bitcask\nmulti_backend.a.bucket_prefix = a_\n";
     let multi = format!("storage_backend = multi\n{rest}");
     assert_eq!(
         reason(&multi, "multi_backend.a.bucket_prefix"),
-        "`storage_backend` is multi, and beginnings of names count with prefix_multi alone"
+        "`storage_backend` is multi, and prefixes of bucket names count only with prefix_multi"
     );
     let prefix_multi = format!("storage_backend = prefix_multi\n{rest}");
     assert_eq!(

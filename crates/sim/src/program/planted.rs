@@ -17,7 +17,7 @@ use crate::single::{Manner, one};
 /// Seeds within which a defect has to be found: as many as a run of the tests has time for.
 const SEEDS_FOR_A_DEFECT: u64 = 100;
 
-/// Those that show in a cluster; tests of the crates that have them plant the others.
+/// The defects that show in a cluster. The others are planted in tests of their crates.
 fn all() -> impl Iterator<Item = PlantedDefect> {
     let all = PlantedDefect::ALL.iter().copied();
     all.filter(|defect| !occasion(*defect).is_empty())
@@ -238,7 +238,7 @@ fn plan_exchanges(defect: PlantedDefect, plan: &mut RunPlan) {
     let end = plan.length;
     for fault in &mut plan.faults {
         let length_max = match fault.kind {
-            // What it loses was written while clients went on, and none of them reads it again.
+            // A long fault loses only writes that no client reads again.
             FaultKind::Rollback | FaultKind::RestoredStores => Duration::from_secs(4),
             FaultKind::Wipe => Duration::ZERO,
             _ => continue,

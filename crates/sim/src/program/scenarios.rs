@@ -10,8 +10,8 @@ use crate::console::{conclude, line};
 use crate::single::PlantedDefect;
 use crate::sum::Sum;
 
-/// Sets of seeds that are run at most: a few seeds may all be without the fault of a scenario, if it
-/// finds no node that it may strike at its time.
+/// Sets of seeds that are run at most: in a few seeds the fault of a scenario may never occur,
+/// since at its time it finds no node that it may affect.
 const TRIES: usize = 10;
 
 /// Runs one scenario or `all`; true if nothing was found and each was shown.

@@ -16,7 +16,7 @@ pub(crate) fn section(version: &str, first: u64, sum: &Sum) -> String {
         text,
         "\n## Seeds {first} to {last}\n\n\
          Version: {version}.\n\
-         {} seeds, {hours:.1} hours of virtual time; {} of them were run twice and went the same way.\n\n\
+         {} seeds, {hours:.1} hours of virtual time; {} of them were run twice with equal results.\n\n\
          | what | count |\n|---|---:|\n\
          | acknowledged operations | {} |\n\
          | of these, reads | {} |\n\

@@ -11,7 +11,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Adds a range; one that ends before it begins has nothing in it.
+    /// Adds a range; a range that ends before it begins is empty.
     pub(crate) fn insert(&mut self, mut first: u32, mut last: u32) {
         if first > last {
             return;

@@ -14,7 +14,7 @@ use crate::files::failure::{GroupFailure, Written};
 use crate::log_segment::LogSegment;
 
 impl Files {
-    /// Notes that segments are dropped, so that no opening takes them for lost.
+    /// Notes that segments are dropped, so that no opening counts them as lost.
     pub(super) fn note_dropped(&self, unneeded: &[Arc<LogSegment>]) -> Result<()> {
         let mut settled = self.dropped.lock();
         let numbers: Numbers = unneeded.iter().map(|it| it.number).collect();

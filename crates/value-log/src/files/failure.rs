@@ -1,4 +1,4 @@
-//! The failures of writing: those that a group may outlive, and those that end the log.
+//! The failures of writing: failures of a group alone, and failures that end the log.
 
 use kvorum_backend::{BackendError, ErrorKind};
 use kvorum_disk::Operation;

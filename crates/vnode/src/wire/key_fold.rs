@@ -1,5 +1,4 @@
-//! Parts of folds over keys as bytes. The question and what is found have their own forms, which are drawn
-//! in `kvorum-key-folds`.
+//! Parts of folds over keys as bytes. The forms of question and findings are drawn in `kvorum-key-folds`.
 
 use std::sync::Arc;
 

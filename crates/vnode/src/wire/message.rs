@@ -1,4 +1,4 @@
-//! Messages and their pieces, as requests and answers have them.
+//! Messages, and the pieces that requests and answers share.
 
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         Ok(StorageKey::from_encoded(key))
     }
 
-    /// The key from which on something goes on, if there is any.
+    /// The key at which a fold or listing continues, if there is one.
     pub(super) fn place(&mut self) -> Result<Option<StorageKey>, WireError> {
         match self.bytes.u8()? {
             0 => Ok(None),

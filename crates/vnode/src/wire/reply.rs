@@ -56,8 +56,8 @@ const OPERATION_REFUSED: u8 = 18;
 /// The bytes of an answer. `Stored` and `Received` are sent when their promise holds, so the ticket in
 /// them does not travel.
 ///
-/// `sent` is the value that came with the request: an object that holds just that is answered without
-/// it, since the sender has it.
+/// `sent` is the value that came with the request: an object with exactly that value is answered without it,
+/// since the sender has the value.
 ///
 /// ```text
 /// head    = version  u8   1

@@ -57,7 +57,7 @@ const FOLLOW: u8 = 11;
 
 const NEWEST_WINS: u8 = 1;
 
-/// The properties of a coordinated write beside its rules, as bits.
+/// The properties of a coordinated write in addition to its rules, as bits.
 const IS_TIMED: u8 = 1;
 const IS_WRITTEN_ONCE: u8 = 2;
 
@@ -96,7 +96,7 @@ const FIXED_BYTES: usize = 64;
 /// rules      = bit 0: 0 keep siblings, 1 newest wins; the others: the number of the kind of objects
 /// ```
 ///
-/// A replica on another node merges what is written once, as any object whose newest version wins: the store
+/// A replica on another node merges a write-once object as any object whose newest version wins: the store
 /// message has no room for the difference.
 pub fn encode_request(request: &PeerRequest) -> WireMessage {
     match request {
