@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use kvorum_cluster::Command;
 use kvorum_reaping::{
-    Incarnation, KeptBecause, ListName, ReplicaAnswer, Round, RoundEffect, RoundEvent, RoundName,
+    Asked, Incarnation, KeptBecause, ListName, ReplicaAnswer, Round, RoundEffect, RoundEvent, RoundName,
     RoundOutcome, RoundRequest,
 };
 use kvorum_ring::{NodeId, PreferenceList};
@@ -33,6 +33,13 @@ pub(crate) struct Rounding {
     pub(crate) members: Vec<NodeId>,
 }
 
+/// The end of a round.
+pub(crate) struct RoundEnd {
+    pub(crate) outcome: RoundOutcome,
+    /// The node whose answer ended it early, or has left tombstones.
+    pub(crate) kept_by: Option<NodeId>,
+}
+
 /// An exchange of the round's replicas; true when it was complete.
 pub(crate) type Comparison = Pin<Box<dyn Future<Output = bool> + Send>>;
 
@@ -40,7 +47,7 @@ type Pending = Pin<Box<dyn Future<Output = RoundEvent> + Send>>;
 
 impl Rounding {
     /// Drives the round to its end. Dropped before, it ends without harm. `compare` begins an exchange.
-    pub(crate) async fn run(self, compare: impl Fn() -> Comparison) -> RoundOutcome {
+    pub(crate) async fn run(self, compare: impl Fn() -> Comparison) -> RoundEnd {
         let request = RoundRequest {
             name: self.name,
             epoch: self.epoch,
@@ -53,7 +60,7 @@ impl Rounding {
         loop {
             for effect in std::mem::take(&mut effects) {
                 match effect {
-                    RoundEffect::End(outcome) => return outcome,
+                    RoundEffect::End(outcome) => return self.ended(outcome),
                     RoundEffect::Compare => pending.push(compared(compare())),
                     effect => pending.push(self.event_of(effect)),
                 }
@@ -61,6 +68,15 @@ impl Rounding {
             let event = pending.next().await.unwrap_or(RoundEvent::Stop);
             round.step(event, &mut effects);
         }
+    }
+
+    fn ended(&self, outcome: RoundOutcome) -> RoundEnd {
+        let node_of = |asked| match asked {
+            Asked::Replica(at) => self.replicas.get(at).map(|it| it.node),
+            Asked::Member(at) => self.members.get(at).copied(),
+        };
+        let kept_by = outcome.kept_by.and_then(node_of);
+        RoundEnd { outcome, kept_by }
     }
 
     /// Sees to an effect: the event comes when it is done.

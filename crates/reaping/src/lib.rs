@@ -46,5 +46,5 @@ pub use kept_because::KeptBecause;
 pub use note::{Mark, Note, Receiving};
 pub use notes_file::{ListName, NotesFileError, VnodeNotes, decode_notes, encode_notes};
 pub use round::{Round, RoundRequest};
-pub use round_event::{ReplicaAnswer, RoundEffect, RoundEvent, RoundOutcome};
+pub use round_event::{Asked, ReplicaAnswer, RoundEffect, RoundEvent, RoundOutcome};
 pub use watermark::{Incarnation, RoundName, Watermark};
