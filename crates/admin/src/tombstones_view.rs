@@ -151,9 +151,7 @@ fn headline(node: &str, data: &Value) -> String {
     }
     let state = match (data["rounds_led"].as_bool(), data["enabled"].as_bool()) {
         (Some(true), Some(true)) => "on",
-        (Some(true), _) => {
-            "disabled until `kvorum admin tictacaae enable` or the next start"
-        }
+        (Some(true), _) => "disabled until `kvorum admin tictacaae enable` or the next start",
         _ => "off: delete_mode = keep in its configuration",
     };
     format!(

@@ -373,9 +373,7 @@ impl Shared {
             reaped = outcome.map_or(0, |it| it.reaped),
             is_raised = outcome.is_some_and(|it| it.raised.is_some()),
             kept = kept.map(tracing::field::display),
-            kept_by = end
-                .and_then(|it| it.kept_by)
-                .map(tracing::field::display),
+            kept_by = end.and_then(|it| it.kept_by).map(tracing::field::display),
         );
     }
 
