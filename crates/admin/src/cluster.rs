@@ -41,7 +41,8 @@ pub(crate) use self::partitions_view::{named as partition_named, no_partition};
 pub(crate) use self::cluster_admin::ClusterAdmin;
 use self::members_view::{Names, PartitionRow, Seen};
 use self::plan_view::PlanCosts;
-use self::words::{name_of, status_word};
+pub(crate) use self::words::name_of;
+use self::words::status_word;
 
 /// The port of a member that is named without one.
 const PEER_PORT: u16 = 8099;

@@ -58,8 +58,9 @@ async fn run(coordinator: &Arc<Coordinator>, asked: FoldAsked) -> Result<Replied
             Ok(view::count(found.count))
         }
         FoldAsked::Change(scope, change) => {
-            let changed = coordinator.change_keys(scope, change, FOLD_TIMEOUT);
-            Ok(view::changed(change, changed.await?))
+            let changed = coordinator.change_keys(scope, change, FOLD_TIMEOUT).await?;
+            let members = coordinator.state().members().len();
+            Ok(view::changed(change, changed, members))
         }
     })
 }

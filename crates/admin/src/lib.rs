@@ -20,6 +20,7 @@ mod request;
 mod server;
 mod status_view;
 mod tls_view;
+mod tombstones_view;
 mod vnode_view;
 
 pub use framed_table::framed;

@@ -27,6 +27,8 @@ pub enum AdminRequest {
     AaeStatus,
     /// The trees of each vnode.
     TreeStatus,
+    /// Tombstones of this node, and the rounds by which they go.
+    Tombstones,
     /// A question about the keys of a bucket, or a change of those that are found.
     Fold {
         /// The verb and its arguments.
@@ -128,7 +130,7 @@ pub enum AdminRequest {
 }
 
 /// The requests that are a verb alone.
-const BARE: [(&str, AdminRequest); 16] = [
+const BARE: [(&str, AdminRequest); 17] = [
     ("ping", AdminRequest::Ping),
     ("health", AdminRequest::Health),
     ("stop", AdminRequest::Stop),
@@ -137,6 +139,7 @@ const BARE: [(&str, AdminRequest); 16] = [
     ("vnode-status", AdminRequest::VnodeStatus),
     ("aae-status", AdminRequest::AaeStatus),
     ("tictacaae treestatus", AdminRequest::TreeStatus),
+    ("tictacaae tombstones", AdminRequest::Tombstones),
     ("tictacaae enable", AdminRequest::ExchangesEnable),
     ("tictacaae disable", AdminRequest::ExchangesDisable),
     ("maintenance", AdminRequest::Maintenance),
@@ -351,6 +354,7 @@ mod tests {
             AdminRequest::VnodeStatus,
             AdminRequest::AaeStatus,
             AdminRequest::TreeStatus,
+            AdminRequest::Tombstones,
             AdminRequest::Fold {
                 words: vec!["object-stats".to_owned(), "a b".to_owned()],
             },

@@ -32,6 +32,7 @@ use crate::health_view;
 use crate::readiness;
 use crate::request::{AdminReply, AdminRequest, LINE_BYTES_MAX, Replied};
 use crate::status_view;
+use crate::tombstones_view;
 use crate::vnode_view;
 
 /// The parts of the node that the admin interface reads.
@@ -152,6 +153,7 @@ impl AdminServer {
                 let data = self.exchanges();
                 AdminReply::ok(aae_view::trees_text(&self.parts.node_name, &data), data)
             }
+            AdminRequest::Tombstones => self.tombstones(),
             AdminRequest::Fold { words } => folds::answer(&self.cluster, &words)?,
             AdminRequest::ExchangesEnable => self.switch_exchanges(true)?,
             AdminRequest::ExchangesDisable => self.switch_exchanges(false)?,
@@ -232,6 +234,14 @@ impl AdminServer {
         let size = self.parts.coordinator.state().ring().size();
         let report = member.exchanges().map(Exchanges::report);
         aae_view::data(report.as_ref(), size)
+    }
+
+    fn tombstones(&self) -> AdminReply {
+        let member = &self.cluster.member;
+        let report = member.exchanges().map(Exchanges::report);
+        let data = tombstones_view::data(report.as_ref(), &self.parts.coordinator.state());
+        let text = tombstones_view::text(&self.parts.node_name, &data);
+        AdminReply::ok(text, data)
     }
 
     fn switch_exchanges(&self, is_enabled: bool) -> Replied {

@@ -2,8 +2,9 @@
 //!
 //! A tombstone is reaped by the rule of `reaper.rs`: every replica that its key has is a vnode of this
 //! node, has been seen to hold the same, and has it durably, and the node is the only member. In a
-//! cluster of several nodes a tombstone stays: a copy of an older value may be on its way, or wait as a
-//! hint. Riak reaps when all primaries answer, so that deleted keys may come back.
+//! cluster of several nodes a fold leaves tombstones: a copy of an older value may be on its way, or wait as
+//! a hint. They go by rounds there (decision 37), without a question about each. Riak reaps when all
+//! primaries answer, so that deleted keys may come back.
 
 use std::sync::Arc;
 use std::time::Duration;

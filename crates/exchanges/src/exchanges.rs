@@ -11,7 +11,7 @@ use std::time::Duration;
 use kvorum_anti_entropy::{Order, Outcome, Pace, Schedule, Target};
 use kvorum_cluster::{AgreedState, ClusterState};
 use kvorum_coordinator::{Coordinator, LocalVnodes};
-use kvorum_reaping::{KeptBecause, ListName, RoundName, RoundOutcome};
+use kvorum_reaping::{KeptBecause, RoundName};
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Runtime, Watched, Watcher};
 use kvorum_vnode::{TreeFiles, TreeName};
@@ -21,11 +21,12 @@ use crate::body_checks::{BodyChecks, CheckedStores};
 use crate::building::Builder;
 use crate::conversation::{Means, converse, micros};
 use crate::places::Placements;
-use crate::report::{ComparedCounts, ExchangesReport, RoundsReport};
+use crate::report::{ComparedCounts, ExchangesReport};
 use crate::round_question::RoundMeans;
-use crate::rounding::{Comparison, Rounding};
+use crate::rounding::{Comparison, RoundEnd, Rounding};
+use crate::rounds_look::{RoundSums, RoundsLook};
 use crate::settings::{ExchangeSettings, StepBudget};
-use crate::targets::{epoch_of, replicas_of, targets_of, tree_of};
+use crate::targets::{epoch_of, list_of, replicas_of, targets_of, tree_of};
 
 /// The schedule is looked at this often at least: the ring or the nodes that are up may have changed.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
@@ -82,13 +83,13 @@ struct State {
     sums: Sums,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Sums {
     keys_repaired: u64,
     repairs_failed: u64,
     exchanges_complete: u64,
     compared: ComparedCounts,
-    rounds: RoundsReport,
+    rounds: RoundSums,
 }
 
 impl Exchanges {
@@ -164,20 +165,30 @@ impl Exchanges {
     /// The state of exchanges and trees at this moment.
     pub fn report(&self) -> ExchangesReport {
         let shared = &self.0;
-        let size = shared.cluster.look().ring().size();
-        let trees = shared.builder.report(size);
+        let cluster = shared.cluster.current();
+        let trees = shared.builder.report(cluster.ring().size());
         let state = shared.state.lock();
-        let sums = &state.sums;
+        let (is_enabled, targets) = (state.is_enabled, state.schedule.report());
+        let (sums, now_micros) = (state.sums.clone(), shared.now());
+        drop(state);
+        let look = RoundsLook {
+            node: shared.node,
+            state: &cluster,
+            vnodes: &*shared.vnodes,
+            is_up: &*shared.is_up,
+            are_rounds_led: shared.rounds.is_some(),
+            are_colocated: shared.means.settings.colocated_replicas,
+        };
         ExchangesReport {
-            now_micros: shared.now(),
-            is_enabled: state.is_enabled,
-            targets: state.schedule.report(),
+            now_micros,
+            is_enabled,
+            rounds: look.report(&targets, &sums.rounds),
+            targets,
             trees,
             keys_repaired: sums.keys_repaired,
             repairs_failed: sums.repairs_failed,
             exchanges: sums.compared.all(),
             exchanges_complete: sums.exchanges_complete,
-            rounds: sums.rounds.clone(),
         }
     }
 }
@@ -324,10 +335,7 @@ impl Shared {
     /// and its epoch are of one state.
     fn round_of(&self, target: Target) -> Option<Rounding> {
         let means = self.rounds.clone()?;
-        let list = ListName {
-            partition: target.partition,
-            n_val: target.n,
-        };
+        let list = list_of(target);
         let state = self.cluster.current();
         let is_colocated = self.means.settings.colocated_replicas;
         if is_colocated || state.may_announce(list).is_err() {
@@ -354,29 +362,18 @@ impl Shared {
         })
     }
 
-    fn round_ended(&self, target: Target, outcome: Option<&RoundOutcome>) {
-        let mut state = self.state.lock();
-        let sums = &mut state.sums;
+    fn round_ended(&self, target: Target, end: Option<&RoundEnd>) {
+        self.state.lock().sums.rounds.count(target, end);
+        let outcome = end.map(|it| &it.outcome);
         let kept = outcome.map_or(Some(KeptBecause::Stopped), |it| it.kept);
-        let reaped = outcome.map_or(0, |it| it.reaped);
-        let is_raised = outcome.is_some_and(|it| it.raised.is_some());
-        sums.rounds.reaped += reaped;
-        match is_raised {
-            true => sums.rounds.raised += 1,
-            false => sums.rounds.ended_early += 1,
-        }
-        match kept {
-            Some(reason) => sums.rounds.kept.insert(target, reason),
-            None => sums.rounds.kept.remove(&target),
-        };
-        drop(state);
         tracing::debug!(
             event = "round_ended",
             partition = target.partition,
             n_val = target.n,
-            reaped,
-            is_raised,
+            reaped = outcome.map_or(0, |it| it.reaped),
+            is_raised = outcome.is_some_and(|it| it.raised.is_some()),
             kept = kept.map(tracing::field::display),
+            kept_by = end.and_then(|it| it.kept_by).map(tracing::field::display),
         );
     }
 

@@ -11,6 +11,8 @@
 //! - `conversation` drives one exchange: asks replicas, waits, has keys mended;
 //! - `rounding` drives a round, by which tombstones go, behind a complete exchange; [`RoundMeans`] is its
 //!   way to replicas and members;
+//! - `rounds_look` counts the rounds, and looks for tombstones that wait; `staying` finds the reason for which
+//!   those of a list stay;
 //! - [`Exchanges`] begins exchanges as they fall due, and reports on them.
 //!
 //! The node of the first replica of a preference list that is up compares it. Two nodes that see
@@ -28,11 +30,14 @@ mod places;
 mod report;
 mod round_question;
 mod rounding;
+mod rounds_look;
 mod settings;
+mod staying;
 mod targets;
 
 pub use exchanges::{Exchanges, Parts};
 pub use places::{KeyPlaces, list_to_reap};
-pub use report::{BuildingReport, ComparedCounts, ExchangesReport, RoundsReport};
+pub use report::{BuildingReport, ComparedCounts, ExchangesReport, ListTombstones, RoundsReport};
 pub use round_question::{AskedRound, RoundAnswer, RoundMeans, RoundQuestion, RoundStep};
 pub use settings::{ExchangeSettings, StepBudget, Unbounded};
+pub use staying::Stay;

@@ -1,11 +1,10 @@
 //! The state of exchanges and trees, for status.
 
-use std::collections::BTreeMap;
-
 use kvorum_anti_entropy::{Compared, Target, TargetReport};
-use kvorum_reaping::KeptBecause;
 use kvorum_ring::Partition;
 use kvorum_vnode::TreesStatus;
+
+use crate::staying::Stay;
 
 /// The exchanges of a node and the trees of its vnodes.
 #[derive(Clone, Debug, Default)]
@@ -30,17 +29,38 @@ pub struct ExchangesReport {
     pub rounds: RoundsReport,
 }
 
-/// Rounds that this node has led since its start.
+/// Tombstones, and the rounds that this node has led since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoundsReport {
+    /// Rounds are led behind complete exchanges.
+    pub are_led: bool,
     /// Rounds that raised a watermark.
     pub raised: u64,
     /// Rounds that did not.
     pub ended_early: u64,
     /// Tombstones that they had removed, over all replicas.
     pub reaped: u64,
-    /// Lists whose last round ended early, or left tombstones, and why.
-    pub kept: BTreeMap<Target, KeptBecause>,
+    /// Tombstones in the vnodes of this node, as far as they are known. Zero in a cluster of one replica:
+    /// it leads no rounds.
+    pub waiting: u64,
+    /// The preference lists that this node compares, by partition.
+    pub lists: Vec<ListTombstones>,
+}
+
+/// The tombstones of a preference list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListTombstones {
+    /// The list.
+    pub target: Target,
+    /// Tombstones in this node's vnode of the list, as far as they are known; those of the vnode's other
+    /// lists count too.
+    pub waiting: u64,
+    /// All are known: the store has been gone through since the start.
+    pub are_counted: bool,
+    /// The number of the last round that went through.
+    pub watermark: Option<u64>,
+    /// Why they stay, if some do and a reason is known.
+    pub stay: Option<Stay>,
 }
 
 /// Exchanges that have ended since the start, by the furthest comparison that they ended with.

@@ -9,8 +9,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use kvorum_cluster::Command;
 use kvorum_reaping::{
-    Incarnation, KeptBecause, ListName, ReplicaAnswer, Round, RoundEffect, RoundEvent, RoundName,
-    RoundOutcome, RoundRequest,
+    Asked, Incarnation, KeptBecause, ListName, ReplicaAnswer, Round, RoundEffect, RoundEvent,
+    RoundName, RoundOutcome, RoundRequest,
 };
 use kvorum_ring::{NodeId, PreferenceList};
 use kvorum_runtime::Runtime;
@@ -33,6 +33,13 @@ pub(crate) struct Rounding {
     pub(crate) members: Vec<NodeId>,
 }
 
+/// The end of a round.
+pub(crate) struct RoundEnd {
+    pub(crate) outcome: RoundOutcome,
+    /// The node whose answer ended it early, or has left tombstones.
+    pub(crate) kept_by: Option<NodeId>,
+}
+
 /// An exchange of the round's replicas; true when it was complete.
 pub(crate) type Comparison = Pin<Box<dyn Future<Output = bool> + Send>>;
 
@@ -40,7 +47,7 @@ type Pending = Pin<Box<dyn Future<Output = RoundEvent> + Send>>;
 
 impl Rounding {
     /// Drives the round to its end. Dropped before, it ends without harm. `compare` begins an exchange.
-    pub(crate) async fn run(self, compare: impl Fn() -> Comparison) -> RoundOutcome {
+    pub(crate) async fn run(self, compare: impl Fn() -> Comparison) -> RoundEnd {
         let request = RoundRequest {
             name: self.name,
             epoch: self.epoch,
@@ -53,7 +60,7 @@ impl Rounding {
         loop {
             for effect in std::mem::take(&mut effects) {
                 match effect {
-                    RoundEffect::End(outcome) => return outcome,
+                    RoundEffect::End(outcome) => return self.ended(outcome),
                     RoundEffect::Compare => pending.push(compared(compare())),
                     effect => pending.push(self.event_of(effect)),
                 }
@@ -61,6 +68,15 @@ impl Rounding {
             let event = pending.next().await.unwrap_or(RoundEvent::Stop);
             round.step(event, &mut effects);
         }
+    }
+
+    fn ended(&self, outcome: RoundOutcome) -> RoundEnd {
+        let node_of = |asked| match asked {
+            Asked::Replica(at) => self.replicas.get(at).map(|it| it.node),
+            Asked::Member(at) => self.members.get(at).copied(),
+        };
+        let kept_by = outcome.kept_by.and_then(node_of);
+        RoundEnd { outcome, kept_by }
     }
 
     /// Sees to an effect: the event comes when it is done.
@@ -200,4 +216,101 @@ fn compared(exchange: Comparison) -> Pending {
 
 fn done(answer: Result<u64, KeptBecause>) -> ReplicaAnswer<()> {
     answer.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use kvorum_ring::{Epoch, Partition, Replica, Role};
+
+    use super::*;
+    use crate::round_question::RoundAnswer;
+
+    const NODES: u8 = 3;
+
+    fn node(number: u8) -> NodeId {
+        NodeId::from_bytes([number; 16])
+    }
+
+    fn replica(number: u8) -> Replica {
+        Replica {
+            partition: Partition::of_number(u16::from(number)).unwrap(),
+            node: node(number),
+            role: Role::Primary,
+            epoch: Epoch::FIRST,
+        }
+    }
+
+    /// One node answers a question of this kind in its own way, and all others say yes.
+    struct Answers {
+        of: NodeId,
+        to: fn(RoundStep) -> bool,
+        answer: RoundAnswer,
+    }
+
+    impl RoundMeans for Answers {
+        fn ask(&self, node: NodeId, question: RoundQuestion) -> AskedRound {
+            let is_meant = node == self.of && (self.to)(question.step);
+            Box::pin(ready(match (is_meant, question.step) {
+                (true, _) => self.answer,
+                (false, RoundStep::Reap(_)) => Ok(10),
+                (false, _) => Ok(0),
+            }))
+        }
+
+        fn agree(&self, _command: Command) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+            Box::pin(ready(true))
+        }
+    }
+
+    fn run(answers: Answers) -> RoundEnd {
+        let executor = Runtime::simulated(1).unwrap();
+        let rounding = Rounding {
+            runtime: executor.runtime(),
+            means: Arc::new(answers),
+            list: ListName {
+                partition: 1,
+                n_val: NODES,
+            },
+            name: RoundName {
+                number: 1,
+                nonce: 7,
+            },
+            epoch: 1,
+            replicas: (1..=NODES).map(replica).collect(),
+            members: (1..=NODES).map(node).collect(),
+        };
+        executor.block_on(rounding.run(|| Box::pin(ready(true))))
+    }
+
+    #[test]
+    fn a_round_of_which_all_say_yes_names_no_node() {
+        let end = run(Answers {
+            of: node(2),
+            to: |_| false,
+            answer: Ok(0),
+        });
+        assert_eq!((end.outcome.kept, end.kept_by), (None, None));
+        assert_eq!(end.outcome.reaped, 30);
+    }
+
+    #[test]
+    fn the_node_whose_answer_ended_the_round_is_named() {
+        let end = run(Answers {
+            of: node(2),
+            to: |step| step == RoundStep::Hints,
+            answer: Ok(1),
+        });
+        assert_eq!(end.outcome.kept, Some(KeptBecause::HintsOutstanding));
+        assert_eq!(end.kept_by, Some(node(2)));
+        let end = run(Answers {
+            of: node(3),
+            to: |step| matches!(step, RoundStep::Reap(_)),
+            answer: Err(KeptBecause::ReplicaDown),
+        });
+        assert_eq!(end.outcome.kept, Some(KeptBecause::ReplicaDown));
+        assert_eq!(end.kept_by, Some(node(3)));
+        assert_eq!(end.outcome.reaped, 20);
+    }
 }

@@ -2,6 +2,7 @@
 
 use kvorum_anti_entropy::Target;
 use kvorum_cluster::ClusterState;
+use kvorum_reaping::ListName;
 use kvorum_ring::{NodeId, Position, PreferenceList, Ring, RingSize};
 use kvorum_vnode::TreeName;
 
@@ -38,6 +39,14 @@ pub(crate) fn replicas_of(state: &ClusterState, target: Target, colocated: bool)
     };
     let position = Position::before(ring.size(), name.owner);
     ring.primaries(position, u32::from(name.n_val), colocated)
+}
+
+/// The name of a target's preference list in rounds.
+pub(crate) fn list_of(target: Target) -> ListName {
+    ListName {
+        partition: target.partition,
+        n_val: target.n,
+    }
 }
 
 /// The tree that the replicas of a target compare.

@@ -58,7 +58,10 @@ mod writability;
 pub use kvorum_agreement::AgreementSettings;
 pub use kvorum_anti_entropy::{ExchangeLimits, ScheduleSettings};
 pub use kvorum_claimant::{ClaimantSettings, MayBeBehind};
-pub use kvorum_exchanges::{ComparedCounts, ExchangeSettings, Exchanges, ExchangesReport};
+pub use kvorum_exchanges::{
+    ComparedCounts, ExchangeSettings, Exchanges, ExchangesReport, ListTombstones, RoundsReport,
+    Stay,
+};
 pub use kvorum_handoff::{Budget, TransferSettings, Unbounded};
 pub use kvorum_liveness::LivenessSettings;
 pub use kvorum_peer::{Encryption, PeerSettings, connections_max as peer_connections_max};

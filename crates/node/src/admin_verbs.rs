@@ -235,7 +235,7 @@ pub(crate) enum FoldVerb {
     FindTombstones(SegmentArguments),
     /// The number of deleted keys
     CountTombstones(SegmentArguments),
-    /// Remove tombstones whose replicas are all on this node
+    /// Remove tombstones, on a node that is the only one; in a cluster they go by themselves
     ReapTombstones(ChangeArguments),
     /// Delete objects
     EraseKeys(ChangeArguments),

@@ -202,6 +202,8 @@ enum AdminVerb {
 enum TictacaaeVerb {
     /// The trees of each vnode: built or not, keys and memory
     Treestatus,
+    /// Tombstones that wait, the rounds by which they go in a cluster, and why they stay
+    Tombstones,
     /// Compare replicas again
     Enable,
     /// Stop comparing replicas until the next start, and end comparisons under way
@@ -421,6 +423,7 @@ fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<Exi
         AdminVerb::AaeStatus => AdminRequest::AaeStatus,
         AdminVerb::Tictacaae(verb) => match verb {
             TictacaaeVerb::Treestatus => AdminRequest::TreeStatus,
+            TictacaaeVerb::Tombstones => AdminRequest::Tombstones,
             TictacaaeVerb::Enable => AdminRequest::ExchangesEnable,
             TictacaaeVerb::Disable => AdminRequest::ExchangesDisable,
             TictacaaeVerb::Fold(fold) => return fold_keys(fold, arguments),

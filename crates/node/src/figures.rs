@@ -26,6 +26,7 @@ use crate::exchange_figures::ExchangeFigures;
 use crate::machine_figures::MachineFigures;
 use crate::maintained_value_log::MaintainedValueLog;
 use crate::request_rates::RequestRates;
+use crate::tombstone_metrics;
 use crate::tracked_buckets::TrackedBuckets;
 use crate::vnode_figures::VnodeFigures;
 
@@ -267,6 +268,7 @@ impl Figures {
         text.gauge("trees_building", help, trees_building(&report));
         let help = "Memory of the trees that are compared";
         text.gauge("tree_memory_bytes", help, tree_memory_bytes(&report));
+        tombstone_metrics::add(&report.rounds, text);
     }
 
     /// Reads of stores that met damaged entries, since the start.

@@ -42,6 +42,7 @@ mod taking_over;
 mod tls_files;
 mod tls_issuing;
 mod tls_upkeep;
+mod tombstone_metrics;
 mod tracked_buckets;
 mod value_log_check;
 mod verify;

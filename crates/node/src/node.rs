@@ -334,14 +334,19 @@ fn member_settings(
             are_stores_kept: settings.node.storage_backend != StorageBackend::Memory,
             ..TransferSettings::default()
         },
-        // Rounds are led where they have been proven in whole clusters.
-        reaping: false,
+        reaping: leads_rounds(settings),
         exchanges: settings
             .anti_entropy
             .is_active
             .then(|| exchange_settings(settings)),
         hint_period: HINT_PERIOD,
     })
+}
+
+/// Rounds are led where replicas are compared, unless tombstones are to stay. A node with `delete_mode = keep`
+/// refuses those of others too.
+fn leads_rounds(settings: &Settings) -> bool {
+    settings.anti_entropy.is_active && settings.requests.delete_mode != DeleteMode::Keep
 }
 
 fn exchange_settings(settings: &Settings) -> ExchangeSettings {
@@ -461,5 +466,27 @@ fn default_overlay(buckets: &BucketDefaults) -> PropertyOverlay {
             ConfiguredFunction::BucketOnly => Some(KeyFunction::BucketOnly),
         },
         ..PropertyOverlay::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_led_where_replicas_are_compared_and_tombstones_may_go() {
+        let mut settings = Settings::default();
+        let modes = [
+            (DeleteMode::Immediate, true),
+            (DeleteMode::After(Duration::from_secs(3)), true),
+            (DeleteMode::Keep, false),
+        ];
+        for (mode, may_go) in modes {
+            settings.requests.delete_mode = mode;
+            settings.anti_entropy.is_active = false;
+            assert!(!leads_rounds(&settings), "{mode:?}");
+            settings.anti_entropy.is_active = true;
+            assert_eq!(leads_rounds(&settings), may_go, "{mode:?}");
+        }
     }
 }

@@ -90,8 +90,8 @@ fn of_riak_admin(mut rest: Vec<OsString>) -> Called {
         "stat" => "use `riak-admin status`, or /metrics for everything",
         "cluster-info" => "use `riak-admin ring-status --json` and `vnode-status --json`",
         "tictacaae" if !matches!(second, "treestatus" | "fold") => {
-            "use `kvorum admin tictacaae treestatus|enable|disable|fold`, tictacaae_* in the configuration \
-             for times and bounds, and `kvorum admin aae-status`"
+            "use `kvorum admin tictacaae treestatus|tombstones|enable|disable|fold`, tictacaae_* in the \
+             configuration for times and bounds, and `kvorum admin aae-status`"
         }
         "repair-2i" => {
             "indexes are written together with their objects; entries lost to damage are rebuilt \

@@ -49,5 +49,5 @@ pub use notes_file::{
     encode_notes,
 };
 pub use round::{Round, RoundRequest};
-pub use round_event::{ReplicaAnswer, RoundEffect, RoundEvent, RoundOutcome};
+pub use round_event::{Asked, ReplicaAnswer, RoundEffect, RoundEvent, RoundOutcome};
 pub use watermark::{Incarnation, RoundName, Watermark};

@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 use kvorum_planted_defects::is_planted;
 
 use crate::kept_because::KeptBecause;
-use crate::round_event::{ReplicaAnswer, RoundEffect, RoundEvent, RoundOutcome};
+use crate::round_event::{Asked, ReplicaAnswer, RoundEffect, RoundEvent, RoundOutcome};
 use crate::watermark::{Incarnation, RoundName, Watermark};
 
 /// The name and the size of a round.
@@ -67,6 +67,7 @@ pub struct Round {
     incarnations: Vec<Incarnation>,
     raised: Option<Watermark>,
     kept: Option<KeptBecause>,
+    kept_by: Option<Asked>,
     reaped: u64,
 }
 
@@ -80,6 +81,7 @@ impl Round {
             incarnations: vec![Incarnation(0); request.replicas],
             raised: None,
             kept: None,
+            kept_by: None,
             reaped: 0,
         };
         round.begin(Step::Announce, effects);
@@ -90,6 +92,7 @@ impl Round {
     pub fn step(&mut self, event: RoundEvent, effects: &mut Vec<RoundEffect>) {
         match event {
             RoundEvent::Stop if self.step != Step::Ended => {
+                self.kept_by = None;
                 self.end(Some(KeptBecause::Stopped), effects);
             }
             RoundEvent::Stop => {}
@@ -161,7 +164,10 @@ impl Round {
         }
         match answer {
             Ok(count) => self.reaped += count,
-            Err(reason) => self.kept = Some(reason),
+            Err(reason) => {
+                self.kept = Some(reason);
+                self.kept_by = asked(Step::Reap, replica);
+            }
         }
         self.take(Step::Reap, replica, Ok(()), effects);
     }
@@ -178,6 +184,7 @@ impl Round {
             return;
         }
         if let Err(reason) = answer {
+            self.kept_by = asked(step, place);
             return self.end(Some(reason), effects);
         }
         if !self.awaited.is_empty() {
@@ -242,9 +249,21 @@ impl Round {
         self.awaited.clear();
         effects.push(RoundEffect::End(RoundOutcome {
             kept,
+            kept_by: self.kept_by,
             raised: self.raised.take(),
             reaped: self.reaped,
         }));
+    }
+}
+
+/// The one that is asked at a place in a step; `None` for the agreed log and the exchange.
+fn asked(step: Step, place: usize) -> Option<Asked> {
+    match step {
+        Step::Open | Step::Note | Step::Confirm | Step::Reap => Some(Asked::Replica(place)),
+        Step::Hints | Step::Settle | Step::HintsAgain | Step::ConfirmHints => {
+            Some(Asked::Member(place))
+        }
+        Step::Announce | Step::Compare | Step::Propose | Step::Ended => None,
     }
 }
 

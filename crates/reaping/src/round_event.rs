@@ -138,12 +138,23 @@ pub enum RoundEffect {
     End(RoundOutcome),
 }
 
+/// A replica or a member that was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// By its place in the preference list.
+    Replica(usize),
+    /// By its place among the members.
+    Member(usize),
+}
+
 /// The outcome of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundOutcome {
     /// Why tombstones stay, if they do; after some have gone, why others of them stay at some
     /// replica.
     pub kept: Option<KeptBecause>,
+    /// The one whose answer that was, if it was an answer.
+    pub kept_by: Option<Asked>,
     /// The watermark, if the round has raised it.
     pub raised: Option<Watermark>,
     /// Tombstones removed, over all replicas.

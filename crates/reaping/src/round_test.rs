@@ -4,7 +4,7 @@ use kvorum_planted_defects::{PlantedDefect, plant};
 
 use crate::kept_because::KeptBecause;
 use crate::round::{Round, RoundRequest};
-use crate::round_event::{RoundEffect, RoundEvent, RoundOutcome};
+use crate::round_event::{Asked, RoundEffect, RoundEvent, RoundOutcome};
 use crate::watermark::{Incarnation, RoundName, Watermark};
 
 const REPLICAS: usize = 3;
@@ -142,6 +142,21 @@ fn outcome(effects: &[RoundEffect]) -> &RoundOutcome {
     }
 }
 
+/// The one that a question goes to.
+fn asked_by(effect: &RoundEffect) -> Option<Asked> {
+    match *effect {
+        RoundEffect::AskOpen { replica }
+        | RoundEffect::AskNote { replica }
+        | RoundEffect::AskConfirm { replica }
+        | RoundEffect::AskReap { replica } => Some(Asked::Replica(replica)),
+        RoundEffect::AskHints { member }
+        | RoundEffect::AskSettle { member }
+        | RoundEffect::AskHintsAgain { member }
+        | RoundEffect::AskConfirmHints { member } => Some(Asked::Member(member)),
+        _ => None,
+    }
+}
+
 #[test]
 fn everybody_is_asked_in_each_step_and_in_this_order() {
     let effects = run(None, None);
@@ -158,6 +173,7 @@ fn everybody_is_asked_in_each_step_and_in_this_order() {
     expected.extend((0..REPLICAS).map(|replica| RoundEffect::AskReap { replica }));
     expected.push(RoundEffect::End(RoundOutcome {
         kept: None,
+        kept_by: None,
         raised: Some(watermark()),
         reaped: 30,
     }));
@@ -174,6 +190,7 @@ fn a_single_no_ends_the_round_wherever_it_comes() {
         let effects = run(Some(at), Some(event));
         let outcome = outcome(&effects);
         assert_eq!(outcome.kept, Some(reason), "{effect:?}");
+        assert_eq!(outcome.kept_by, asked_by(effect), "{effect:?}");
         assert_eq!(outcome.reaped, 0, "{effect:?}");
         let is_raised = matches!(
             effect,
@@ -195,6 +212,7 @@ fn a_stop_ends_the_round_wherever_it_comes() {
             Some(KeptBecause::Stopped),
             "at {at}"
         );
+        assert_eq!(outcome(&effects).kept_by, None, "at {at}");
         let ends = effects
             .iter()
             .filter(|it| matches!(it, RoundEffect::End(_)));
@@ -241,6 +259,7 @@ fn a_replica_that_fails_to_remove_leaves_the_others_alone() {
     let effects = run(at, Some(event));
     let outcome = outcome(&effects);
     assert_eq!(outcome.kept, Some(KeptBecause::ReplicaDown));
+    assert_eq!(outcome.kept_by, Some(Asked::Replica(0)));
     assert_eq!(outcome.reaped, 20);
     assert_eq!(outcome.raised, Some(watermark()));
 }

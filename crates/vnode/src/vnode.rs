@@ -310,7 +310,7 @@ impl Vnode {
     }
 
     /// Tombstones that were stored since the vnode was opened.
-    pub(crate) fn tombstones_stored(&self) -> u64 {
+    pub fn tombstones_stored(&self) -> u64 {
         self.counts.tombstones_stored.load(Ordering::Relaxed)
     }
 

@@ -10,7 +10,7 @@ pub(super) fn banner(title: &str) -> String {
     format!("{:=^79}\n", format!(" {title} "))
 }
 
-pub(super) fn name_of(state: &ClusterState, node: NodeId) -> String {
+pub(crate) fn name_of(state: &ClusterState, node: NodeId) -> String {
     let member = state.member(node);
     member.map_or_else(|| node.to_string(), |member| member.name.clone())
 }

@@ -87,8 +87,8 @@ pub(super) fn count(count: u64) -> AdminReply {
     reply.with_riak_text(count.to_string())
 }
 
-/// The outcome of a change.
-pub(super) fn changed(change: KeyChange, changed: KeysChanged) -> AdminReply {
+/// The outcome of a change, in a cluster of so many members.
+pub(super) fn changed(change: KeyChange, changed: KeysChanged, members: usize) -> AdminReply {
     let done = match change {
         KeyChange::Reap => "reaped",
         KeyChange::Erase => "erased",
@@ -98,9 +98,11 @@ pub(super) fn changed(change: KeyChange, changed: KeysChanged) -> AdminReply {
     let mut text = format!("{dispatched} keys found, {} {done}\n", dispatched - left);
     if left > 0 {
         let why = match change {
-            KeyChange::Reap => {
-                "their tombstones stay: a replica is on another node, was out of reach or refused"
+            KeyChange::Reap if members > 1 => {
+                "in a cluster of several nodes tombstones go by themselves \
+                 (`kvorum admin tictacaae tombstones`)"
             }
+            KeyChange::Reap => "their tombstones stay: a replica was out of reach or refused",
             KeyChange::Erase | KeyChange::Repair => "a replica was out of reach or refused",
         };
         let _infallible = writeln!(text, "{left} left: {why}");
@@ -162,11 +164,17 @@ mod tests {
             dispatched: 3,
             left: 0,
         };
-        let reply = changed(KeyChange::Erase, all);
+        let reply = changed(KeyChange::Erase, all, 1);
         assert_eq!(reply.text, "3 keys found, 3 erased\n");
         let some = KeysChanged { left: 1, ..all };
-        let reply = changed(KeyChange::Reap, some);
+        let reply = changed(KeyChange::Reap, some, 1);
         assert!(reply.text.starts_with("3 keys found, 2 reaped\n1 left: "));
         assert_eq!(reply.data, json!({"dispatched_count": 3, "left": 1}));
+        let reply = changed(KeyChange::Reap, some, 3);
+        assert!(
+            reply.text.contains("tictacaae tombstones"),
+            "{}",
+            reply.text
+        );
     }
 }

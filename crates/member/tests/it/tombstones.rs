@@ -7,7 +7,7 @@ use kvorum_backend::Timestamp;
 use kvorum_coordinator::DeleteOptions;
 use kvorum_disk::Disk as _;
 use kvorum_encoding::StorageKey;
-use kvorum_exchanges::KeyPlaces;
+use kvorum_exchanges::{KeyPlaces, ListTombstones, RoundsReport, Stay};
 use kvorum_reaping::ListName;
 use kvorum_runtime::World;
 use kvorum_vnode::TreePlacing as _;
@@ -82,6 +82,10 @@ fn with_rounds(machines: &[Machine]) -> Vec<String> {
     (0..KEYS).map(key).filter(may).collect()
 }
 
+fn rounds(machine: &Machine) -> RoundsReport {
+    machine.member().exchanges().unwrap().report().rounds
+}
+
 async fn until_gone(world: &World, machines: &[Machine], keys: &[String]) {
     let gone = || keys.iter().all(|it| all_copies(machines, it) == (0, 0));
     until(world, "the tombstones are gone from all replicas", gone).await;
@@ -146,12 +150,29 @@ fn tombstones_stay_while_a_member_is_away_and_go_when_it_is_back() {
             assert_eq!(there, (2, 0), "{key} has lost tombstones");
             assert_eq!(copies(&machines[2], key), (0, 1), "{key}");
         }
+        let away = Stay::MembersDown(vec![machines[2].member().node()]);
+        for machine in &machines[..2] {
+            let lists = rounds(machine).lists;
+            let names_it = |it: &ListTombstones| it.stay.as_ref() == Some(&away);
+            assert!(lists.iter().any(names_it), "{lists:?}");
+            // Lists of which no round may be announced have that reason.
+            let is_kept = |it: &ListTombstones| matches!(it.stay, Some(Stay::Kept { .. }));
+            assert!(!lists.iter().any(is_kept), "{lists:?}");
+        }
         cut(&world, &[3], &[1, 2], false);
         until_gone(&world, &machines, &keys).await;
         sleep(&world, 20).await;
         for key in &keys {
             assert_eq!(all_copies(&machines, key), (0, 0), "{key} is back");
         }
+        let reaped: u64 = machines.iter().map(|it| rounds(it).reaped).sum();
+        assert!(reaped >= keys.len() as u64, "{reaped} were counted");
+        let names_any = |it: &Machine| {
+            let lists = rounds(it).lists;
+            let is_away = |it: &ListTombstones| it.stay.as_ref() == Some(&away);
+            lists.iter().any(is_away)
+        };
+        assert!(!machines.iter().any(names_any), "it is up again");
     });
 }
 

@@ -83,6 +83,7 @@ const CASES: &[Case] = &[
     granted("cluster clear", &[]),
     granted("aae-status", &[]),
     granted("tictacaae treestatus", &[]),
+    granted("tictacaae tombstones", &[]),
     granted("tictacaae fold list-buckets", &[]),
     granted("tictacaae fold object-stats", &["b", "all", "all"]),
     granted(

@@ -55,4 +55,5 @@ mod server;
 mod starting;
 mod statistics;
 mod tls;
+mod tombstones;
 mod value_logs;

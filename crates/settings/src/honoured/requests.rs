@@ -55,8 +55,9 @@ pub(super) const KEYS: &[Key] = &[
             "3s",
             "The time after which a tombstone, the marker of a delete, is removed. `keep` never \
              removes it; `immediate` removes it as soon as every replica has it; a duration waits \
-             that much longer. A tombstone that some replica lacks is always kept, and at present \
-             so is every tombstone in a cluster of several nodes.",
+             that much longer. A tombstone that some replica lacks is always kept. In a cluster of \
+             several nodes tombstones go only if `tictacaae_active` is `active` on all of them, and \
+             `keep` on one node keeps those of all lists that it has replicas of.",
         )
     },
     key(
