@@ -32,8 +32,8 @@ pub(crate) fn text(node: &str, backends: Option<&str>, vnodes: &[Value]) -> Stri
         let _ = writeln!(text, "{}", line(vnode).trim_end());
     }
     for vnode in vnodes {
-        for trouble in troubles(vnode) {
-            let _ = writeln!(text, "partition {}: {trouble}", vnode["partition"]);
+        for problem in problems(vnode) {
+            let _ = writeln!(text, "partition {}: {problem}", vnode["partition"]);
         }
     }
     text
@@ -71,20 +71,20 @@ fn short(count: u64) -> String {
     }
 }
 
-fn troubles(vnode: &Value) -> Vec<String> {
-    let mut troubles = Vec::new();
+fn problems(vnode: &Value) -> Vec<String> {
+    let mut problems = Vec::new();
     for (name, what) in [("error", "not open"), ("unwritable", "takes no writes")] {
         if let Some(why) = vnode[name].as_str() {
-            troubles.push(format!("{what}: {why}"));
+            problems.push(format!("{what}: {why}"));
         }
     }
     let damaged = vnode["damaged_reads"].as_u64().unwrap_or(0);
     if damaged > 0 {
-        troubles.push(format!("{} met damage", counted(damaged, "read")));
+        problems.push(format!("{} met damage", counted(damaged, "read")));
     }
     for lost in vnode["lost"].as_array().into_iter().flatten() {
         let text = |name: &str| lost[name].as_str().unwrap_or_default().to_owned();
-        troubles.push(format!(
+        problems.push(format!(
             "lost {} bytes of {} from {} on, which held {}",
             lost["len"],
             text("file"),
@@ -92,7 +92,7 @@ fn troubles(vnode: &Value) -> Vec<String> {
             text("held")
         ));
     }
-    troubles
+    problems
 }
 
 /// The same as Riak prints it.

@@ -258,7 +258,7 @@ impl Arbiter {
             Owner::ValueLog => {
                 self.is_log_trimming &= !answer.tasks.is_empty();
                 // Puts to the log are puts to stores, and counted there.
-                self.pace.log_owes(change.arisen_bytes, now);
+                self.pace.note_log_work(change.arisen_bytes, now);
             }
             Owner::Store(_) => {
                 self.pace

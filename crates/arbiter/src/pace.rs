@@ -177,7 +177,7 @@ impl Pace {
     }
 
     /// Notes work of the value log that came with puts to stores.
-    pub(crate) fn log_owes(&mut self, arisen_bytes: f64, now: Moment) {
+    pub(crate) fn note_log_work(&mut self, arisen_bytes: f64, now: Moment) {
         self.log_arisen.add(arisen_bytes, now);
     }
 
@@ -397,12 +397,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_log_owes_for_puts_is_learned_within_a_minute_and_paid_within_seconds() {
+    fn the_logs_work_for_puts_is_learned_within_a_minute_and_done_within_seconds() {
         let mut pace = Pace::new(&Budgets::default());
         (0..600).for_each(|second| pace.ingested(10_000_000, 0.0, at(second * 1000)));
         for second in 600..660 {
             pace.ingested(10_000_000, 0.0, at(second * 1000));
-            pace.log_owes(20_000_000.0, at(second * 1000));
+            pace.note_log_work(20_000_000.0, at(second * 1000));
         }
         let now = at(660_000);
         let needed = needed_for_log(&mut pace, 0, now);
@@ -412,10 +412,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_log_owes_for_other_reasons_than_puts_is_not_hurried() {
+    fn the_logs_work_for_other_reasons_than_puts_is_not_hurried() {
         let mut pace = Pace::new(&Budgets::default());
         pace.ingested(1_000_000, 0.0, at(1000));
-        pace.log_owes(9e9, at(1000));
+        pace.note_log_work(9e9, at(1000));
         let now = at(2000);
         // 1 MB a second, and 32 for each byte at most, twice.
         let needed = needed_for_log(&mut pace, 9_000_000_000, now);

@@ -410,6 +410,6 @@ impl Catalog {
 
 /// There is no place left for another segment.
 pub(crate) fn too_many_segments() -> BackendError {
-    let detail = "the store has as many segments as it can tell apart";
+    let detail = "the store has as many segments as it can number";
     BackendError::new(ErrorKind::Full, detail)
 }

@@ -162,18 +162,18 @@ fn ascending_keys_are_moved_and_hardly_rewritten() {
 fn merging_at_a_bounded_rate_bounds_level_zero() {
     let mut store = Virtual::new();
     let mut state = 3;
-    let mut owed = 0;
+    let mut due = 0;
     for _ in 0..150 {
         store.flush((0..1_000).map(|_| random(&mut state) % 25_000).collect());
         // Eleven entries of merging for each that is put: less than bursts need, enough on average.
-        owed += 11_000i64;
-        while owed > 0 {
+        due += 11_000i64;
+        while due > 0 {
             let before = store.written;
             if !store.merge() {
-                owed = 0;
+                due = 0;
                 break;
             }
-            owed -= i64::try_from(store.written - before).unwrap();
+            due -= i64::try_from(store.written - before).unwrap();
         }
     }
     assert!(store.level_zero_max < 12, "{}", store.level_zero_max);

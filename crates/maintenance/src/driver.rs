@@ -258,7 +258,7 @@ impl Maintenance {
         let orders = self.parts.arbiter.lock().memory_orders();
         self.parts.giving_way.obey(&orders);
         self.warn_of_scarcity();
-        self.tell_of_room();
+        self.log_room();
         self.give_memory_back();
     }
 
@@ -314,14 +314,14 @@ impl Maintenance {
         seen.are_files_scarce = open_files;
     }
 
-    fn tell_of_room(&self) {
+    fn log_room(&self) {
         let is_scarce = self.parts.arbiter.lock().is_disk_scarce();
         if !is_scarce && self.full_disk.lock().has_room() {
             tracing::info!(event = "disk_has_room_again");
         }
     }
 
-    fn tell_of_full_disk(&self, order: &Order, error: &BackendError) {
+    fn log_full_disk(&self, order: &Order, error: &BackendError) {
         let failed = self.full_disk.lock().had_no_space(self.parts.runtime.now());
         if let Some(steps_failed) = failed {
             tracing::error!(
@@ -407,7 +407,7 @@ impl Maintenance {
         let result = match step {
             Ok(Ok(outcome)) => StepResult::Done(outcome),
             Ok(Err(error)) if error.kind() == ErrorKind::Full => {
-                self.tell_of_full_disk(order, &error);
+                self.log_full_disk(order, &error);
                 StepResult::NoSpace
             }
             Ok(Err(error)) => {

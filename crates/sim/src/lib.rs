@@ -11,7 +11,7 @@
 //! `messages` carry them out; `history` is the judge; `machine` has the common parts of nodes;
 //! `survivor` is the end of a run that loses all machines but one. A node is a member as the server
 //! opens it (`agreeing`, and `operator` for joins and departures), or one with a stand-in for its
-//! control plane (`telling`, with `cluster` and `mover`): a plan's [`Control`] decides.
+//! control plane (`follower_node`, with `cluster` and `mover`): a plan's [`Control`] decides.
 //!
 //! The judge goes by values, each of which is written once, and by the clients' reads before their
 //! writes; never by the clocks that the database made.
@@ -27,6 +27,7 @@ mod exchanging;
 mod fault;
 mod finds;
 mod follower;
+mod follower_node;
 mod held;
 mod history;
 mod ledger;
@@ -44,7 +45,6 @@ mod shrink;
 mod stores;
 mod storm;
 mod survivor;
-mod telling;
 mod trace;
 mod weather;
 mod witness;

@@ -189,9 +189,9 @@ async fn live(cluster: &Arc<Cluster>) {
         return;
     }
     begin("clients under faults");
-    let tellers = counting
+    let counting_clients = counting
         .clone()
-        .map(|it| runtime.spawn("tellers", it.live()));
+        .map(|it| runtime.spawn("data type clients", it.live()));
     let clients: Vec<_> = (0..cluster.plan.clients)
         .map(|number| runtime.spawn("client", Client::new(cluster, number).live()))
         .collect();
@@ -201,8 +201,8 @@ async fn live(cluster: &Arc<Cluster>) {
     for client in clients {
         let _ended = client.await;
     }
-    if let Some(tellers) = tellers {
-        let _ended = tellers.await;
+    if let Some(counting_clients) = counting_clients {
+        let _ended = counting_clients.await;
     }
     begin("faults that outlast clients");
     for fault in faults {

@@ -60,7 +60,7 @@ pub(crate) struct SimulatedStores {
     /// Batches that the log has lost, and that have not been reported to a member.
     losses: Mutex<Vec<(StoreId, Sequence)>>,
     /// Losses of tenants that have been reported.
-    told_losses: Mutex<Vec<(StoreId, Sequence)>>,
+    reported_losses: Mutex<Vec<(StoreId, Sequence)>>,
     /// Damage found in logs, in words.
     damage: Mutex<Vec<String>>,
     open: Mutex<BTreeMap<PathBuf, Arc<dyn Backend>>>,
@@ -115,7 +115,7 @@ impl SimulatedStores {
             recovery: Mutex::default(),
             parts: Mutex::default(),
             losses: Mutex::default(),
-            told_losses: Mutex::default(),
+            reported_losses: Mutex::default(),
             damage: Mutex::default(),
             open: Mutex::default(),
             of_member: Mutex::default(),
@@ -228,20 +228,24 @@ impl SimulatedStores {
     }
 
     /// Opens the store of a partition that comes to the node; files of an earlier one are removed.
-    pub(crate) fn open_told(
+    pub(crate) fn open_for_follower(
         &self,
         size: RingSize,
         partition: Partition,
     ) -> anyhow::Result<Arc<dyn Backend>> {
         let path = directory(size, Which::Partition(partition));
-        self.remove_told(size, partition)?;
+        self.remove_for_follower(size, partition)?;
         let store = self.open_anew(&path)?;
         self.open.lock().insert(path, store.clone());
         Ok(store)
     }
 
     /// Removes the store of a partition that has gone elsewhere.
-    pub(crate) fn remove_told(&self, size: RingSize, partition: Partition) -> anyhow::Result<()> {
+    pub(crate) fn remove_for_follower(
+        &self,
+        size: RingSize,
+        partition: Partition,
+    ) -> anyhow::Result<()> {
         let path = directory(size, Which::Partition(partition));
         let open = self.open.lock().remove(&path);
         self.remove(&path, open)
@@ -317,8 +321,8 @@ impl SimulatedStores {
     /// A store that is made of a store of each of [`CHILDREN`].
     fn several(&self, path: &Path) -> anyhow::Result<Arc<dyn Backend>> {
         let belonging = Belonging::by_directory(path);
-        let told = || format!("open {}", path.display());
-        let known = known_children(&*self.disk, path, &belonging).with_context(told)?;
+        let context = || format!("open {}", path.display());
+        let known = known_children(&*self.disk, path, &belonging).with_context(context)?;
         let children = CHILDREN.map(|(name, engine)| self.child(path, name, engine, &known));
         let children = children.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         let parts = children.iter().map(|it| it.store.identity()).collect();
@@ -327,7 +331,7 @@ impl SimulatedStores {
         let (disk, routes) = (self.disk.clone(), Arc::new(DrawnRoutes::new(&self.runtime)));
         let moves = Some(Box::new(kvorum_vnode::index_entries) as Box<_>);
         let opened = MultiBackend::open(disk, path, &belonging, children, routes, draw, moves);
-        let store = opened.with_context(told)?;
+        let store = opened.with_context(context)?;
         self.parts.lock().insert(store.identity(), parts);
         Ok(Arc::new(store))
     }
@@ -369,7 +373,7 @@ impl SimulatedStores {
             bail!("no value log is open");
         };
         let disk = self.disk.clone();
-        let told = || format!("open {}", path.display());
+        let context = || format!("open {}", path.display());
         let (store, tenant): (Arc<dyn Backend>, Arc<dyn Tenant>) = match engine {
             Engine::Leveldb => {
                 let own = LeveldbSettings {
@@ -378,7 +382,7 @@ impl SimulatedStores {
                 };
                 let shared = self.shared();
                 let opened = Leveldb::open(disk, path, &own, shared, draw, Some(log));
-                let store = opened.with_context(told)?;
+                let store = opened.with_context(context)?;
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
             }
@@ -389,7 +393,7 @@ impl SimulatedStores {
                 };
                 let shared = self.shared();
                 let opened = Hanoidb::open(disk, path, &own, shared, draw, Some(log));
-                let store = opened.with_context(told)?;
+                let store = opened.with_context(context)?;
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
             }
@@ -400,7 +404,7 @@ impl SimulatedStores {
                 };
                 let shared = kvorum_backend_innostore::Shared::new(1 << 20);
                 let opened = Innostore::open(disk, path, &own, shared, draw, log);
-                let store = opened.with_context(told)?;
+                let store = opened.with_context(context)?;
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
             }
@@ -411,7 +415,7 @@ impl SimulatedStores {
                 };
                 let shared = self.shared();
                 let opened = kvorum_backend_leveled::open(disk, path, &own, shared, draw, log);
-                let store = opened.with_context(told)?;
+                let store = opened.with_context(context)?;
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
             }
@@ -421,7 +425,7 @@ impl SimulatedStores {
                     ..bitcask_settings()
                 };
                 let opened = Bitcask::open(disk, path, own, draw, Some(log));
-                let store = Arc::new(opened.with_context(told)?);
+                let store = Arc::new(opened.with_context(context)?);
                 (store.clone(), store)
             }
         };
@@ -599,7 +603,7 @@ impl Stores for MemberStores {
 
     fn take_losses(&self) -> Vec<(StoreId, Sequence)> {
         let losses = std::mem::take(&mut *self.0.losses.lock());
-        self.0.told_losses.lock().extend(losses.iter().copied());
+        self.0.reported_losses.lock().extend(losses.iter().copied());
         let of_wholes = losses.into_iter();
         of_wholes
             .map(|(tenant, lost_to)| (self.0.whole_of(tenant), lost_to))
@@ -610,10 +614,10 @@ impl Stores for MemberStores {
         let Some(log) = self.0.log.lock().clone() else {
             return Ok(());
         };
-        let told = self.0.told_losses.lock().clone();
+        let reported = self.0.reported_losses.lock().clone();
         let is_it =
             |loss: &&(StoreId, Sequence)| loss.1 == lost_to && self.0.whole_of(loss.0) == store;
-        for (tenant, lost_to) in told.iter().filter(is_it) {
+        for (tenant, lost_to) in reported.iter().filter(is_it) {
             log.note_loss(*tenant, *lost_to)?;
         }
         Ok(())

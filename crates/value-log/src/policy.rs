@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_ends_where_the_bound_is_met() {
+    fn the_backlog_ends_where_the_bound_is_met() {
         let segments = [facts(1, 20), facts(2, 50), facts(3, 100)];
         // Of 300 bytes 130 are garbage; without the first one, 50 of 200.
         assert_eq!(backlog_bytes(&segments, 30), 120);

@@ -97,7 +97,7 @@ impl Vnode {
             return Ok(());
         };
         let learned = KeeperEvent::Learned(watermark);
-        self.tell(rounds, &mut state, agreed.list, learned)
+        self.step_keeper(rounds, &mut state, agreed.list, learned)
             .map(|_| ())
     }
 
@@ -118,7 +118,7 @@ impl Vnode {
         let extent = self.extent_of(rounds, now, Duration::from_micros(age))?;
         let mut state = rounds.state.lock();
         let opened = KeeperEvent::Open { round, extent };
-        let answer = self.tell(rounds, &mut state, list, opened);
+        let answer = self.step_keeper(rounds, &mut state, list, opened);
         drop(state);
         // The trees show each batch of the extent then.
         self.await_earlier_writes();
@@ -311,7 +311,9 @@ impl Vnode {
     fn ask_keeper(&self, list: ListName, event: KeeperEvent) -> Option<KeeperAnswer> {
         let rounds = self.rounds.as_ref()?;
         let mut state = rounds.state.lock();
-        self.tell(rounds, &mut state, list, event).ok().flatten()
+        self.step_keeper(rounds, &mut state, list, event)
+            .ok()
+            .flatten()
     }
 
     fn note_all(
@@ -322,7 +324,7 @@ impl Vnode {
     ) -> Result<(), ReplicaFailure> {
         let lists: Vec<ListName> = state.keepers.keys().copied().collect();
         for list in lists {
-            self.tell(rounds, state, list, event.clone())?;
+            self.step_keeper(rounds, state, list, event.clone())?;
         }
         Ok(())
     }
@@ -361,8 +363,8 @@ impl Vnode {
             .map(|_| ())
     }
 
-    /// Lets a keeper know, and carries out what it asks for.
-    fn tell(
+    /// Passes an event to a keeper, and carries out the effects.
+    fn step_keeper(
         &self,
         rounds: &Rounds,
         state: &mut RoundState,

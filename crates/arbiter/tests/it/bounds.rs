@@ -260,8 +260,8 @@ fn without_a_processor_share_only_what_presses_is_done() {
         ..Settings::default()
     };
     let mut world = World::new(settings);
-    world.owe(0, TaskKind::Merge, Urgency::Normal, 1_000_000);
-    world.owe(1, TaskKind::Merge, Urgency::Pressing, 1_000_000);
+    world.add_backlog(0, TaskKind::Merge, Urgency::Normal, 1_000_000);
+    world.add_backlog(1, TaskKind::Merge, Urgency::Pressing, 1_000_000);
     world.run(SECOND * 30);
     assert_eq!(world.stores[0].steps, 0);
     assert_eq!(world.stores[1].debt(), 0);
@@ -272,7 +272,7 @@ fn without_a_processor_share_only_what_presses_is_done() {
 #[test]
 fn the_estimate_of_when_the_debt_is_paid_comes_true() {
     let mut world = World::new(Settings::default());
-    world.owe(3, TaskKind::Merge, Urgency::Normal, 8_000_000_000);
+    world.add_backlog(3, TaskKind::Merge, Urgency::Normal, 8_000_000_000);
     world.run(SECOND * 8);
     let paid_in = world.arbiter.report(world.now).paid_in.unwrap();
     let mut waited = Duration::ZERO;

@@ -23,7 +23,7 @@ fn world_with_old_debt() -> World {
     world.put_evenly(30e6);
     world.run(SECOND * 60);
     for store in 0..64 {
-        world.owe(store, TaskKind::Merge, Urgency::Normal, 1_000_000_000);
+        world.add_backlog(store, TaskKind::Merge, Urgency::Normal, 1_000_000_000);
     }
     world.run(SECOND * 15);
     world
@@ -64,10 +64,10 @@ fn what_presses_does_not_wait_for_the_turn_of_what_is_held_back() {
     world.put_evenly(1e6);
     world.run(SECOND * 10);
     for store in 0..64 {
-        world.owe(store, TaskKind::Merge, Urgency::Normal, 100_000_000);
+        world.add_backlog(store, TaskKind::Merge, Urgency::Normal, 100_000_000);
     }
     for store in 0..4 {
-        world.owe(store, TaskKind::Compact, Urgency::Pressing, 2_000_000_000);
+        world.add_backlog(store, TaskKind::Compact, Urgency::Pressing, 2_000_000_000);
     }
     world.run(SECOND * 5);
     let left = |world: &World| -> u64 {

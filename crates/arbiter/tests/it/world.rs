@@ -141,7 +141,13 @@ impl World {
         self.requests = bytes_per_second / 1000.0;
     }
 
-    pub(crate) fn owe(&mut self, store: usize, kind: TaskKind, urgency: Urgency, bytes: u64) {
+    pub(crate) fn add_backlog(
+        &mut self,
+        store: usize,
+        kind: TaskKind,
+        urgency: Urgency,
+        bytes: u64,
+    ) {
         *self.stores[store].backlog.entry(kind).or_default() += bytes;
         self.stores[store].urgency.insert(kind, urgency);
     }

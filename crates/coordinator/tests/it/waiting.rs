@@ -96,7 +96,7 @@ fn a_sync_that_fails_is_no_acknowledgement() {
 }
 
 #[test]
-fn a_put_that_waits_in_vain_times_out_when_it_was_told_to() {
+fn a_put_that_waits_in_vain_ends_at_its_timeout() {
     let world = World::new(&late_colocated());
     let options = PutOptions {
         timeout: Some(Duration::from_millis(250)),

@@ -29,7 +29,7 @@ use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{Epoch, Partition, Ring, RingSize};
 use kvorum_runtime::{Executor, ListenOptions, Moment, Runtime, SimulatedProcess, Watched, World};
 use kvorum_test_cluster::{
-    Down, Everybody, MemoryVnodes, ToldState, Unmeasured, Vnodes, coordinator_settings, cut_off,
+    Down, Everybody, LearnedState, MemoryVnodes, Unmeasured, Vnodes, coordinator_settings, cut_off,
     link_all, machine, node_id, partitions_at, peer_address,
 };
 use kvorum_vnode::{
@@ -68,7 +68,7 @@ impl Log {
 
 /// The agreed state as far as one node has it.
 pub(crate) struct Known {
-    told: Arc<ToldState>,
+    learned: Arc<LearnedState>,
     version: Watched<u64>,
     log: Arc<Log>,
     runtime: Runtime,
@@ -82,7 +82,7 @@ struct Agreed(Arc<Known>);
 
 impl AgreedCluster for Agreed {
     fn current(&self) -> Arc<ClusterState> {
-        self.0.told.current()
+        self.0.learned.current()
     }
 
     fn agree(&self, command: Command) -> Agreeing {
@@ -179,10 +179,10 @@ impl NodeVnodes {
 impl Known {
     /// Learns a state, unless a newer one is known.
     pub(crate) fn learn(&self, state: &Arc<ClusterState>) {
-        if state.version() <= self.told.current().version() {
+        if state.version() <= self.learned.current().version() {
             return;
         }
-        self.told.tell(state);
+        self.learned.learn(state);
         self.vnodes.follow(state.ring());
         self.version.set(state.version());
     }
@@ -380,7 +380,7 @@ impl Cluster {
         let hints = Arc::new(VnodeHints::new(hints));
         vnodes.follow(state.ring());
         let known = Arc::new(Known {
-            told: Arc::new(ToldState::new(state.clone())),
+            learned: Arc::new(LearnedState::new(state.clone())),
             version: Watched::new(state.version()),
             log: self.log.clone(),
             runtime: self.runtime.clone(),
@@ -431,7 +431,7 @@ impl Cluster {
         let parts = kvorum_coordinator::Parts {
             node: node_id(number),
             runtime: runtime.clone(),
-            cluster: known.told.clone(),
+            cluster: known.learned.clone(),
             vnodes: known.vnodes.open.clone(),
             meter: Arc::new(Unmeasured),
             maintenance: Arc::new(Unmeasured),
@@ -551,7 +551,7 @@ impl Cluster {
     }
 
     /// Gives the agreed state to all nodes that are not deaf, for as long as it is polled.
-    pub(crate) async fn tell(self: Arc<Self>) {
+    pub(crate) async fn spread_state(self: Arc<Self>) {
         loop {
             let state = self.agreed();
             let hearing = self.nodes.iter().filter(|it| !*it.known().is_deaf.lock());
@@ -561,7 +561,7 @@ impl Cluster {
     }
 
     /// True when everything that was committed is carried out.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_carried_out(&self) -> bool {
         let state = self.agreed();
         let ring = state.ring();
         state.transition().is_none()

@@ -128,8 +128,8 @@ fn a_whole_log_has_no_findings_and_what_was_reported_is_a_note() {
     let disk = filled();
     let checked = verify(&disk, Path::new(LOG));
     assert_eq!(checked.findings, []);
-    let told = checked.notes.iter().filter(|it| it.contains("is missing"));
-    assert_eq!(told.count(), 1, "{:?}", checked.notes);
+    let noted = checked.notes.iter().filter(|it| it.contains("is missing"));
+    assert_eq!(noted.count(), 1, "{:?}", checked.notes);
     assert_eq!(verify(&disk, Path::new(DATA)).findings, []);
 }
 

@@ -11,7 +11,7 @@ use crate::node::Node;
 
 /// A node on a real disk, overwritten until it has merged something.
 #[test]
-fn a_running_node_merges_and_tells_of_it() {
+fn a_running_node_merges_and_reports_it() {
     let directory = tempfile::tempdir().unwrap();
     let data = format!("platform_data_dir={}", directory.path().display());
     let overrides = [

@@ -142,8 +142,8 @@ impl Fleet {
         let names = sorted(members).into_iter().map(name).collect::<Vec<_>>();
         until("the plan is carried out", || {
             let ring = json(site, &["ring-status"]);
-            let is_quiet = ring["settled"] == true && ring["exiting"] == Value::Array(vec![]);
-            is_quiet && self.members() == names
+            let is_settled = ring["settled"] == true && ring["exiting"] == Value::Array(vec![]);
+            is_settled && self.members() == names
         });
         until("nothing is repaired any more", || self.repairs() == 0);
         for number in members {

@@ -111,8 +111,8 @@ impl Replica {
         replica
     }
 
-    /// Lets the keeper know, and does what it asks for.
-    pub(super) fn tell(&mut self, event: KeeperEvent) -> Option<KeeperAnswer> {
+    /// Passes an event to the keeper, and carries out the effects.
+    pub(super) fn step_keeper(&mut self, event: KeeperEvent) -> Option<KeeperAnswer> {
         let mut effects = Vec::new();
         self.keeper.step(event, &mut effects);
         self.carry_out(effects)

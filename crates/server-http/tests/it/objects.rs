@@ -182,7 +182,7 @@ async fn not_found(client: &mut Client, path: &str) -> Response {
 }
 
 #[test]
-fn a_deleted_object_is_not_found_but_tells_its_clock() {
+fn a_deleted_object_is_not_found_but_shows_its_clock() {
     run(|world| async move {
         let mut client = world.client().await;
         let path = "/buckets/b/keys/k";

@@ -214,16 +214,16 @@ fn flip_bytes(kind: Kind) {
 }
 
 #[test]
-fn r25_rot_in_the_value_log_before_what_was_synced_is_reported_and_not_cut() {
-    let_rot(Kind::Bitcask);
+fn r25_corruption_in_the_value_log_before_what_was_synced_is_reported_and_not_cut() {
+    corrupt(Kind::Bitcask);
 }
 
 #[test]
-fn r25_rot_under_leveldb_before_what_was_synced_is_reported_and_not_cut() {
-    let_rot(Kind::Leveldb);
+fn r25_corruption_under_leveldb_before_what_was_synced_is_reported_and_not_cut() {
+    corrupt(Kind::Leveldb);
 }
 
-fn let_rot(kind: Kind) {
+fn corrupt(kind: Kind) {
     let disk = MemoryDisk::new();
     let store = Store::filled(&disk, kind);
     let used = store.log.newest_segment() as usize;

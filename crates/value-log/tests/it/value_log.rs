@@ -838,7 +838,7 @@ fn stores_are_reported_in_which_segment_their_oldest_record_stands() {
 }
 
 #[test]
-fn a_scrub_finds_rot_in_closed_segments_before_a_reader_does() {
+fn a_scrub_finds_corruption_in_closed_segments_before_a_reader_does() {
     let disk = MemoryDisk::new();
     let node = Node::open(&shared(&disk), &drawn()).unwrap();
     for number in 0..12 {

@@ -18,7 +18,7 @@ use kvorum_peer::{Caller, Message, PeerService, PeerSettings, Peers, Served};
 use kvorum_ring::{Epoch, NodeId};
 use kvorum_runtime::{ListenOptions, Moment, Runtime};
 use kvorum_test_cluster::{
-    Everybody, ToldState, Unmeasured, Vnodes, node_id, partitions_at, peer_address,
+    Everybody, LearnedState, Unmeasured, Vnodes, node_id, partitions_at, peer_address,
 };
 use kvorum_vnode::{LeaseTable, TreeFiles, TreePlacing, Vnode};
 
@@ -56,7 +56,7 @@ impl PeerService for Dispatch {
 
 impl Machine {
     /// Makes a node from the state that the machine keeps.
-    pub(crate) fn told(
+    pub(crate) fn follower(
         &self,
         runtime: &Runtime,
         disk: &Arc<dyn Disk>,
@@ -75,7 +75,7 @@ impl Machine {
         let stores = self.stores(runtime, disk);
         stores.open_first(size, &wanted)?;
         let vnodes = Arc::new(Vnodes::default());
-        let known = Arc::new(ToldState::new(learned.clone()));
+        let known = Arc::new(LearnedState::new(learned.clone()));
         let exchanging = exchange_settings(&self.plan);
         let places = exchanging.map(|_| {
             let places = KeyPlaces::new(known.clone());
@@ -158,7 +158,7 @@ impl Machine {
         if let Some(exchanges) = &exchanges {
             runtime.spawn("anti-entropy", exchanges.clone().run());
         }
-        let told = Follower {
+        let follower = Follower {
             known,
             vnodes: vnodes.clone(),
             liveness: liveness.clone(),
@@ -168,7 +168,7 @@ impl Machine {
             places,
             tree_files,
         };
-        told.follow(learned, self.number);
+        follower.follow(learned, self.number);
         Ok(Running {
             runtime: runtime.clone(),
             coordinator,
@@ -177,7 +177,7 @@ impl Machine {
             liveness,
             stores,
             exchanges,
-            node: Node::Follower(told),
+            node: Node::Follower(follower),
         })
     }
 
@@ -190,14 +190,14 @@ impl Machine {
             };
             if news.version() > state.learned.version() {
                 state.learned = news.clone();
-                if let Node::Follower(told) = &running.node {
-                    told.follow(news, self.number);
+                if let Node::Follower(follower) = &running.node {
+                    follower.follow(news, self.number);
                 }
             }
             running
         };
-        if let Node::Follower(told) = &running.node {
-            told.follow_stores(news, self.number)?;
+        if let Node::Follower(follower) = &running.node {
+            follower.follow_stores(news, self.number)?;
         }
         Ok(true)
     }
