@@ -47,10 +47,10 @@ pub struct Report {
     /// first.
     pub backlog_by_kind: BTreeMap<TaskKind, u64>,
     /// The whole backlog.
-    pub debt_bytes: u64,
+    pub backlog_bytes: u64,
     /// Its pressing part.
     pub pressing_bytes: u64,
-    /// The time until the debt is paid at the present rates; `None` when it is not shrinking.
+    /// The time until the backlog is done at the present rates; `None` when it is not shrinking.
     pub paid_in: Option<Duration>,
     /// The actual rate.
     pub done_rate: u64,
@@ -74,7 +74,7 @@ pub struct Report {
     pub free_share: f64,
     /// Latencies of reads and writes until the last look.
     pub foreground: (Latency, Latency),
-    /// The debt as a fraction of its bound; more than 1 is possible.
+    /// The backlog as a fraction of its bound; more than 1 is possible.
     pub fullness: f64,
     /// The delay of a put.
     pub put_delay: Duration,

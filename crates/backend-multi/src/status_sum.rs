@@ -31,7 +31,7 @@ fn add(all: &mut Status, name: &str, status: Status) {
     all.files += status.files;
     all.memory_bytes += status.memory_bytes;
     all.pinned_bytes += status.pinned_bytes;
-    all.debt_bytes += status.debt_bytes;
+    all.backlog_bytes += status.backlog_bytes;
     all.put_bytes += status.put_bytes;
     all.written_bytes += status.written_bytes;
     all.corrupt_reads += status.corrupt_reads;

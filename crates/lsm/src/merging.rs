@@ -15,7 +15,7 @@ use crate::install::{self, are_unlisted};
 use crate::journal_parts::JournalParts;
 use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source};
 use crate::opening::is_manifest_readable;
-use crate::policy::{self, Debt, Pick, Reason};
+use crate::policy::{self, Backlog, Pick, Reason};
 use crate::read_failures::ReadFailures;
 use crate::rebuilding::lost_tables;
 use crate::shares::Shares;
@@ -263,11 +263,11 @@ pub(crate) fn due(
 }
 
 /// The backlog of merging.
-pub(crate) fn debt(store: &Store, version: &Version) -> Debt {
+pub(crate) fn backlog(store: &Store, version: &Version) -> Backlog {
     let settings = &store.settings;
     settings
         .compaction
-        .debt(&shape(store, version), &settings.policy)
+        .backlog(&shape(store, version), &settings.policy)
 }
 
 fn shape(store: &Store, version: &Version) -> policy::Shape {

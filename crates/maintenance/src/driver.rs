@@ -357,7 +357,7 @@ impl Maintenance {
                     Answer {
                         tasks,
                         put_bytes: status.put_bytes,
-                        debt_bytes: status.debt_bytes,
+                        backlog_bytes: status.backlog_bytes,
                         memory_bytes: status.memory_bytes,
                     }
                 })

@@ -134,7 +134,7 @@ impl<S: Backend> World<S> {
                     let answer = Answer {
                         tasks: store.maintenance_due(self.wall_time()),
                         put_bytes: status.put_bytes,
-                        debt_bytes: status.debt_bytes,
+                        backlog_bytes: status.backlog_bytes,
                         memory_bytes: status.memory_bytes,
                     };
                     self.arbiter
@@ -271,7 +271,7 @@ fn overwritten_stores_are_merged_until_no_backlog_is_left() {
     world.put(10_000);
     world.run(Duration::from_secs(60));
     let report = world.arbiter.report(world.now);
-    assert_eq!(report.debt_bytes, 0, "{:?}", report.due);
+    assert_eq!(report.backlog_bytes, 0, "{:?}", report.due);
     for store in &world.stores {
         let status = store.status();
         assert!(status.dead_bytes < status.live_bytes, "{status:?}");
@@ -305,7 +305,7 @@ fn an_overwritten_leveldb_is_kept_within_its_level_zero() {
     assert!(world.kinds[&TaskKind::Compact] > 50, "{:?}", world.kinds);
     world.run(Duration::from_secs(60));
     let report = world.arbiter.report(world.now);
-    assert_eq!(report.debt_bytes, 0, "{:?}", report.due);
+    assert_eq!(report.backlog_bytes, 0, "{:?}", report.due);
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn text_of(
     line("Steps", steps_text(report));
     let _infallible = write!(text, "\nBudgets\n{}\n", budgets_table(report, budgets));
     let _infallible = write!(text, "\nBy kind\n{}\n", kinds_table(report));
-    if report.due.is_empty() && report.debt_bytes == 0 {
+    if report.due.is_empty() && report.backlog_bytes == 0 {
         text.push_str("\nno work is due\n");
     } else {
         let _infallible = write!(text, "\nBy partition\n{}\n", owners_table(report));
@@ -119,7 +119,7 @@ fn running_text(report: &Report, labels: Labels<'_>) -> String {
 }
 
 fn backlog_text(report: &Report) -> String {
-    let backlog = bytes(report.debt_bytes);
+    let backlog = bytes(report.backlog_bytes);
     let pressing = bytes(report.pressing_bytes);
     let paid = match report.paid_in {
         Some(Duration::ZERO) => "all is done".to_owned(),
@@ -322,8 +322,8 @@ fn json_of(
     let tasks: Vec<Value> = report.due.iter().map(|it| task_json(it, labels)).collect();
     json!({
         "running": report.running.iter().map(|it| running_json(it, labels)).collect::<Vec<_>>(),
-        "backlog_bytes": report.debt_bytes,
-        "debt_bytes": report.debt_bytes,
+        "backlog_bytes": report.backlog_bytes,
+        "debt_bytes": report.backlog_bytes,
         "pressing_bytes": report.pressing_bytes,
         "paid_in_seconds": report.paid_in.map(|it| it.as_secs_f64()),
         "done_bytes_per_second": report.done_rate,
@@ -452,7 +452,7 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     let put_delay = report.put_delay.as_secs_f64();
     let longest = report.longest_step.as_secs_f64();
     let help = "Pending background work";
-    text.gauge("maintenance_debt_bytes", help, report.debt_bytes);
+    text.gauge("maintenance_debt_bytes", help, report.backlog_bytes);
     let help = "The urgent part of the backlog";
     text.gauge("maintenance_pressing_bytes", help, report.pressing_bytes);
     let help = "Background bytes done";

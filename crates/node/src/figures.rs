@@ -304,7 +304,7 @@ impl Figures {
                 total.dead_bytes += one.dead_bytes;
                 total.disk_bytes += one.disk_bytes;
                 total.memory_bytes += one.memory_bytes;
-                total.debt_bytes += one.debt_bytes;
+                total.backlog_bytes += one.backlog_bytes;
                 total.put_bytes += one.put_bytes;
                 total.written_bytes += one.written_bytes;
                 total.corrupt_reads += one.corrupt_reads;
@@ -321,7 +321,7 @@ impl Figures {
         let help = "Memory of all stores";
         text.gauge("store_memory_bytes", help, total.memory_bytes);
         let help = "Maintenance that is due";
-        text.gauge("store_debt_bytes", help, total.debt_bytes);
+        text.gauge("store_debt_bytes", help, total.backlog_bytes);
         let help = "Ranges of files that were found damaged or missing";
         text.gauge("store_lost_ranges", help, lost_ranges);
         let help = "Payload bytes put since the start";

@@ -72,7 +72,7 @@ impl MaintainedLog for MaintainedValueLog {
         Answer {
             tasks: chores.into_iter().chain(due.map(collection)).collect(),
             put_bytes: log.appended_bytes(),
-            debt_bytes: due.map_or(0, |due| due.backlog_bytes),
+            backlog_bytes: due.map_or(0, |due| due.backlog_bytes),
             memory_bytes: 0,
         }
     }

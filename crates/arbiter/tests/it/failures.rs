@@ -21,7 +21,7 @@ fn a_failing_task_is_tried_less_and_less_often_while_others_go_on() {
         "{}",
         world.stores[0].steps
     );
-    assert_eq!(world.stores[1].debt(), 0);
+    assert_eq!(world.stores[1].backlog_bytes(), 0);
     let report = world.arbiter.report(world.now);
     assert_eq!(report.all_steps().failures, world.stores[0].steps);
     assert!(report.due[0].held_for.is_some_and(|held| held > SECOND));
@@ -35,5 +35,5 @@ fn it_is_done_once_it_can_be() {
     world.run(SECOND * 20);
     world.stores[0].is_broken = false;
     world.run(SECOND * 20);
-    assert_eq!(world.stores[0].debt(), 0);
+    assert_eq!(world.stores[0].backlog_bytes(), 0);
 }

@@ -39,8 +39,8 @@ fn a_store_with_a_small_backlog_does_not_wait_behind_one_with_a_large_one() {
     world.add_backlog(1, TaskKind::Merge, Urgency::Normal, 4 << 20);
     // Queried within ten seconds, and then at every other turn.
     world.run(SECOND * 11);
-    assert_eq!(world.stores[1].debt(), 0);
-    assert!(world.stores[0].debt() > 0);
+    assert_eq!(world.stores[1].backlog_bytes(), 0);
+    assert!(world.stores[0].backlog_bytes() > 0);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn what_presses_goes_before_what_does_not() {
     world.add_backlog(2, TaskKind::Merge, Urgency::Pressing, 1_000_000_000);
     world.add_backlog(3, TaskKind::Flush, Urgency::Pressing, 100_000_000);
     let finished = |world: &mut World, store: usize| {
-        while world.stores[store].debt() > 0 {
+        while world.stores[store].backlog_bytes() > 0 {
             world.run(SECOND / 20);
         }
         world.now
@@ -93,7 +93,7 @@ proptest! {
     #[test]
     fn nobody_starves(
         seed in any::<u64>(),
-        debts in prop::collection::vec((0..7usize, 0..3usize), 64),
+        backlogs in prop::collection::vec((0..7usize, 0..3usize), 64),
         is_slow in any::<bool>(),
     ) {
         const KINDS: [TaskKind; 7] = [
@@ -111,7 +111,7 @@ proptest! {
             },
             ..Settings::default()
         });
-        for (store, (kind, urgency)) in debts.iter().enumerate() {
+        for (store, (kind, urgency)) in backlogs.iter().enumerate() {
             world.add_backlog(store, KINDS[*kind], URGENCIES[*urgency], 1 << 40);
         }
         world.run(SECOND * 10);
@@ -160,7 +160,7 @@ fn merge_of(cost_bytes: u64) -> Answer {
     };
     Answer {
         tasks: (cost_bytes > 0).then_some(merge).into_iter().collect(),
-        debt_bytes: cost_bytes,
+        backlog_bytes: cost_bytes,
         ..Answer::default()
     }
 }

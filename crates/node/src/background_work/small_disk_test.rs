@@ -264,7 +264,7 @@ impl World {
         Answer {
             tasks: store.maintenance_due(self.wall_time()),
             put_bytes: status.put_bytes,
-            debt_bytes: status.debt_bytes,
+            backlog_bytes: status.backlog_bytes,
             memory_bytes: status.memory_bytes,
         }
     }
