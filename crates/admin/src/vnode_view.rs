@@ -54,7 +54,7 @@ fn line(vnode: &Value) -> String {
         word("state"),
         count("keys"),
         bytes("live_bytes"),
-        bytes("dead_bytes"),
+        bytes("garbage_bytes"),
         bytes("disk_bytes"),
         bytes("memory_bytes"),
         count("gets"),
@@ -130,7 +130,7 @@ mod tests {
         [
             json!({
                 "partition": 3, "state": "open", "complete": true, "index": "548063113999088594",
-                "backend": "bitcask", "keys": 12_345_678, "live_bytes": 1_u64 << 40, "dead_bytes": 0,
+                "backend": "bitcask", "keys": 12_345_678, "live_bytes": 1_u64 << 40, "garbage_bytes": 0,
                 "disk_bytes": 5_000, "memory_bytes": 5_000, "gets": 1, "puts": 99_999_999_u64,
                 "damaged_reads": 0, "lost": [], "actor": "ab", "counter": 7,
             }),

@@ -294,7 +294,7 @@ impl Store {
             engine: "bitcask",
             keys: self.contents.keydir.len(),
             live_bytes: stats().map(|it| it.live_bytes).sum::<u64>() + shared_live_bytes,
-            dead_bytes: stats().map(|it| it.dead_bytes()).sum(),
+            garbage_bytes: stats().map(|it| it.garbage_bytes()).sum(),
             disk_bytes: segment_bytes + hint_bytes + side_bytes + shared_bytes,
             files: catalog.segments.len() as u64 + hint_files,
             memory_bytes: self.contents.keydir.memory_bytes() + catalog.memory_bytes(),

@@ -32,7 +32,7 @@ impl OpenTree {
             engine: "innostore",
             keys: self.keys(&version, counted),
             live_bytes,
-            dead_bytes: disk_bytes.saturating_sub(live_bytes),
+            garbage_bytes: disk_bytes.saturating_sub(live_bytes),
             disk_bytes,
             files: files.len() as u64,
             memory_bytes: dirty_bytes,

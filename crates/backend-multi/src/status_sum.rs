@@ -26,7 +26,7 @@ pub(crate) fn sum(children: &[Child]) -> Status {
 fn add(all: &mut Status, name: &str, status: Status) {
     all.keys += status.keys;
     all.live_bytes += status.live_bytes;
-    all.dead_bytes += status.dead_bytes;
+    all.garbage_bytes += status.garbage_bytes;
     all.disk_bytes += status.disk_bytes;
     all.files += status.files;
     all.memory_bytes += status.memory_bytes;

@@ -35,7 +35,7 @@ pub struct Status {
     /// Bytes of live entries on disk.
     pub live_bytes: u64,
     /// Bytes of overwritten, removed and expired entries on disk.
-    pub dead_bytes: u64,
+    pub garbage_bytes: u64,
     /// Bytes of all files of the store.
     pub disk_bytes: u64,
     /// Files of the store.

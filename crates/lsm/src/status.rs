@@ -55,7 +55,7 @@ impl Lsm {
             engine: store.settings.name,
             keys: keys(store, &version, counted),
             live_bytes: last_bytes + blob_live.min(blob_blocks),
-            dead_bytes: (table_bytes - last_bytes) + blob_blocks.saturating_sub(blob_live),
+            garbage_bytes: (table_bytes - last_bytes) + blob_blocks.saturating_sub(blob_live),
             disk_bytes: table_bytes + blob_bytes + journal_bytes,
             files: version.tables().count() as u64
                 + (version.blobs.len() + version.journal.len()) as u64

@@ -274,7 +274,7 @@ fn overwritten_stores_are_merged_until_no_backlog_is_left() {
     assert_eq!(report.backlog_bytes, 0, "{:?}", report.due);
     for store in &world.stores {
         let status = store.status();
-        assert!(status.dead_bytes < status.live_bytes, "{status:?}");
+        assert!(status.garbage_bytes < status.live_bytes, "{status:?}");
     }
 }
 
@@ -377,7 +377,7 @@ fn an_io_ceiling_slows_merges() {
 fn a_processor_share_slows_merges() {
     // Merges for the bound on a store's garbage press, and pressing work may take more.
     let mut stores = small_segments();
-    stores.merge.store_dead_trigger_percent = 100;
+    stores.merge.store_garbage_trigger_percent = 100;
     let (_, free) = done_by(&stores, &[]);
     assert!(free > 60e6, "{free}");
     // A step computes for half of its time: 1 % of a core is 2 MB/s here.

@@ -149,7 +149,7 @@ pub(crate) fn open_value_log(
 ) -> anyhow::Result<ValueLog> {
     let log_settings = ValueLogSettings {
         segment_bytes: settings.commit_log.segment_bytes,
-        dead_percent_max: settings.bitcask.merge_dead_share_max_percent,
+        garbage_percent_max: settings.bitcask.merge_garbage_share_max_percent,
     };
     let (log, found) = ValueLog::open(disk.clone(), directory, log_id, log_settings)
         .context("open the value log")?;

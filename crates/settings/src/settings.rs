@@ -381,7 +381,7 @@ pub struct BitcaskSettings {
     /// `merge.policy`.
     pub merge_policy: MergePolicy,
     /// `merge.dead_share_max`, percent.
-    pub merge_dead_share_max_percent: u8,
+    pub merge_garbage_share_max_percent: u8,
     /// `merge.window.start`: hour of the day, 0 to 23.
     pub merge_window_start_hour: u8,
     /// `merge.window.end`: hour of the day, 0 to 23, itself within the window.
@@ -389,11 +389,11 @@ pub struct BitcaskSettings {
     /// `merge.triggers.fragmentation`: per cent of garbage keys.
     pub merge_trigger_fragmentation_percent: u8,
     /// `merge.triggers.dead_bytes`.
-    pub merge_trigger_dead_bytes: u64,
+    pub merge_trigger_garbage_bytes: u64,
     /// `merge.thresholds.fragmentation`: per cent of garbage keys.
     pub merge_threshold_fragmentation_percent: u8,
     /// `merge.thresholds.dead_bytes`.
-    pub merge_threshold_dead_bytes: u64,
+    pub merge_threshold_garbage_bytes: u64,
     /// `merge.thresholds.small_file`, bytes; `None` is disabled.
     pub merge_threshold_small_file_bytes: Option<u64>,
     /// `expiry`; `None` is off.

@@ -703,8 +703,8 @@ fn settings_of_files(bytes_max: u64) -> BitcaskSettings {
         checkpoint_after_bytes: bytes_max,
         ..BitcaskSettings::default()
     };
-    settings.merge.dead_bytes_trigger = bytes_max;
-    settings.merge.dead_bytes_threshold = bytes_max / 4;
+    settings.merge.garbage_bytes_trigger = bytes_max;
+    settings.merge.garbage_bytes_threshold = bytes_max / 4;
     settings.merge.small_file_threshold_bytes = bytes_max / 8;
     settings
 }

@@ -113,7 +113,7 @@ impl Node {
         let settings = ValueLogSettings {
             segment_bytes: SEGMENT_BYTES,
             // Overwritten entries stay, so that opening has to distinguish them from live ones.
-            dead_percent_max: 100,
+            garbage_percent_max: 100,
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let path = directory.join("value_log");

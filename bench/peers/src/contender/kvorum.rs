@@ -33,7 +33,7 @@ const STORES: usize = 64;
 /// As the node's defaults.
 const VALUE_LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 64 << 20,
-    dead_percent_max: 30,
+    garbage_percent_max: 30,
 };
 /// As the node's defaults: write buffers may take two fifths of what leveldb has, and each store's
 /// is of another size, so that they do not flush all at once.

@@ -171,7 +171,7 @@ fn innostore_takes_the_disk_that_capacity_says() {
     let disk: Arc<dyn Disk> = Arc::new(memory.clone());
     let log_settings = ValueLogSettings {
         segment_bytes: 1 << 20,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 1, log_settings).unwrap();
     let settings = InnostoreSettings::default();
@@ -196,7 +196,7 @@ fn leveled_takes_the_disk_that_capacity_says() {
     let disk: Arc<dyn Disk> = Arc::new(memory.clone());
     let settings = ValueLogSettings {
         segment_bytes: 1 << 20,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 1, settings).unwrap();
     let settings = LeveledSettings {
@@ -270,7 +270,7 @@ fn bitcask_over_the_value_log_takes_the_memory_that_capacity_says() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
     let settings = ValueLogSettings {
         segment_bytes: 1 << 20,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 1, settings).unwrap();
     let (shared, draw) = (log.clone(), Arc::new(|| 0x9e37_79b9_7f4a_7c15));

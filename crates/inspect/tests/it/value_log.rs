@@ -25,7 +25,7 @@ const LOG: &str = "data/value_log";
 fn open_log(disk: &MemoryDisk) -> ValueLog {
     let settings = ValueLogSettings {
         segment_bytes: 700,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let disk = Arc::new(disk.clone());
     ValueLog::open(disk, Path::new(LOG), 0x77, settings)
@@ -242,7 +242,7 @@ fn a_stray_segment_of_another_log_is_one_finding() {
         5,
         ValueLogSettings {
             segment_bytes: 700,
-            dead_percent_max: 30,
+            garbage_percent_max: 30,
         },
     );
     let (log, _) = log.unwrap();
@@ -266,7 +266,7 @@ fn with_tables(log_id: u64) -> MemoryDisk {
     let shared_disk = Arc::new(disk.clone());
     let settings = ValueLogSettings {
         segment_bytes: 700,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let (log, _) = ValueLog::open(shared_disk.clone(), Path::new(LOG), log_id, settings).unwrap();
     let draws = AtomicU64::new(1);

@@ -79,7 +79,7 @@ async fn until(world: &World, limit: Duration, holds: impl Fn() -> bool) -> Dura
 const SOON: Duration = Duration::from_secs(30);
 
 #[test]
-fn everybody_sees_everybody_and_a_dead_node_is_noticed() {
+fn all_nodes_see_each_other_and_a_killed_node_is_noticed() {
     for seed in 1..6 {
         simulated(seed, |world| async move {
             let all = members(5);

@@ -391,7 +391,7 @@ fn open(
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
     let settings = ValueLogSettings {
         segment_bytes: LOG_SEGMENT_BYTES,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let (values, _) = ValueLog::open(seam.clone(), Path::new("log"), 3, settings).unwrap();
     let shared = Shared::new(1 << 20, 64 << 20);

@@ -57,23 +57,23 @@ const EFFECTS: [Effect; 18] = [
     ("bitcask.merge.window.end", no_merge_after_the_window),
     (
         "bitcask.merge.dead_share_max",
-        too_large_a_dead_share_is_freed,
+        too_large_a_share_of_garbage_is_freed,
     ),
     (
         "bitcask.merge.triggers.fragmentation",
-        dead_keys_of_a_file_trigger_a_merge,
+        garbage_keys_of_a_file_trigger_a_merge,
     ),
     (
         "bitcask.merge.triggers.dead_bytes",
-        dead_bytes_of_a_file_trigger_a_merge,
+        garbage_bytes_of_a_file_trigger_a_merge,
     ),
     (
         "bitcask.merge.thresholds.fragmentation",
-        files_with_dead_keys_take_part,
+        files_with_garbage_keys_take_part,
     ),
     (
         "bitcask.merge.thresholds.dead_bytes",
-        files_with_dead_bytes_take_part,
+        files_with_garbage_bytes_take_part,
     ),
     ("bitcask.merge.thresholds.small_file", small_files_take_part),
     ("bitcask.expiry", objects_expire_after_their_time),
@@ -255,11 +255,11 @@ impl Opened {
 }
 
 /// Two full files of ten values, with this many garbage values each.
-fn two_files(lines: &[&str], dead: [u32; 2]) -> Opened {
+fn two_files(lines: &[&str], garbage: [u32; 2]) -> Opened {
     let opened = open(lines);
     opened.fill(0..20);
-    opened.fill(0..dead[0]);
-    opened.fill(10..10 + dead[1]);
+    opened.fill(0..garbage[0]);
+    opened.fill(10..10 + garbage[1]);
     // The second one is full, and overwritten values are in later ones.
     opened.fill(20..40);
     // Both are finished before anything is merged.
@@ -272,47 +272,47 @@ fn two_files(lines: &[&str], dead: [u32; 2]) -> Opened {
 }
 
 /// Number of garbage values after a merge was due and upkeep was done; `None` if none was.
-fn dead_after_merge(lines: &[&str], dead: [u32; 2]) -> Option<u64> {
-    let opened = two_files(&[&[NO_SMALL, ANY_SHARE], lines].concat(), dead);
+fn garbage_after_merge(lines: &[&str], garbage: [u32; 2]) -> Option<u64> {
+    let opened = two_files(&[&[NO_SMALL, ANY_SHARE], lines].concat(), garbage);
     let done = opened.tend(NOW);
-    let left = opened.store.status().dead_bytes / VALUE_BYTES as u64;
+    let left = opened.store.status().garbage_bytes / VALUE_BYTES as u64;
     done.contains(&TaskKind::Merge).then_some(left)
 }
 
-fn dead_keys_of_a_file_trigger_a_merge() {
+fn garbage_keys_of_a_file_trigger_a_merge() {
     let line = "bitcask.merge.triggers.fragmentation = 50";
-    assert_eq!(dead_after_merge(&[line], [4, 0]), None);
-    assert_eq!(dead_after_merge(&[line], [5, 0]), Some(0));
+    assert_eq!(garbage_after_merge(&[line], [4, 0]), None);
+    assert_eq!(garbage_after_merge(&[line], [5, 0]), Some(0));
     // Riak's default.
-    assert_eq!(dead_after_merge(&[], [5, 5]), None);
-    assert_eq!(dead_after_merge(&[], [6, 0]), Some(0));
+    assert_eq!(garbage_after_merge(&[], [5, 5]), None);
+    assert_eq!(garbage_after_merge(&[], [6, 0]), Some(0));
 }
 
-fn dead_bytes_of_a_file_trigger_a_merge() {
+fn garbage_bytes_of_a_file_trigger_a_merge() {
     let lines = [
         &NOT_BY_KEYS[..],
         &["bitcask.merge.triggers.dead_bytes = 20KB"],
     ]
     .concat();
     let lines = [&lines[..], &["bitcask.merge.thresholds.dead_bytes = 1KB"]].concat();
-    assert_eq!(dead_after_merge(&lines, [3, 3]), None);
-    assert_eq!(dead_after_merge(&lines, [4, 0]), Some(0));
+    assert_eq!(garbage_after_merge(&lines, [3, 3]), None);
+    assert_eq!(garbage_after_merge(&lines, [4, 0]), Some(0));
 }
 
-fn files_with_dead_keys_take_part() {
-    assert_eq!(dead_after_merge(&[], [6, 3]), Some(3));
-    assert_eq!(dead_after_merge(&[], [6, 4]), Some(0));
+fn files_with_garbage_keys_take_part() {
+    assert_eq!(garbage_after_merge(&[], [6, 3]), Some(3));
+    assert_eq!(garbage_after_merge(&[], [6, 4]), Some(0));
     let line = "bitcask.merge.thresholds.fragmentation = 30";
-    assert_eq!(dead_after_merge(&[line], [6, 3]), Some(0));
+    assert_eq!(garbage_after_merge(&[line], [6, 3]), Some(0));
 }
 
-fn files_with_dead_bytes_take_part() {
+fn files_with_garbage_bytes_take_part() {
     let lines = [
         "bitcask.merge.thresholds.fragmentation = 60",
         "bitcask.merge.thresholds.dead_bytes = 20KB",
     ];
-    assert_eq!(dead_after_merge(&lines, [6, 3]), Some(3));
-    assert_eq!(dead_after_merge(&lines, [6, 4]), Some(0));
+    assert_eq!(garbage_after_merge(&lines, [6, 3]), Some(3));
+    assert_eq!(garbage_after_merge(&lines, [6, 4]), Some(0));
 }
 
 /// A file is small in comparison with the limit of its store's files: here the limit was raised after they
@@ -340,7 +340,7 @@ fn small_files_take_part() {
     assert!(at_their_limit < 40_000, "{at_their_limit}");
 }
 
-fn too_large_a_dead_share_is_freed() {
+fn too_large_a_share_of_garbage_is_freed() {
     // No file alone is a reason: ten of fifty values in all are garbage.
     let is_merged = |line| {
         let opened = two_files(&[line, NO_SMALL], [5, 5]);

@@ -120,7 +120,7 @@ pub(super) const KEYS: &[Key] = &[
     own_key(
         "bitcask.merge.dead_share_max",
         Kind::Percent(|settings, value| {
-            settings.bitcask.merge_dead_share_max_percent = value;
+            settings.bitcask.merge_garbage_share_max_percent = value;
         }),
         "30",
         "The share of garbage above which space is freed whatever the triggers are, one file \
@@ -143,7 +143,7 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "bitcask.merge.triggers.dead_bytes",
         Kind::Bytes(1.., |settings, value| {
-            settings.bitcask.merge_trigger_dead_bytes = value;
+            settings.bitcask.merge_trigger_garbage_bytes = value;
         }),
         "512MB",
         "The bytes of garbage values in some file of a partition that start a merge. It does not \
@@ -161,7 +161,7 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "bitcask.merge.thresholds.dead_bytes",
         Kind::Bytes(1.., |settings, value| {
-            settings.bitcask.merge_threshold_dead_bytes = value;
+            settings.bitcask.merge_threshold_garbage_bytes = value;
         }),
         "128MB",
         "The bytes of garbage values from which a file of a partition takes part in a merge. It \

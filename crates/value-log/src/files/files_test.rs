@@ -21,7 +21,7 @@ fn files(disk: &FaultyDisk, segment_bytes: u64) -> Files {
     let opened = opening::open(disk, directory, 1).unwrap();
     let settings = ValueLogSettings {
         segment_bytes,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     Files::new(
         Arc::new(disk.clone()),

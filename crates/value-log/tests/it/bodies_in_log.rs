@@ -58,7 +58,7 @@ impl Node {
     fn open_on(disk: Arc<dyn Disk>, settings: &LeveldbSettings) -> Result<Self> {
         let log_settings = ValueLogSettings {
             segment_bytes: LOG_SEGMENT_BYTES,
-            dead_percent_max: 20,
+            garbage_percent_max: 20,
         };
         let (log, _) = ValueLog::open(disk.clone(), Path::new(LOG), 5, log_settings)?;
         let drawn = AtomicU64::new(7);

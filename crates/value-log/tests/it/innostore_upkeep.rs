@@ -43,7 +43,7 @@ impl Node {
     fn open_on(disk: Arc<dyn Disk>, settings: &InnostoreSettings) -> Self {
         let log_settings = ValueLogSettings {
             segment_bytes: 4_000,
-            dead_percent_max: 20,
+            garbage_percent_max: 20,
         };
         let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 5, log_settings).unwrap();
         let drawn = AtomicU64::new(7);

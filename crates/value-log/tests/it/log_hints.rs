@@ -53,7 +53,7 @@ impl Node {
         let below: Arc<dyn Disk> = Arc::new(disk.clone());
         let log_settings = ValueLogSettings {
             segment_bytes: 64 << 10,
-            dead_percent_max: 30,
+            garbage_percent_max: 30,
         };
         let log = ValueLog::open(below.clone(), Path::new("log"), 7, log_settings);
         let log = log.unwrap().0;
@@ -597,7 +597,7 @@ fn a_key_takes_no_more_than_24_bytes_whether_log_hints_are_written_or_not() {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
         let settings = ValueLogSettings {
             segment_bytes,
-            dead_percent_max: 30,
+            garbage_percent_max: 30,
         };
         let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 7, settings).unwrap();
         let shared = log.clone();

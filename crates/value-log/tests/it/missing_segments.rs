@@ -41,7 +41,7 @@ impl Node {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let log_settings = ValueLogSettings {
             segment_bytes: 1_500,
-            dead_percent_max: 20,
+            garbage_percent_max: 20,
         };
         let (log, found) = ValueLog::open(disk.clone(), &root.join(LOG), 77, log_settings)?;
         let open = |number: usize| -> Result<Opened> {

@@ -36,7 +36,7 @@ const LAZY_ROUNDS: u64 = 12;
 /// Some twenty records to a segment.
 const LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 3_000,
-    dead_percent_max: 20,
+    garbage_percent_max: 20,
 };
 
 /// The round of a key in a round of its writer.

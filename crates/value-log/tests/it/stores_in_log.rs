@@ -65,7 +65,7 @@ impl Store {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let log_settings = ValueLogSettings {
             segment_bytes: 1_500,
-            dead_percent_max: 20,
+            garbage_percent_max: 20,
         };
         let (log, found) = ValueLog::open(disk.clone(), Path::new(LOG), 77, log_settings)?;
         let drawn = AtomicU64::new(1);

@@ -613,7 +613,7 @@ fn readers_meet_every_acknowledged_value_while_segments_come_and_go() {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let settings = ValueLogSettings {
         segment_bytes: 20_000,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let (log, _) =
         ValueLog::open(disk.clone(), &directory.path().join("log"), 1, settings).unwrap();
