@@ -294,14 +294,14 @@ impl Account {
         listed.saturating_add(self.unlisted_bytes)
     }
 
-    /// Normal merges with the unlisted bytes behind them; none while the first of them is held
+    /// Normal collections with the unlisted bytes behind them; none while the first of them is held
     /// back.
-    pub(crate) fn merge_bytes(&self, now: Moment) -> u64 {
-        let merges = self.tasks.iter().filter(|it| {
+    pub(crate) fn collection_bytes(&self, now: Moment) -> u64 {
+        let collections = self.tasks.iter().filter(|it| {
             let is_normal = !it.rank.is_pressing() && !it.rank.is_idle();
-            it.task.kind == TaskKind::Merge && is_normal && self.is_free(it, now)
+            it.task.kind == TaskKind::Collect && is_normal && self.is_free(it, now)
         });
-        let listed: u64 = merges.map(|it| it.task.cost_bytes).sum();
+        let listed: u64 = collections.map(|it| it.task.cost_bytes).sum();
         if listed > 0 {
             listed.saturating_add(self.unlisted_bytes)
         } else {

@@ -431,7 +431,7 @@ impl Arbiter {
             backlogs.normal = backlogs.normal.saturating_add(account.unlisted_bytes());
         }
         let log = self.accounts.get(&Owner::ValueLog);
-        backlogs.log = log.map_or(0, |log| log.merge_bytes(now));
+        backlogs.log = log.map_or(0, |log| log.collection_bytes(now));
         backlogs
     }
 

@@ -34,6 +34,19 @@ pub struct Steps {
     pub failures: u64,
 }
 
+impl Steps {
+    /// Steps of two kinds together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            count: self.count + other.count,
+            bytes: self.bytes + other.bytes,
+            overruns: self.overruns + other.overruns,
+            failures: self.failures + other.failures,
+        }
+    }
+}
+
 /// The arbiter's state. Rates are bytes per second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
@@ -103,11 +116,6 @@ impl Report {
     pub fn all_steps(&self) -> Steps {
         self.steps
             .values()
-            .fold(Steps::default(), |all, one| Steps {
-                count: all.count + one.count,
-                bytes: all.bytes + one.bytes,
-                overruns: all.overruns + one.overruns,
-                failures: all.failures + one.failures,
-            })
+            .fold(Steps::default(), |all, one| all.and(*one))
     }
 }

@@ -98,6 +98,7 @@ impl Upkeep {
                 return Ok(StepOutcome::done(FILE_HEADER_BYTES));
             }
             TaskKind::Flush
+            | TaskKind::Collect
             | TaskKind::Scrub
             | TaskKind::Compact
             | TaskKind::Rebuild

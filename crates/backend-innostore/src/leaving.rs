@@ -125,7 +125,7 @@ impl Leaving {
             .iter()
             .filter(|it| files.contains(&it.number));
         Some(Task {
-            kind: TaskKind::Merge,
+            kind: TaskKind::Collect,
             subject: *files.first()?,
             urgency,
             cost_bytes: those.map(|it| it.len + it.live_bytes).sum(),

@@ -139,10 +139,10 @@ impl Upkeep {
                 } = &mut *jobs;
                 rebuilding.step(store, flush, budget.bytes)
             }
-            (TaskKind::Merge, file) if jobs.journal.is_for(&store.version.load(), file) => {
+            (TaskKind::Collect, file) if jobs.journal.is_for(&store.version.load(), file) => {
                 jobs.journal.step(store, file, budget.bytes, now)
             }
-            (TaskKind::Merge, file) => jobs.collect.step(store, file, budget.bytes),
+            (TaskKind::Collect, file) => jobs.collect.step(store, file, budget.bytes),
             (TaskKind::Sync, 0) => {
                 drop(jobs);
                 store.sync_all().map(|_| StepOutcome::nothing_left())

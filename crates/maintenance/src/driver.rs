@@ -603,13 +603,12 @@ pub(crate) fn name_of(owner: Owner) -> String {
     }
 }
 
-/// The word for a task. The value log's tasks have kinds that serve for their order and their budget:
-/// a collection has that of a merge.
+/// The word for a task. Work on the value log's files has the kind of a sync, for its place in the
+/// order.
 fn word_of(owner: Owner, kind: TaskKind) -> &'static str {
     match (owner, kind) {
-        (Owner::ValueLog, TaskKind::Merge) => "collection",
         (Owner::ValueLog, TaskKind::Sync) => "upkeep",
-        (_, kind) => kind.name(),
+        (_, kind) => kind.word(),
     }
 }
 

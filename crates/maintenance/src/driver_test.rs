@@ -249,7 +249,7 @@ fn of_a_thousand_real_steps_of_leveldb_at_most_one_costs_more_than_twice_what_it
     for (bytes_per_second, steps) in [(20e6, 3000), (300e6, 1000)] {
         let mut world = World::of_leveldb(bytes_per_second, &small_tables());
         world.overwrite_until(steps);
-        let kinds = [TaskKind::Flush, TaskKind::Compact, TaskKind::Merge];
+        let kinds = [TaskKind::Flush, TaskKind::Compact, TaskKind::Collect];
         check_costs(&world, &kinds);
     }
 }

@@ -1,11 +1,12 @@
 //! Background work for operators: `kvorum admin maintenance` and `/metrics`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use comfy_table::{Table, TableStyle};
-use kvorum_arbiter::{Budgets, DueTask, Order, Owner, Report};
-use kvorum_backend::{Task, Urgency};
+use kvorum_arbiter::{Budgets, DueTask, Order, Owner, Report, Steps};
+use kvorum_backend::{Task, TaskKind, Urgency};
 use kvorum_runtime::Moment;
 use kvorum_stats::{MetricKind, MetricsText};
 use serde_json::{Map, Value, json};
@@ -231,7 +232,7 @@ fn kinds_table(report: &Report) -> Table {
         let backlog = report.backlog_by_kind.get(&kind).copied().unwrap_or(0);
         let steps = report.steps.get(&kind).copied().unwrap_or_default();
         table.add_row([
-            kind.name().to_owned(),
+            kind.word().to_owned(),
             bytes(backlog),
             steps.count.to_string(),
             bytes(steps.bytes),
@@ -243,9 +244,20 @@ fn kinds_table(report: &Report) -> Table {
 }
 
 /// Kinds with due or finished tasks.
-fn kinds(report: &Report) -> std::collections::BTreeSet<kvorum_backend::TaskKind> {
+fn kinds(report: &Report) -> BTreeSet<TaskKind> {
     let with_backlog = report.backlog_by_kind.keys();
     with_backlog.chain(report.steps.keys()).copied().collect()
+}
+
+/// The backlog and the steps under the names of kinds, of which some have the same.
+fn by_name(report: &Report) -> BTreeMap<&'static str, (u64, Steps)> {
+    let mut by_name: BTreeMap<&'static str, (u64, Steps)> = BTreeMap::new();
+    for kind in kinds(report) {
+        let (backlog, steps) = by_name.entry(kind.name()).or_default();
+        *backlog += report.backlog_by_kind.get(&kind).copied().unwrap_or(0);
+        *steps = steps.and(report.steps.get(&kind).copied().unwrap_or_default());
+    }
+    by_name
 }
 
 fn owners_table(report: &Report) -> Table {
@@ -389,9 +401,7 @@ fn budgets_json(report: &Report, budgets: &Budgets) -> Value {
 
 fn kinds_json(report: &Report) -> Value {
     let mut all = Map::new();
-    for kind in kinds(report) {
-        let steps = report.steps.get(&kind).copied().unwrap_or_default();
-        let backlog = report.backlog_by_kind.get(&kind).copied().unwrap_or(0);
+    for (name, (backlog, steps)) in by_name(report) {
         let value = json!({
             "backlog_bytes": backlog,
             "owed_bytes": backlog,
@@ -400,7 +410,7 @@ fn kinds_json(report: &Report) -> Value {
             "steps_beyond_twice_declared": steps.overruns,
             "steps_failed": steps.failures,
         });
-        all.insert(kind.name().to_owned(), value);
+        all.insert(name.to_owned(), value);
     }
     Value::Object(all)
 }
@@ -510,12 +520,9 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
 }
 
 fn labelled_metrics(report: &Report, text: &mut MetricsText) {
-    let labels: Vec<_> = kinds(report)
+    let labels: Vec<_> = by_name(report)
         .into_iter()
-        .map(|kind| {
-            let backlog = report.backlog_by_kind.get(&kind).copied().unwrap_or(0);
-            ([("kind", kind.name())], backlog)
-        })
+        .map(|(name, (backlog, _))| ([("kind", name)], backlog))
         .collect();
     let samples = labels
         .iter()

@@ -94,7 +94,7 @@ impl MaintainedLog for MaintainedValueLog {
 
     fn step(&self, task: &Task, budget: StepBudget) -> Result<StepOutcome, BackendError> {
         let log = &self.values;
-        let outcome = if task.kind == TaskKind::Merge {
+        let outcome = if task.kind == TaskKind::Collect {
             // The declaration is of this segment. It may have gone since, as by a survey.
             let due = log.collection_due();
             if due.is_none_or(|due| u64::from(due.segment) != task.subject) {
@@ -129,7 +129,7 @@ fn chore() -> Task {
 
 fn collection(due: CollectionDue) -> Task {
     Task {
-        kind: TaskKind::Merge,
+        kind: TaskKind::Collect,
         subject: u64::from(due.segment),
         urgency: if due.is_pressing {
             Urgency::Pressing

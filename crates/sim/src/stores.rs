@@ -74,7 +74,7 @@ pub(crate) struct SimulatedStores {
 /// Upkeep of the stores and the logs of machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upkeep {
-    /// Merges that stores have ended.
+    /// Merges and collections of files that stores have ended.
     pub merges: u64,
     /// Segments of value logs that were collected.
     pub collections: u64,
@@ -480,7 +480,7 @@ impl SimulatedStores {
                 // A failed step is tried again.
                 let stepped = store.maintenance_step(task, STEP_BUDGET, now);
                 let is_done = stepped.is_ok_and(|step| step.is_done);
-                let is_merge = task.kind == TaskKind::Merge;
+                let is_merge = matches!(task.kind, TaskKind::Merge | TaskKind::Collect);
                 self.counted.lock().merges += u64::from(is_done && is_merge);
             }
         }

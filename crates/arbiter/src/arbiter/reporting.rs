@@ -9,6 +9,7 @@ use kvorum_runtime::Moment;
 use super::Arbiter;
 use crate::average::whole;
 use crate::backoff::TaskId;
+use crate::order::Owner;
 use crate::report::{DueTask, Report};
 
 impl Arbiter {
@@ -75,14 +76,16 @@ impl Arbiter {
 
     fn backlog_by_kind(&self) -> BTreeMap<TaskKind, u64> {
         let mut by_kind = BTreeMap::new();
-        for account in self.accounts.values() {
+        for (owner, account) in &self.accounts {
+            let of_unlisted = match owner {
+                Owner::ValueLog => TaskKind::Collect,
+                Owner::Store(_) => TaskKind::Merge,
+            };
             for ranked in &account.tasks {
                 *by_kind.entry(ranked.task.kind).or_default() += ranked.task.cost_bytes;
             }
-            let first = account
-                .tasks
-                .first()
-                .map_or(TaskKind::Merge, |it| it.task.kind);
+            let first = account.tasks.first();
+            let first = first.map_or(of_unlisted, |it| it.task.kind);
             if account.unlisted_bytes() > 0 {
                 *by_kind.entry(first).or_default() += account.unlisted_bytes();
             }

@@ -151,15 +151,15 @@ fn steps_last_as_long_as_they_should() {
     }
 }
 
-fn merge_of(cost_bytes: u64) -> Answer {
-    let merge = Task {
-        kind: TaskKind::Merge,
+fn backlog_of(kind: TaskKind, cost_bytes: u64) -> Answer {
+    let task = Task {
+        kind,
         subject: 1,
         urgency: Urgency::Normal,
         cost_bytes,
     };
     Answer {
-        tasks: (cost_bytes > 0).then_some(merge).into_iter().collect(),
+        tasks: (cost_bytes > 0).then_some(task).into_iter().collect(),
         backlog_bytes: cost_bytes,
         ..Answer::default()
     }
@@ -183,8 +183,8 @@ fn the_log_does_not_wait_for_the_turns_of_all_stores() {
     arbiter.step(Event::Looked(looked), now);
     let mut served: BTreeMap<Owner, u64> = owners.iter().map(|owner| (*owner, 0)).collect();
     let backlog = |owner: Owner, served: u64| match owner {
-        Owner::ValueLog => merge_of(LOG_BYTES.saturating_sub(served)),
-        Owner::Store(_) => merge_of(1 << 30),
+        Owner::ValueLog => backlog_of(TaskKind::Collect, LOG_BYTES.saturating_sub(served)),
+        Owner::Store(_) => backlog_of(TaskKind::Merge, 1 << 30),
     };
     let mut by_stores_meanwhile = None;
     for _ in 0..2000 {

@@ -160,7 +160,7 @@ impl Running {
     /// Files of the journal; returns the cost of the next rewriting of some in this hour, in bytes.
     fn rewriting_at(&self, hour: u64) -> Option<u64> {
         let due = self.store.maintenance_due(Timestamp(hour * HOUR_MICROS));
-        let task = due.iter().find(|it| it.kind == TaskKind::Merge);
+        let task = due.iter().find(|it| it.kind == TaskKind::Collect);
         task.map(|it| it.cost_bytes)
     }
 }

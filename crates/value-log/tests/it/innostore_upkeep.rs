@@ -105,7 +105,7 @@ impl Node {
 
 const ALL: [TaskKind; 4] = [
     TaskKind::Flush,
-    TaskKind::Merge,
+    TaskKind::Collect,
     TaskKind::Reclaim,
     TaskKind::Scrub,
 ];

@@ -208,7 +208,10 @@ fn keep_up(log: &ValueLog, racing: &Racing, counts: &[AtomicU64; 2]) {
     }
     for task in racing.store.maintenance_due(NOW) {
         let stepped = racing.store.maintenance_step(&task, budget, NOW).unwrap();
-        let is_merge = matches!(task.kind, TaskKind::Merge | TaskKind::Compact);
+        let is_merge = matches!(
+            task.kind,
+            TaskKind::Merge | TaskKind::Collect | TaskKind::Compact
+        );
         if stepped.is_done && is_merge {
             counts[1].fetch_add(1, Ordering::AcqRel);
         }
