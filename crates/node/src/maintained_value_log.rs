@@ -148,7 +148,7 @@ pub(crate) fn open_value_log(
     log_id: u64,
 ) -> anyhow::Result<ValueLog> {
     let log_settings = ValueLogSettings {
-        segment_bytes: settings.commit_log.segment_bytes,
+        segment_bytes: settings.value_log.segment_bytes,
         garbage_percent_max: settings.bitcask.merge_garbage_share_max_percent,
     };
     let (log, found) = ValueLog::open(disk.clone(), directory, log_id, log_settings)

@@ -38,7 +38,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const STORES: u64 = 64;
 const AT_ONCE: u64 = 2;
 const ADMISSION_THREADS: usize = 2;
-/// The server's defaults: `commit_log.segment_bytes`, and `commit_log.bytes_max` in segments.
+/// The server's defaults: `value_log.segment_bytes`, and `value_log.bytes_max` in segments.
 const SEGMENT_BYTES: u64 = 64 << 20;
 const SEGMENTS_BEHIND_MAX: u32 = 16;
 

@@ -34,7 +34,7 @@ const SMALL_FILES: &str = "bitcask.max_file_size = 64KB";
 const NOT_PACKED: &str = "bitcask.compression = none";
 const NO_SMALL: &str = "bitcask.merge.thresholds.small_file = disabled";
 /// Leaves merging to the triggers.
-const ANY_SHARE: &str = "bitcask.merge.dead_share_max = 100";
+const ANY_SHARE: &str = "bitcask.merge.garbage_share_max = 100";
 /// Out of reach of a fragmentation.
 const NOT_BY_KEYS: [&str; 2] = [
     "bitcask.merge.triggers.fragmentation = 100",
@@ -56,7 +56,7 @@ const EFFECTS: [Effect; 18] = [
     ("bitcask.merge.window.start", no_merge_before_the_window),
     ("bitcask.merge.window.end", no_merge_after_the_window),
     (
-        "bitcask.merge.dead_share_max",
+        "bitcask.merge.garbage_share_max",
         too_large_a_share_of_garbage_is_freed,
     ),
     (
@@ -144,7 +144,7 @@ fn open_on(disk: FaultyDisk, lines: &[&str]) -> Opened {
 
 /// With its entries in the value log, whose files have the smallest size.
 fn open_logged(lines: &[&str]) -> Opened {
-    let small_segments = "commit_log.segment_bytes = 64KB";
+    let small_segments = "value_log.segment_bytes = 64KB";
     let settings = loaded(&[&[small_segments, NOT_PACKED], lines].concat());
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
@@ -346,13 +346,13 @@ fn too_large_a_share_of_garbage_is_freed() {
         let opened = two_files(&[line, NO_SMALL], [5, 5]);
         opened.tend(NOW).contains(&TaskKind::Merge)
     };
-    assert!(is_merged("bitcask.merge.dead_share_max = 20"));
-    assert!(!is_merged("bitcask.merge.dead_share_max = 21"));
+    assert!(is_merged("bitcask.merge.garbage_share_max = 20"));
+    assert!(!is_merged("bitcask.merge.garbage_share_max = 21"));
     assert!(!is_merged(ANY_SHARE));
     // A third of the log is garbage.
     let copied = |line| copied_out_of_the_log(&[line], NOW);
-    assert!(copied("bitcask.merge.dead_share_max = 30") > 0);
-    assert_eq!(copied("bitcask.merge.dead_share_max = 35"), 0);
+    assert!(copied("bitcask.merge.garbage_share_max = 30") > 0);
+    assert_eq!(copied("bitcask.merge.garbage_share_max = 35"), 0);
     assert_eq!(copied(ANY_SHARE), 0);
 }
 

@@ -19,8 +19,8 @@ fn run_node(disk: &MemoryDisk, lines: &[&str]) -> Running {
     let of_node = [
         "storage_backend = leveled",
         "leveled.data_root = /stores",
-        "commit_log.segment_bytes = 64KB",
-        "bitcask.merge.dead_share_max = 5",
+        "value_log.segment_bytes = 64KB",
+        "bitcask.merge.garbage_share_max = 5",
     ];
     Running::open(disk, &[&of_node, lines].concat())
 }

@@ -193,9 +193,9 @@ fn values_that_do_not_go_together_are_reported() {
              `buckets.default.merge_strategy = 2`: set the strategy to 1",
         ),
         (
-            "commit_log.bytes_max = 100MB",
-            "`commit_log.bytes_max` is 100MB, which is less than two segments of 64MB \
-             (`commit_log.segment_bytes`)",
+            "value_log.bytes_max = 100MB",
+            "`value_log.bytes_max` is 100MB, which is less than two segments of 64MB \
+             (`value_log.segment_bytes`)",
         ),
     ] {
         assert_eq!(problems(text), [reported]);
