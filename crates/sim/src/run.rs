@@ -456,7 +456,7 @@ impl Cluster {
 
     /// The object that all replicas of a key hold; `None` when they differ, which is reported.
     fn same_everywhere(&self, bucket: &[u8], key: &str) -> Option<Option<Arc<Object>>> {
-        let mut held = match self.held(bucket, key) {
+        let mut held = match self.replica_objects(bucket, key) {
             Ok(held) => held,
             Err(error) => {
                 self.accuse(&format!("in the end: {error}"));
