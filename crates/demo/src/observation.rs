@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_are_those_who_say_so_and_who_is_silent_keeps_its_own() {
+    fn owners_are_those_that_say_so_and_a_silent_node_keeps_its_own() {
         let mut observation = whole();
         observation.nodes.clear();
         observation

@@ -134,7 +134,8 @@ fn wrong_with(value: &Value, before: &Outcomes, outcomes: &Outcomes) -> Option<S
     if let Some((number, _)) = before.iter().find(undone) {
         return Some(format!("shows member {number}, which was removed"));
     }
-    is_made_up(value, outcomes).then(|| "shows what nobody did, or something twice".to_owned())
+    is_made_up(value, outcomes)
+        .then(|| "shows an operation that no client sent, or one twice".to_owned())
 }
 
 impl Running {

@@ -122,7 +122,7 @@ impl History {
             let write = write_of(key, &sibling.value).filter(|it| *it < self.writes.len());
             let Some(number) = write else {
                 return Err(format!(
-                    "{key}: a value that nobody wrote: {:?}",
+                    "{key}: a value that no client wrote: {:?}",
                     sibling.value
                 ));
             };

@@ -91,7 +91,7 @@ proptest! {
 
     /// With any backlog of all owners, and any new work: each store is served again and again.
     #[test]
-    fn nobody_starves(
+    fn no_store_starves(
         seed in any::<u64>(),
         backlogs in prop::collection::vec((0..7usize, 0..3usize), 64),
         is_slow in any::<bool>(),

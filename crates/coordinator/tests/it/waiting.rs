@@ -192,7 +192,7 @@ fn writes_are_held_back_as_far_as_background_work_asks_for_and_reads_are_not() {
 }
 
 #[test]
-fn nobody_is_held_back_beyond_their_own_timeout() {
+fn no_request_is_held_back_beyond_its_own_timeout() {
     let world = World::new(&Setup {
         put_delay: Duration::from_secs(3_600),
         ..Setup::default()

@@ -93,7 +93,7 @@ impl AgreedCluster for Agreed {
             let agreed = known.log.propose(command);
             if (drawn >> 32).is_multiple_of(8) {
                 // It may have been agreed all the same.
-                let detail = "nobody leads".to_owned();
+                let detail = "no node leads".to_owned();
                 return Err(ProposeError::NotAgreed { detail });
             }
             known.learn(&agreed?);

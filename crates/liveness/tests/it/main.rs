@@ -156,7 +156,7 @@ fn two_halves_that_meet_again_see_one_another() {
 }
 
 #[test]
-fn nobody_is_taken_to_be_down_on_a_slow_network() {
+fn no_node_counts_as_down_on_a_slow_network() {
     simulated(4, |world| async move {
         let all = members(4);
         for one in 1..=4 {

@@ -57,7 +57,7 @@ fn capacity_answers_for_people_and_for_programs() {
 }
 
 #[test]
-fn one_who_reads_no_more_ends_it_without_an_error() {
+fn a_reader_that_reads_no_more_ends_it_without_an_error() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
     let words = ["advise", "capacity", "--keys", "1m", "--key-bytes", "9"];
     command.args(words).args(["--value-bytes", "9"]);

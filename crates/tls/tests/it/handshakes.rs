@@ -62,7 +62,7 @@ fn error(shaken: Shaken) -> HandshakeError {
 }
 
 #[test]
-fn both_ends_learn_who_the_other_is() {
+fn both_ends_learn_the_name_of_the_other() {
     simulated(|runtime| async move {
         let authority = authority();
         let one = tls(&runtime, material(&authority, "one@host"));
