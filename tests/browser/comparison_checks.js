@@ -119,8 +119,8 @@ async function aMatrixIsInterruptedAndResumed(browser, { kvorum, scratch }) {
   await page.locator('#setup a').first().click();
   equal(await page.locator('h1').textContent(), 'Plain on bitcask', 'the report of a cell');
   const { hits } = JSON.parse(fs.readFileSync(path.join(out, 'cells/plain--bitcask/run.json')));
-  const told = await page.locator('#hits tbody td').evaluateAll((all) => all.map((one) => Number(one.dataset.value)));
-  equal(told, [1000, hits.writes, hits.gets, hits.possible_share, hits.found / hits.gets], 'what gets can find');
+  const shown = await page.locator('#hits tbody td').evaluateAll((all) => all.map((one) => Number(one.dataset.value)));
+  equal(shown, [1000, hits.writes, hits.gets, hits.possible_share, hits.found / hits.gets], 'what gets can find');
   near(hits.found / hits.gets, hits.possible_share, 0.05, 'gets that found something');
   equal(await page.goto(`file://${path.join(out, 'cells/filled--bitcask/report.html')}`).then(() => page.locator('#hits').count()), 0, 'what gets can find in a store that was filled');
   await publishedPagesAreWhole(page, published, path.join(out, 'cells'));
@@ -145,7 +145,7 @@ async function publishedPagesAreWhole(page, folder, cells) {
   }
 }
 
-async function quickTellsEveryBackend(browser, { kvorum }) {
+async function quickShowsEveryBackend(browser, { kvorum }) {
   const run = spawnSync(kvorum, ['bench', 'quick', '--seconds', '36'], { encoding: 'utf8' });
   equal(run.status, 0, `exit code, after ${run.stdout}${run.stderr}`);
   const lines = run.stdout.trim().split('\n');
@@ -174,5 +174,5 @@ module.exports = {
   'runs are laid over one another': runsAreLaidOverOneAnother,
   'ratios are taken against the chosen base': ratiosAreTakenAgainstTheChosenBase,
   'a matrix is interrupted, resumed and compared': aMatrixIsInterruptedAndResumed,
-  'quick tells of every backend': quickTellsEveryBackend,
+  'quick shows every backend': quickShowsEveryBackend,
 };

@@ -111,7 +111,7 @@ async function stallsAreMarked(browser, { bitcask }) {
   await close(page);
 }
 
-async function theCursorTellsValues(browser, { bitcask }) {
+async function theCursorShowsValues(browser, { bitcask }) {
   const page = await open(browser, bitcask.report);
   const plot = page.locator('#throughput-time .plot');
   const said = async () => (await plot.getAttribute('aria-valuetext')).replaceAll('\u00a0', ' ');
@@ -255,7 +255,7 @@ module.exports = {
   'tables are the files, digit by digit': tablesAreTheFiles,
   'figures are those of the files': figuresAreTheFiles,
   'stalls are marked where they were': stallsAreMarked,
-  'the cursor tells values by keyboard and pointer': theCursorTellsValues,
+  'the cursor shows values by keyboard and pointer': theCursorShowsValues,
   'every chart is reached by keyboard': everyChartIsReachedByKeyboard,
   'lines can be hidden': linesCanBeHidden,
   'light and dark follow the system and the button': lightAndDarkFollowTheSystemAndTheButton,

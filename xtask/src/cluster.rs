@@ -158,7 +158,7 @@ impl Trial {
             cluster.suffers(self, &mut report);
         }
         if report.tally.failed > 0 {
-            tell(&cluster.fleet);
+            list_logs(&cluster.fleet);
         }
         report.tally
     }
@@ -250,7 +250,7 @@ impl Report {
 }
 
 /// Prints the places to look at after a failure.
-fn tell(fleet: &Fleet) {
+fn list_logs(fleet: &Fleet) {
     for machine in &fleet.machines {
         console::line(&format!("        log: {}", machine.log().display()));
     }

@@ -148,7 +148,7 @@ impl Fleet<'_> {
 
     fn fill(&self) -> anyhow::Result<()> {
         let mut load = self.bench("cached-get-preload", "fill");
-        command::quiet(&mut load).map(drop)
+        command::capture(&mut load).map(drop)
     }
 
     fn load(&self, name: &str, rate: Option<f64>) -> anyhow::Result<Outcome> {
@@ -159,7 +159,7 @@ impl Fleet<'_> {
             load.args(["--rate", &rate.to_string()]);
         }
         let before = self.processor_time()?;
-        command::quiet(&mut load)?;
+        command::capture(&mut load)?;
         let used = self.processor_time()?.saturating_sub(before);
         Outcome::read(&self.results.join(name).join("run.json"), used)
     }

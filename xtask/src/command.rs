@@ -22,7 +22,7 @@ pub(crate) fn succeeds(command: &mut Command) -> anyhow::Result<bool> {
 ///
 /// # Errors
 /// If it cannot be started or fails; its output is in the text.
-pub(crate) fn quiet(command: &mut Command) -> anyhow::Result<String> {
+pub(crate) fn capture(command: &mut Command) -> anyhow::Result<String> {
     let text = describe(command);
     let output = command
         .stdin(Stdio::null())
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_and_the_end_is_told() {
+    fn lines_are_read_and_the_end_is_reported() {
         let mut lines = Vec::new();
         let mut command = Command::new("sh");
         command.args(["-c", "echo one; echo two; exit 3"]);
@@ -110,10 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_failure_tells_what_was_printed() {
+    fn a_failure_has_what_was_printed() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo the reason >&2; exit 1"]);
-        let error = quiet(&mut command).unwrap_err().to_string();
+        let error = capture(&mut command).unwrap_err().to_string();
         assert!(error.contains("the reason"), "{error}");
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, ensure};
 use bytes::Bytes;
 use kvorum_client::{Client, ClientSettings};
 
-use crate::command::{quiet, read_named_lines};
+use crate::command::{capture, read_named_lines};
 use crate::neighbours::Neighbours;
 use crate::prerequisite;
 use crate::run::Run;
@@ -278,7 +278,7 @@ pub(crate) fn install_python(
     }
     let home = run.workspace.clean_scratch(name)?;
     let temporary = run.workspace.scratch("tmp")?;
-    quiet(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
+    capture(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
     for (file, (_, arguments)) in files.iter().zip(lists) {
         let mut command = Command::new(&python);
         command.args(["-m", "pip", "install", "--quiet", "--no-cache-dir"]);
@@ -286,7 +286,7 @@ pub(crate) fn install_python(
             .args(["--disable-pip-version-check"])
             .args(*arguments);
         command.arg("--requirement").arg(file);
-        quiet(command.env("TMPDIR", &temporary))?;
+        capture(command.env("TMPDIR", &temporary))?;
     }
     note_installed(&home, &wanted)?;
     Ok(python)
@@ -307,7 +307,7 @@ pub(crate) fn install_npm(run: &Run<'_>, folder: &Path, name: &str) -> anyhow::R
         let mut command = Command::new("npm");
         command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
         command.args(["--loglevel", "error", "--cache"]).arg(&cache);
-        quiet(command.current_dir(&home))?;
+        capture(command.current_dir(&home))?;
         note_installed(&home, &wanted)?;
     }
     for entry in fs::read_dir(folder).context("listing the scripts")? {

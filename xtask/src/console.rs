@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_told_from_what_else_is_printed() {
+    fn failures_are_distinguished_from_what_else_is_printed() {
         for text in [
             "FAILED  seed 7: key3 lacks Put 4",
             "beside: FAILED  power-cut 12: a write is lost",

@@ -115,7 +115,7 @@ pub(crate) fn run(workspace: &Workspace, options: &ProfileOptions) -> anyhow::Re
     let samples = directory.join("perf.data");
     let configs = workspace.root().join("bench/configs");
     console::headline(&format!("gets of cached objects on {backend}"));
-    command::quiet(&mut bench(&site, &binary, &configs, "cached-get-preload"))?;
+    command::capture(&mut bench(&site, &binary, &configs, "cached-get-preload"))?;
     let load = under_load(&site, &server, &binary, &configs, options, &samples)?;
     server.stop()?;
     let measured = |line: &&str| line.contains("server  CPU") || line.trim().starts_with("get ");
@@ -173,7 +173,7 @@ fn under_load(
         .arg("-o")
         .arg(samples)
         .args(["--", "sleep", &of_samples.to_string()]);
-    let recorded = command::quiet(&mut record);
+    let recorded = command::capture(&mut record);
     let output = load.wait_with_output().context("waiting for the load")?;
     recorded?;
     ensure!(

@@ -95,7 +95,7 @@ impl Measured<'_> {
             .run(&["admin", "bucket-type", "create", "counters", counters])?;
         self.site
             .run(&["admin", "bucket-type", "activate", "counters"])?;
-        command::quiet(&mut self.bench("cached-get-preload", "preload")).map(drop)
+        command::capture(&mut self.bench("cached-get-preload", "preload")).map(drop)
     }
 
     /// The medians of two loads that run in turn, in microseconds for each operation.
@@ -115,7 +115,7 @@ impl Measured<'_> {
         let mut command = self.bench(load, &name);
         command.args(["--duration", &self.options.seconds.to_string()]);
         let before = self.server.processor_time()?;
-        command::quiet(&mut command)?;
+        command::capture(&mut command)?;
         let used = self.server.processor_time()?.saturating_sub(before);
         let path = self.results().join(&name).join("run.json");
         let text =

@@ -291,7 +291,7 @@ impl Site {
             .arg("--config")
             .arg(self.configuration())
             .current_dir(&self.directory);
-        command::quiet(&mut command)
+        command::capture(&mut command)
     }
 }
 

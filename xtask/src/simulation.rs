@@ -11,7 +11,7 @@ use std::thread;
 use anyhow::{Context, ensure};
 use clap::Args;
 
-use crate::command::{cargo, quiet, read_lines, succeeds};
+use crate::command::{capture, cargo, read_lines, succeeds};
 use crate::run::Run;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
@@ -97,7 +97,7 @@ fn run_logged(workspace: &Workspace, command: &mut Command) -> anyhow::Result<bo
     let mut describe = Command::new("git");
     describe.args(["describe", "--always", "--dirty=, with changes"]);
     describe.current_dir(workspace.root());
-    let commit = quiet(&mut describe)?;
+    let commit = capture(&mut describe)?;
     let version = format!("{}, commit {}", env!("CARGO_PKG_VERSION"), commit.trim());
     command.args(["--section", &version]);
     let mut section = String::new();

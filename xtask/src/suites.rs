@@ -20,7 +20,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-use crate::command::quiet;
+use crate::command::capture;
 use crate::conformance::{
     self, SETTINGS, create_bucket_types, create_types, is_installed, note_installed, read_all,
     run_client,
@@ -63,7 +63,7 @@ struct Suite {
 pub(crate) fn stage(run: &Run<'_>, stage: Stage) -> anyhow::Result<Tally> {
     prerequisite::require(stage.prerequisites())?;
     let suites = run.workspace.root().join(FOLDER);
-    quiet(
+    capture(
         Command::new("python3")
             .arg("-B")
             .arg(suites.join("judge_test.py")),

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use crate::command::quiet;
+use crate::command::capture;
 use crate::conformance::run_client;
 
 use crate::run::Run;
@@ -34,11 +34,11 @@ pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
         command
     };
     let play = |arguments: &[&str]| python("play.py", arguments);
-    quiet(&mut python("better_test.py", &[])).context("the player's own test")?;
+    capture(&mut python("better_test.py", &[])).context("the player's own test")?;
     let directory = run.workspace.clean_scratch("conformance/transcripts")?;
     let site = Site::new(&run.binary, &directory, SETTINGS)?;
     let server = site.start()?;
-    let types = quiet(&mut play(&["--types"]))?;
+    let types = capture(&mut play(&["--types"]))?;
     for line in types.lines() {
         let (name, properties) = line.split_once(' ').context("a type without properties")?;
         site.run(&["admin", "bucket-type", "create", name, properties])?;

@@ -32,8 +32,8 @@ pub(crate) fn text(node: &str, backends: Option<&str>, vnodes: &[Value]) -> Stri
         let _ = writeln!(text, "{}", line(vnode).trim_end());
     }
     for vnode in vnodes {
-        for trouble in troubles(vnode) {
-            let _ = writeln!(text, "partition {}: {trouble}", vnode["partition"]);
+        for problem in problems(vnode) {
+            let _ = writeln!(text, "partition {}: {problem}", vnode["partition"]);
         }
     }
     text
@@ -54,7 +54,7 @@ fn line(vnode: &Value) -> String {
         word("state"),
         count("keys"),
         bytes("live_bytes"),
-        bytes("dead_bytes"),
+        bytes("garbage_bytes"),
         bytes("disk_bytes"),
         bytes("memory_bytes"),
         count("gets"),
@@ -71,20 +71,20 @@ fn short(count: u64) -> String {
     }
 }
 
-fn troubles(vnode: &Value) -> Vec<String> {
-    let mut troubles = Vec::new();
+fn problems(vnode: &Value) -> Vec<String> {
+    let mut problems = Vec::new();
     for (name, what) in [("error", "not open"), ("unwritable", "takes no writes")] {
         if let Some(why) = vnode[name].as_str() {
-            troubles.push(format!("{what}: {why}"));
+            problems.push(format!("{what}: {why}"));
         }
     }
     let damaged = vnode["damaged_reads"].as_u64().unwrap_or(0);
     if damaged > 0 {
-        troubles.push(format!("{} met damage", counted(damaged, "read")));
+        problems.push(format!("{} met damage", counted(damaged, "read")));
     }
     for lost in vnode["lost"].as_array().into_iter().flatten() {
         let text = |name: &str| lost[name].as_str().unwrap_or_default().to_owned();
-        troubles.push(format!(
+        problems.push(format!(
             "lost {} bytes of {} from {} on, which held {}",
             lost["len"],
             text("file"),
@@ -92,7 +92,7 @@ fn troubles(vnode: &Value) -> Vec<String> {
             text("held")
         ));
     }
-    troubles
+    problems
 }
 
 /// The same as Riak prints it.
@@ -130,7 +130,7 @@ mod tests {
         [
             json!({
                 "partition": 3, "state": "open", "complete": true, "index": "548063113999088594",
-                "backend": "bitcask", "keys": 12_345_678, "live_bytes": 1_u64 << 40, "dead_bytes": 0,
+                "backend": "bitcask", "keys": 12_345_678, "live_bytes": 1_u64 << 40, "garbage_bytes": 0,
                 "disk_bytes": 5_000, "memory_bytes": 5_000, "gets": 1, "puts": 99_999_999_u64,
                 "damaged_reads": 0, "lost": [], "actor": "ab", "counter": 7,
             }),

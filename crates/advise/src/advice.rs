@@ -256,7 +256,7 @@ impl fmt::Display for Advice {
             )?;
         }
         if !self.missing.is_empty() {
-            writeln!(f, "\n  would tell more: {}", self.missing.join(", "))?;
+            writeln!(f, "\n  would decide more: {}", self.missing.join(", "))?;
         }
         Ok(())
     }

@@ -206,7 +206,7 @@ mod tests {
     }"#;
 
     #[test]
-    fn a_run_tells_sizes_shares_and_figures() {
+    fn a_run_has_sizes_shares_and_figures() {
         let run = BenchResult::parse(RUN).unwrap();
         assert_eq!(run.backend.as_deref(), Some("bitcask"));
         assert_eq!(run.write_p99_us, Some(12000.0));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn generators_tell_the_length_of_values() {
+    fn generators_give_the_length_of_values() {
         assert_eq!(value_bytes("{fixed_bin,1000}"), Some(1000.0));
         assert_eq!(value_bytes("{uniform_bin,100,300}"), Some(200.0));
         assert_eq!(value_bytes("{exponential_bin,100,900}"), Some(1000.0));

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_tell_the_same() {
+    fn both_forms_have_the_same_figures() {
         let stats = r#"{"node_gets_total": 900, "node_puts_total": 300, "vnode_index_reads_total": 2,
             "list_fsm_create_total": 1, "node_get_fsm_objsize_mean": 2000, "nodename": "n"}"#;
         let metrics = "# TYPE kvorum_node_gets counter\nkvorum_node_gets_total 900\n\

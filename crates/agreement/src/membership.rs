@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_vote_and_everybody_listens() {
+    fn a_few_vote_and_all_listen() {
         for (members, count) in [(1, 1), (2, 2), (3, 3), (4, 3), (5, 5), (6, 5), (40, 5)] {
             let members = nodes(1..=members);
             let (voters, listeners) = settle(nodes([1]), &members, &nodes([]));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_always_votes() {
+    fn some_member_always_votes() {
         let (voters, _) = settle(nodes([1]), &nodes([1, 2]), &nodes([1, 2]));
         assert_eq!(voters, nodes([1]));
     }

@@ -400,7 +400,7 @@ fn what_has_expired_by_the_clock_of_one_replica_counts_as_absent_at_all() {
 }
 
 /// Every write reaches every replica, a little late at one: nothing is to be repaired, ever.
-fn tells_writes_under_way_from_differences() -> bool {
+fn takes_no_write_under_way_for_a_difference() -> bool {
     (0..40).all(|seed| {
         let mut world = world(200);
         let mut draw = Draw(seed);
@@ -442,7 +442,7 @@ fn promise_of(defect: PlantedDefect) -> fn() -> bool {
         PlantedDefect::TreeTrustedWhileBuilt => keeps_out_a_tree_that_is_being_built,
         PlantedDefect::RangeHintSkipsNewest => hints_lead_to_the_newest,
         PlantedDefect::ExpiredEntryRepaired => leaves_expired_entries_alone,
-        PlantedDefect::InFlightTakenForDifference => tells_writes_under_way_from_differences,
+        PlantedDefect::InFlightTakenForDifference => takes_no_write_under_way_for_a_difference,
         _ => counts_all_replicas,
     }
 }

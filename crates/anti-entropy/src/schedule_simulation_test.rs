@@ -316,7 +316,7 @@ fn live(seed: u64) -> (Tally, Option<String>) {
         let reached = &world.replicas[0].entries;
         let is_kept = newest.iter().all(|(key, entry)| reached[key] >= *entry);
         if !is_kept || !world.are_equal() {
-            let wrong = "replicas differ, or lost something, when all is quiet";
+            let wrong = "replicas differ, or lost something, when nothing is under way";
             node.wrong.get_or_insert(wrong.to_owned());
         }
     }
@@ -338,8 +338,8 @@ fn exchanges_among_writes_are_complete_when_they_say_so_and_converge() {
         all.repairs += tally.repairs;
     }
     // The run has come to everything that it is about.
-    let is_telling = all.exchanges > 1000 && all.complete > 300 && all.stopped > 20;
-    assert!(is_telling && all.repairs > 1000, "{all:?}");
+    let has_happened = all.exchanges > 1000 && all.complete > 300 && all.stopped > 20;
+    assert!(has_happened && all.repairs > 1000, "{all:?}");
 }
 
 #[test]

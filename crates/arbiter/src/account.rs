@@ -18,7 +18,7 @@ const ASK_WITH_BACKLOG: Duration = Duration::from_secs(5);
 /// one.
 const ASK_MIN: Duration = Duration::from_millis(10);
 /// Background bytes that one byte put may cause. Work beyond that has another origin (a merge
-/// window that opens, an expiry date that comes): it is debt and no measure for the next puts.
+/// window that opens, an expiry date that comes): it is a backlog and no measure for the next puts.
 pub(crate) const FACTOR_MAX: f64 = 32.0;
 /// The time after which bytes put explain new work e times less.
 const EXPLAINED_WITHIN: Duration = Duration::from_secs(600);
@@ -110,11 +110,11 @@ impl Account {
         floors: &[u64; Rank::COUNT],
         now: Moment,
     ) -> Change {
-        let known_bytes = self.debt_bytes() as f64;
+        let known_bytes = self.backlog_bytes() as f64;
         self.take_tasks(&answer.tasks, scarcity, now);
         self.join_queues(floors);
         let listed: u64 = self.tasks.iter().map(|it| it.task.cost_bytes).sum();
-        self.unlisted_bytes = answer.debt_bytes.saturating_sub(listed);
+        self.unlisted_bytes = answer.backlog_bytes.saturating_sub(listed);
         self.backoff.keep(&answer.tasks, now);
         self.memory_bytes = answer.memory_bytes;
         let put_bytes = match self.put_bytes.replace(answer.put_bytes) {
@@ -126,7 +126,7 @@ impl Account {
             // It comes from an earlier life.
             None => 0.0,
             Some(before) => {
-                let arisen = self.debt_bytes() as f64 - known_bytes;
+                let arisen = self.backlog_bytes() as f64 - known_bytes;
                 self.explained(arisen, put_bytes, now.since(before))
             }
         };
@@ -289,19 +289,19 @@ impl Account {
     }
 
     /// Total backlog, without syncs.
-    pub(crate) fn debt_bytes(&self) -> u64 {
+    pub(crate) fn backlog_bytes(&self) -> u64 {
         let listed: u64 = self.tasks.iter().map(|it| it.task.cost_bytes).sum();
         listed.saturating_add(self.unlisted_bytes)
     }
 
-    /// Normal merges with the unlisted bytes behind them; none while the first of them is held
+    /// Normal collections with the unlisted bytes behind them; none while the first of them is held
     /// back.
-    pub(crate) fn merge_bytes(&self, now: Moment) -> u64 {
-        let merges = self.tasks.iter().filter(|it| {
+    pub(crate) fn collection_bytes(&self, now: Moment) -> u64 {
+        let collections = self.tasks.iter().filter(|it| {
             let is_normal = !it.rank.is_pressing() && !it.rank.is_idle();
-            it.task.kind == TaskKind::Merge && is_normal && self.is_free(it, now)
+            it.task.kind == TaskKind::Collect && is_normal && self.is_free(it, now)
         });
-        let listed: u64 = merges.map(|it| it.task.cost_bytes).sum();
+        let listed: u64 = collections.map(|it| it.task.cost_bytes).sum();
         if listed > 0 {
             listed.saturating_add(self.unlisted_bytes)
         } else {

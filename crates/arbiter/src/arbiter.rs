@@ -17,7 +17,7 @@ use crate::foreground::{Foreground, Meanwhile};
 use crate::memory::{self, MemoryOrders, SharedMemory};
 use crate::merges::Merges;
 use crate::order::{Decision, Order, Owner};
-use crate::pace::{Debts, Pace};
+use crate::pace::{Backlogs, Pace};
 use crate::rank::{Rank, Scarcity};
 use crate::report::Steps;
 use crate::selection::{Chosen, Selection};
@@ -40,7 +40,7 @@ const DECLARED_MIN: u64 = crate::speed::BUDGET_MIN;
 const PRESSING_TIME_MAX: f64 = 10.0;
 /// The least bytes that fill the spring.
 const PRESSING_BYTES_MIN: f64 = 64e6;
-/// The delay of the spring behind the debt, in seconds: writers see no jumps.
+/// The delay of the spring behind the backlog, in seconds: writers see no jumps.
 const SPRING_SECONDS: f64 = 2.0;
 /// The used share of a budget at which it is scarce, in percent.
 const SCARCE_PERCENT: u64 = 90;
@@ -236,11 +236,11 @@ impl Arbiter {
             let account = self.accounts.get(owner);
             account.is_some_and(|it| it.has(*id))
         });
-        let debts = self.debts(now);
-        self.set_pace(debts, now);
-        self.stretch_spring(debts, now);
+        let backlogs = self.backlogs(now);
+        self.set_pace(backlogs, now);
+        self.stretch_spring(backlogs, now);
         self.looked_at = now;
-        let is_idle = debts.sum() == 0;
+        let is_idle = backlogs.sum() == 0;
         self.look_at = now.plus(if is_idle { LOOK_IDLE } else { LOOK_BUSY });
         if let Some(log) = self.accounts.get_mut(&Owner::ValueLog) {
             // A log that is idle in two looks is due for a mark.
@@ -258,7 +258,7 @@ impl Arbiter {
             Owner::ValueLog => {
                 self.is_log_trimming &= !answer.tasks.is_empty();
                 // Puts to the log are puts to stores, and counted there.
-                self.pace.log_owes(change.arisen_bytes, now);
+                self.pace.note_log_work(change.arisen_bytes, now);
             }
             Owner::Store(_) => {
                 self.pace
@@ -397,42 +397,42 @@ impl Arbiter {
         budget.min(task.cost_bytes).max(DECLARED_MIN)
     }
 
-    fn set_pace(&mut self, debts: Debts, now: Moment) {
+    fn set_pace(&mut self, backlogs: Backlogs, now: Moment) {
         let share = self.foreground.share();
         self.pace
-            .set(debts, self.speeds.bytes_per_second(), share, now);
+            .set(backlogs, self.speeds.bytes_per_second(), share, now);
     }
 
-    fn stretch_spring(&mut self, debts: Debts, now: Moment) {
+    fn stretch_spring(&mut self, backlogs: Backlogs, now: Moment) {
         let bound = self.speeds.bytes_per_second() * PRESSING_TIME_MAX;
-        let pressing = debts.pressing as f64 / bound.max(PRESSING_BYTES_MIN);
+        let pressing = backlogs.pressing as f64 / bound.max(PRESSING_BYTES_MIN);
         let whole = self
             .budgets
-            .debt_bytes_max
-            .map_or(0.0, |bound| debts.sum() as f64 / bound.max(1) as f64);
+            .backlog_bytes_max
+            .map_or(0.0, |bound| backlogs.sum() as f64 / bound.max(1) as f64);
         let elapsed = now.since(self.looked_at).as_secs_f64();
         let followed = 1.0 - (-elapsed / SPRING_SECONDS).exp();
         self.fullness += (pressing.max(whole) - self.fullness) * followed;
     }
 
-    fn debts(&self, now: Moment) -> Debts {
-        let mut debts = Debts::default();
+    fn backlogs(&self, now: Moment) -> Backlogs {
+        let mut backlogs = Backlogs::default();
         for account in self.accounts.values() {
             for ranked in &account.tasks {
-                let debt = if ranked.rank.is_pressing() {
-                    &mut debts.pressing
+                let backlog = if ranked.rank.is_pressing() {
+                    &mut backlogs.pressing
                 } else if ranked.rank.is_idle() {
-                    &mut debts.idle
+                    &mut backlogs.idle
                 } else {
-                    &mut debts.normal
+                    &mut backlogs.normal
                 };
-                *debt = debt.saturating_add(ranked.task.cost_bytes);
+                *backlog = backlog.saturating_add(ranked.task.cost_bytes);
             }
-            debts.normal = debts.normal.saturating_add(account.unlisted_bytes());
+            backlogs.normal = backlogs.normal.saturating_add(account.unlisted_bytes());
         }
         let log = self.accounts.get(&Owner::ValueLog);
-        debts.log = log.map_or(0, |log| log.merge_bytes(now));
-        debts
+        backlogs.log = log.map_or(0, |log| log.collection_bytes(now));
+        backlogs
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -22,8 +22,8 @@ pub struct Budgets {
     /// Open files of the process. Near it, upkeep that makes files fewer comes first; at it, puts are
     /// refused.
     pub open_files_max: Option<u64>,
-    /// The debt at which puts are delayed the most; `None` delays them for pressing work alone.
-    pub debt_bytes_max: Option<u64>,
+    /// The backlog at which puts are delayed the most; `None` delays them for pressing work alone.
+    pub backlog_bytes_max: Option<u64>,
     /// The most that a put is delayed.
     pub put_delay_max: Duration,
     /// The query period of a store with puts.
@@ -39,7 +39,7 @@ impl Default for Budgets {
             cores: 1,
             memory_bytes_max: None,
             open_files_max: None,
-            debt_bytes_max: None,
+            backlog_bytes_max: None,
             put_delay_max: Duration::from_millis(20),
             ask_period: Duration::from_secs(1),
         }

@@ -71,7 +71,7 @@ pub struct Answer {
     /// Payload bytes put since it was opened.
     pub put_bytes: u64,
     /// Its backlog in all, if that is more than the sum of its tasks.
-    pub debt_bytes: u64,
+    pub backlog_bytes: u64,
     /// Memory that it holds.
     pub memory_bytes: u64,
 }

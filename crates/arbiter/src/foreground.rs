@@ -47,7 +47,7 @@ const RISE_UNWATCHED: f64 = 0.25;
 /// The least share; below it is zero.
 const SHARE_MIN: f64 = 0.02;
 /// The largest share with which requests count as undisturbed.
-const SHARE_QUIET: f64 = 0.1;
+const SHARE_UNDISTURBED: f64 = 0.1;
 /// The weight of a new measurement in the baseline.
 const LEARNED: f64 = 0.2;
 
@@ -162,9 +162,9 @@ impl Foreground {
 
     /// Takes the latencies of requests since the last look.
     pub(crate) fn look(&mut self, reads: Latency, writes: Latency, meanwhile: Meanwhile) {
-        let is_quiet = meanwhile.was_idle || self.share <= SHARE_QUIET;
-        let is_read_slower = self.reads.look(reads, is_quiet);
-        let is_write_slower = self.writes.look(writes, is_quiet);
+        let is_undisturbed = meanwhile.was_idle || self.share <= SHARE_UNDISTURBED;
+        let is_read_slower = self.reads.look(reads, is_undisturbed);
+        let is_write_slower = self.writes.look(writes, is_undisturbed);
         let is_suffering = is_read_slower || is_write_slower;
         self.share = if is_suffering {
             let left = self.share * FALL;
@@ -191,16 +191,16 @@ impl Foreground {
 
 impl Lane {
     /// True when requests suffer.
-    fn look(&mut self, latency: Latency, is_quiet: bool) -> bool {
+    fn look(&mut self, latency: Latency, is_undisturbed: bool) -> bool {
         self.last = latency;
         if latency.count < COUNT_MIN {
             return false;
         }
         let tail = latency.p99.as_secs_f64();
-        let is_tail_slower = self.tail.is_exceeded(tail, TAIL_SLOWER, is_quiet);
+        let is_tail_slower = self.tail.is_exceeded(tail, TAIL_SLOWER, is_undisturbed);
         let is_mean_slower = latency.count >= MEAN_COUNT_MIN && {
             let mean = self.evened_out(latency.mean.as_secs_f64());
-            self.mean.is_exceeded(mean, MEAN_SLOWER, is_quiet)
+            self.mean.is_exceeded(mean, MEAN_SLOWER, is_undisturbed)
         };
         is_tail_slower || is_mean_slower
     }
@@ -217,9 +217,9 @@ impl Lane {
 
 impl Baseline {
     /// True when requests are slower than undisturbed. Updates the baseline.
-    fn is_exceeded(&mut self, taken: f64, slower: Slower, is_quiet: bool) -> bool {
+    fn is_exceeded(&mut self, taken: f64, slower: Slower, is_undisturbed: bool) -> bool {
         let baseline = *self.0.get_or_insert(taken);
-        self.0 = Some(if is_quiet {
+        self.0 = Some(if is_undisturbed {
             baseline + (taken - baseline) * LEARNED
         } else {
             baseline.min(taken)
@@ -260,7 +260,7 @@ mod tests {
     fn slower_requests_take_the_share_away_within_a_few_looks() {
         let mut foreground = Foreground::new();
         assert!(look(&mut foreground, 1000, 30) > 0.99);
-        assert!(look(&mut foreground, 9000, 8) < SHARE_QUIET);
+        assert!(look(&mut foreground, 9000, 8) < SHARE_UNDISTURBED);
         assert!(look(&mut foreground, 1000, 10) > 0.3);
     }
 
@@ -269,7 +269,7 @@ mod tests {
         let mut foreground = Foreground::new();
         look(&mut foreground, 200, 30);
         assert!(look(&mut foreground, 850, 10) > 0.99);
-        assert!(look(&mut foreground, 950, 5) < SHARE_QUIET);
+        assert!(look(&mut foreground, 950, 5) < SHARE_UNDISTURBED);
     }
 
     fn look_at_means(
@@ -295,7 +295,7 @@ mod tests {
         let mut foreground = Foreground::new();
         assert!(look_at_means(&mut foreground, 1000, [1400; 30]) > 0.99);
         assert!(look_at_means(&mut foreground, 1000, [1900; 20]) > 0.99);
-        assert!(look_at_means(&mut foreground, 1000, [2400; 7]) < SHARE_QUIET);
+        assert!(look_at_means(&mut foreground, 1000, [2400; 7]) < SHARE_UNDISTURBED);
         // Too few for a judgement.
         let mut foreground = Foreground::new();
         look_at_means(&mut foreground, 100, [1400; 30]);
@@ -335,7 +335,7 @@ mod tests {
         let mut foreground = Foreground::new();
         look(&mut foreground, 1000, 10);
         // The load has changed: requests take five times as long without upkeep too.
-        assert!(look(&mut foreground, 5000, 5) < SHARE_QUIET);
+        assert!(look(&mut foreground, 5000, 5) < SHARE_UNDISTURBED);
         assert!(look(&mut foreground, 5000, 60) > 0.9);
     }
 

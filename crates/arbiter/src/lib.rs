@@ -21,9 +21,9 @@
 //!
 //! # Speed
 //!
-//! The *need* of the debt always runs: the incoming bytes times the measured background work that
-//! they cause, plus a share of the present debt. So an error in the measured factor ends in a
-//! bounded debt and not in a growing one, which a fixed floor cannot ensure. The log's part is
+//! The *need* of the backlog always runs: the incoming bytes times the measured background work that
+//! they cause, plus a share of the present backlog. So an error in the measured factor ends in a
+//! bounded backlog and not in a growing one, which a fixed floor cannot ensure. The log's part is
 //! learned within half a minute and paid within seconds, since it is excess data on the disk. Work
 //! beyond the need depends on foreground requests: while they are as fast as without it, or while
 //! there are none, upkeep goes up to its ceilings. It falls back to the need within a second or two
@@ -31,7 +31,7 @@
 //!
 //! # Transfers between nodes
 //!
-//! They are not a store's debt: the caller that does one calls [`Arbiter::transfer`] before each page.
+//! They are not a store's backlog: the caller that does one calls [`Arbiter::transfer`] before each page.
 //! They share the I/O ceiling with steps, take the same part of the free capacity, and go on at a
 //! small pace of their own while requests are slowed.
 //!
@@ -44,7 +44,7 @@
 //!
 //! # Overload
 //!
-//! [`put_delay`] turns the distance to the bound of the debt into a small delay of each put:
+//! [`put_delay`] turns the distance to the bound of the backlog into a small delay of each put:
 //! nothing up to half of the bound, then more and more. Writers are slowed like by a spring, never
 //! stopped: puts are refused ([`Arbiter::refuses_puts`]) only when a budget of memory or of open
 //! files is used up, after caches and write buffers were reduced ([`MemoryOrders`]).

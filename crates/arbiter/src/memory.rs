@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn with_room_everybody_has_what_the_settings_give() {
+    fn with_room_all_have_what_the_settings_give() {
         let orders = at(500, false);
         assert_eq!(orders.caches_max, shared().caches_max);
         assert_eq!(orders.write_buffers_max, shared().write_buffers_max);

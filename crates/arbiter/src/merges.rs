@@ -82,7 +82,10 @@ fn id_of(owner: Owner, task: &Task) -> MergeId {
 
 /// True for work that writes copies before it removes anything.
 fn copies(kind: TaskKind) -> bool {
-    matches!(kind, TaskKind::Merge | TaskKind::Compact)
+    matches!(
+        kind,
+        TaskKind::Merge | TaskKind::Collect | TaskKind::Compact
+    )
 }
 
 /// The most that a merge writes, in bytes: half of its cost, since it reads as much.

@@ -1,11 +1,11 @@
-//! Rates: the need of the debt, the free capacity beyond it, and the ceilings.
+//! Rates: the need of the backlog, the free capacity beyond it, and the ceilings.
 //!
 //! Steps draw on three accounts of credit that fill with time: the pace in bytes, the I/O ceiling
 //! in bytes and the processor share in seconds. A step may begin while there is credit and is
 //! charged its actual cost, so that an expensive one is followed by a longer rest.
 //!
 //! Transfers between nodes have a pace of their own: they are not a store's backlog, so they do not
-//! grow with the debt, and they have to go on while requests are slowed. They share the I/O
+//! grow with the backlog, and they have to go on while requests are slowed. They share the I/O
 //! ceiling.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::account::FACTOR_MAX;
 use crate::average::{Rate, seconds};
 use crate::budgets::Budgets;
 
-/// The time within which normal debt is paid even if it stays at that: the term that bounds the
+/// The time within which the normal backlog is done even if it stays at that: the term that bounds the
 /// effect of an error in the measured factor.
 const PAID_WITHIN: Duration = Duration::from_secs(15 * 60);
 /// The same for idle work.
@@ -25,13 +25,13 @@ const IDLE_PAID_WITHIN: Duration = Duration::from_secs(4 * 60 * 60);
 const PRESENT: Duration = Duration::from_secs(10);
 /// The window of the measured factor; it is long, since merges come in lumps.
 const LONG: Duration = Duration::from_secs(10 * 60);
-/// The window of the factor of the value log's debt, which follows puts at once, byte by byte, and
+/// The window of the factor of the value log's backlog, which follows puts at once, byte by byte, and
 /// is excess data on the disk.
 const LOG_LONG: Duration = Duration::from_secs(30);
 /// The time within which that debt is paid. With less the log would work in bursts, and with more
 /// it would pass its bound, where its work is urgent and unlimited, if the factor is slightly low.
 const LOG_PAID_WITHIN: Duration = Duration::from_secs(10);
-/// Bytes per second beyond twice the rate of new work, the limit of its payment. Debt from other
+/// Bytes per second beyond twice the rate of new work, the limit of its payment. A backlog from other
 /// sources than puts (an opened merge window, a lowered bound) is like any other.
 const LOG_PAID_BESIDE: f64 = 16.0 * 1024.0 * 1024.0;
 /// The rate below which the factor is not yet meaningful: for stores it counts as one byte of work
@@ -50,7 +50,7 @@ const OVERDRAWN_MAX: Duration = Duration::from_secs(1);
 
 /// The whole backlog, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Debts {
+pub(crate) struct Backlogs {
     pub(crate) pressing: u64,
     pub(crate) normal: u64,
     pub(crate) idle: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Debts {
     pub(crate) log: u64,
 }
 
-impl Debts {
+impl Backlogs {
     pub(crate) fn sum(self) -> u64 {
         self.pressing
             .saturating_add(self.normal)
@@ -76,7 +76,7 @@ pub(crate) struct Pace {
     log_arisen: Rate,
     done: Rate,
     cpu: Rate,
-    /// Background bytes per second that the debt needs.
+    /// Background bytes per second that the backlog needs.
     needed: f64,
     /// The allowed rate; infinite when only the ceilings limit it.
     allowed: f64,
@@ -177,18 +177,18 @@ impl Pace {
     }
 
     /// Notes work of the value log that came with puts to stores.
-    pub(crate) fn log_owes(&mut self, arisen_bytes: f64, now: Moment) {
+    pub(crate) fn note_log_work(&mut self, arisen_bytes: f64, now: Moment) {
         self.log_arisen.add(arisen_bytes, now);
     }
 
     /// Sets the pace. `free` is the maximum of all workers, `share` the part of the capacity
     /// between the need and that which is free for upkeep.
-    pub(crate) fn set(&mut self, debts: Debts, free: f64, share: f64, now: Moment) {
-        let normal = debts.normal.saturating_add(debts.pressing) as f64;
+    pub(crate) fn set(&mut self, backlogs: Backlogs, free: f64, share: f64, now: Moment) {
+        let normal = backlogs.normal.saturating_add(backlogs.pressing) as f64;
         let needed = self.arising(now)
             + normal / PAID_WITHIN.as_secs_f64()
-            + self.paying_log(debts.log, now)
-            + debts.idle as f64 / IDLE_PAID_WITHIN.as_secs_f64();
+            + self.paying_log(backlogs.log, now)
+            + backlogs.idle as f64 / IDLE_PAID_WITHIN.as_secs_f64();
         self.needed = needed.max(NEEDED_MIN);
         self.allowed = if share >= 1.0 {
             f64::INFINITY
@@ -278,9 +278,9 @@ impl Pace {
         self.cpu.add(cpu.as_secs_f64(), now);
     }
 
-    /// The need of the log's debt beyond new work, in bytes per second.
-    fn paying_log(&self, debt_bytes: u64, now: Moment) -> f64 {
-        let soon = debt_bytes as f64 / LOG_PAID_WITHIN.as_secs_f64();
+    /// The need of the log's backlog beyond new work, in bytes per second.
+    fn paying_log(&self, backlog_bytes: u64, now: Moment) -> f64 {
+        let soon = backlog_bytes as f64 / LOG_PAID_WITHIN.as_secs_f64();
         soon.min(self.ingest.per_second(now) * self.log_factor(now) + LOG_PAID_BESIDE)
     }
 
@@ -334,10 +334,10 @@ mod tests {
         Moment::from_start(Duration::from_millis(millis))
     }
 
-    fn debts(normal: u64) -> Debts {
-        Debts {
+    fn backlogs(normal: u64) -> Backlogs {
+        Backlogs {
             normal,
-            ..Debts::default()
+            ..Backlogs::default()
         }
     }
 
@@ -362,10 +362,10 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_nothing_leaves_what_the_debt_needs() {
+    fn a_share_of_nothing_leaves_what_the_backlog_needs() {
         let mut pace = Pace::new(&Budgets::default());
         // 9 GB within 900 s.
-        pace.set(debts(9_000_000_000), 500e6, 0.0, at(1000));
+        pace.set(backlogs(9_000_000_000), 500e6, 0.0, at(1000));
         let done = done_in_ten_seconds(&mut pace, false);
         assert!((99_000_000..102_000_000).contains(&done), "{done}");
     }
@@ -382,27 +382,27 @@ mod tests {
             "{}",
             pace.factor(now)
         );
-        pace.set(debts(0), 500e6, 0.0, now);
+        pace.set(backlogs(0), 500e6, 0.0, now);
         assert!((25e6..31e6).contains(&pace.needed()), "{}", pace.needed());
     }
 
     fn needed_for_log(pace: &mut Pace, log: u64, now: Moment) -> f64 {
-        let debts = Debts {
+        let backlogs = Backlogs {
             normal: log,
             log,
-            ..Debts::default()
+            ..Backlogs::default()
         };
-        pace.set(debts, 500e6, 0.0, now);
+        pace.set(backlogs, 500e6, 0.0, now);
         pace.needed()
     }
 
     #[test]
-    fn what_the_log_owes_for_puts_is_learned_within_a_minute_and_paid_within_seconds() {
+    fn the_logs_work_for_puts_is_learned_within_a_minute_and_done_within_seconds() {
         let mut pace = Pace::new(&Budgets::default());
         (0..600).for_each(|second| pace.ingested(10_000_000, 0.0, at(second * 1000)));
         for second in 600..660 {
             pace.ingested(10_000_000, 0.0, at(second * 1000));
-            pace.log_owes(20_000_000.0, at(second * 1000));
+            pace.note_log_work(20_000_000.0, at(second * 1000));
         }
         let now = at(660_000);
         let needed = needed_for_log(&mut pace, 0, now);
@@ -412,10 +412,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_log_owes_for_other_reasons_than_puts_is_not_hurried() {
+    fn the_logs_work_for_other_reasons_than_puts_is_not_hurried() {
         let mut pace = Pace::new(&Budgets::default());
         pace.ingested(1_000_000, 0.0, at(1000));
-        pace.log_owes(9e9, at(1000));
+        pace.note_log_work(9e9, at(1000));
         let now = at(2000);
         // 1 MB a second, and 32 for each byte at most, twice.
         let needed = needed_for_log(&mut pace, 9_000_000_000, now);
@@ -468,11 +468,11 @@ mod tests {
         let mut pace = Pace::new(&Budgets::default());
         assert!(transferred_in_ten_seconds(&mut pace) > 1 << 30);
         let mut pace = Pace::new(&Budgets::default());
-        pace.set(debts(0), 100e6, 0.0, at(1000));
+        pace.set(backlogs(0), 100e6, 0.0, at(1000));
         let done = transferred_in_ten_seconds(&mut pace);
         assert!((39 << 20..42 << 20).contains(&done), "{done}");
-        // They depend on half of the free capacity, and not on the debt.
-        pace.set(debts(9_000_000_000), 100e6, 0.5, at(11_000));
+        // They depend on half of the free capacity, and not on the backlog.
+        pace.set(backlogs(9_000_000_000), 100e6, 0.5, at(11_000));
         assert!((51e6..53e6).contains(&pace.transfers_allowed()));
     }
 
@@ -492,7 +492,7 @@ mod tests {
     #[test]
     fn one_large_step_is_made_up_for_within_a_second() {
         let mut pace = Pace::new(&Budgets::default());
-        pace.set(debts(900_000_000), 500e6, 0.0, at(0));
+        pace.set(backlogs(900_000_000), 500e6, 0.0, at(0));
         pace.refill(at(1000));
         pace.begins(1 << 20);
         pace.ended(1 << 20, 1 << 30, at(1000));

@@ -30,7 +30,7 @@ impl Rank {
             TaskKind::Flush | TaskKind::Sync | TaskKind::Reclaim => 0,
             // Flushes wait for level 0.
             TaskKind::Compact if is_level_0(task) => 0,
-            TaskKind::Merge | TaskKind::Compact | TaskKind::Rebuild => 1,
+            TaskKind::Merge | TaskKind::Collect | TaskKind::Compact | TaskKind::Rebuild => 1,
             TaskKind::Expire => 2,
             TaskKind::Checkpoint | TaskKind::Hint | TaskKind::Reindex | TaskKind::Move => 3,
             TaskKind::Scrub => 4,
@@ -64,7 +64,7 @@ fn urgency_of(task: &Task, scarcity: Scarcity) -> Urgency {
     let frees_memory = matches!(task.kind, TaskKind::Flush | TaskKind::Expire);
     let frees_files = matches!(
         task.kind,
-        TaskKind::Merge | TaskKind::Compact | TaskKind::Reclaim
+        TaskKind::Merge | TaskKind::Collect | TaskKind::Compact | TaskKind::Reclaim
     );
     // Data that stores have in memory alone keeps segments of the log.
     let frees_disk = frees_files || frees_memory;
@@ -141,6 +141,7 @@ mod tests {
         };
         for frees in [
             TaskKind::Merge,
+            TaskKind::Collect,
             TaskKind::Compact,
             TaskKind::Flush,
             TaskKind::Expire,

@@ -34,6 +34,19 @@ pub struct Steps {
     pub failures: u64,
 }
 
+impl Steps {
+    /// Steps of two kinds together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            count: self.count + other.count,
+            bytes: self.bytes + other.bytes,
+            overruns: self.overruns + other.overruns,
+            failures: self.failures + other.failures,
+        }
+    }
+}
+
 /// The arbiter's state. Rates are bytes per second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
@@ -47,10 +60,10 @@ pub struct Report {
     /// first.
     pub backlog_by_kind: BTreeMap<TaskKind, u64>,
     /// The whole backlog.
-    pub debt_bytes: u64,
+    pub backlog_bytes: u64,
     /// Its pressing part.
     pub pressing_bytes: u64,
-    /// The time until the debt is paid at the present rates; `None` when it is not shrinking.
+    /// The time until the backlog is done at the present rates; `None` when it is not shrinking.
     pub paid_in: Option<Duration>,
     /// The actual rate.
     pub done_rate: u64,
@@ -74,7 +87,7 @@ pub struct Report {
     pub free_share: f64,
     /// Latencies of reads and writes until the last look.
     pub foreground: (Latency, Latency),
-    /// The debt as a fraction of its bound; more than 1 is possible.
+    /// The backlog as a fraction of its bound; more than 1 is possible.
     pub fullness: f64,
     /// The delay of a put.
     pub put_delay: Duration,
@@ -103,11 +116,6 @@ impl Report {
     pub fn all_steps(&self) -> Steps {
         self.steps
             .values()
-            .fold(Steps::default(), |all, one| Steps {
-                count: all.count + one.count,
-                bytes: all.bytes + one.bytes,
-                overruns: all.overruns + one.overruns,
-                failures: all.failures + one.failures,
-            })
+            .fold(Steps::default(), |all, one| all.and(*one))
     }
 }

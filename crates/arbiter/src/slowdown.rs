@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// The part of its bound up to which the debt causes no delay.
+/// The part of its bound up to which the backlog causes no delay.
 const FREE_PART: f64 = 0.5;
 
-/// The delay of a put while the debt is `fullness` of its bound.
+/// The delay of a put while the backlog is `fullness` of its bound.
 ///
 /// Zero up to one half; from there it grows with the square of the distance, so that its beginning
 /// is hardly noticeable; at the bound and beyond it is `delay_max`, never more: a put is slowed,
@@ -38,7 +38,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_little_more_debt_is_a_little_more_delay(fullness in 0.0..2.0f64, more in 0.0..0.01f64) {
+        fn a_little_more_backlog_is_a_little_more_delay(fullness in 0.0..2.0f64, more in 0.0..0.01f64) {
             let (less, more) = (put_delay(fullness, MOST), put_delay(fullness + more, MOST));
             prop_assert!(less <= more && more <= MOST);
             // The steepest part rises by four times the maximum over the whole distance.

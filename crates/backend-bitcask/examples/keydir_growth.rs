@@ -127,7 +127,7 @@ fn print(samples: &[Sample], took_nanos: &[(u32, u32)], elapsed: Duration) {
         grew.len(),
         WINDOW.as_millis()
     );
-    for (name, is_growing) in [("growing", true), ("quiet", false)] {
+    for (name, is_growing) in [("growing", true), ("steady", false)] {
         let of_windows = took_nanos
             .iter()
             .filter(|(window, _)| in_window(*window, is_growing));

@@ -106,7 +106,7 @@ impl Expiry {
         }
         let gone_by = now.0.saturating_sub(self.grace_micros);
         let gone_bytes = stats.expiries.bytes_by(gone_by);
-        let bytes = gone_bytes.saturating_sub(stats.dead_bytes());
+        let bytes = gone_bytes.saturating_sub(stats.garbage_bytes());
         let bytes = bytes.min(stats.live_bytes);
         Expired {
             records: scaled(stats.live_records, bytes, stats.live_bytes),

@@ -102,7 +102,7 @@ pub(crate) fn usage(files: &SegmentFiles) -> Vec<SegmentUse> {
 }
 
 /// Makes the log survey usage again after much has expired there.
-pub(crate) fn tell_expired(files: &SegmentFiles, catalog: &Catalog) {
+pub(crate) fn report_expired(files: &SegmentFiles, catalog: &Catalog) {
     let Some(log) = &files.log.log else {
         return;
     };

@@ -12,9 +12,9 @@ use crate::victim::{Candidate, WholeStore, choose_round, urgency};
 
 /// Limit of garbage in the store while puts are refused for want of space, regardless of the
 /// settings: copying much for little is better than refusing. Percent.
-const EXHAUSTED_DEAD_PERCENT: u8 = 5;
+const EXHAUSTED_GARBAGE_PERCENT: u8 = 5;
 /// The same while removals will soon be refused too.
-const DEAD_PERCENT_FOR_REMOVALS: u8 = 1;
+const GARBAGE_PERCENT_FOR_REMOVALS: u8 = 1;
 
 /// The merges of a store that are to come.
 #[derive(Default)]
@@ -122,11 +122,11 @@ impl MergePlan {
         let headroom = files.home.intake.headroom();
         if headroom.is_exhausted() && settings.policy != MergePolicy::Never {
             settings.policy = MergePolicy::Always;
-            let trigger = &mut settings.store_dead_trigger_percent;
+            let trigger = &mut settings.store_garbage_trigger_percent;
             if *trigger <= 100 {
                 let most = match headroom.is_short_for_removals() {
-                    true => DEAD_PERCENT_FOR_REMOVALS,
-                    false => EXHAUSTED_DEAD_PERCENT,
+                    true => GARBAGE_PERCENT_FOR_REMOVALS,
+                    false => EXHAUSTED_GARBAGE_PERCENT,
                 };
                 *trigger = most.min(*trigger);
             }
@@ -156,9 +156,10 @@ impl MergePlan {
             return Urgency::Pressing;
         }
         let stats = &entry.stats;
-        let dead_bytes = stats.dead_bytes() + files.home.expiry.expired_in(stats).freed_bytes();
-        let is_mostly_dead = dead_bytes * 2 > stats.data_bytes();
-        let by_itself = if is_mostly_dead {
+        let garbage_bytes =
+            stats.garbage_bytes() + files.home.expiry.expired_in(stats).freed_bytes();
+        let is_mostly_garbage = garbage_bytes * 2 > stats.data_bytes();
+        let by_itself = if is_mostly_garbage {
             Urgency::Normal
         } else {
             Urgency::Idle
@@ -203,9 +204,9 @@ impl MergePlan {
     ) -> Candidate {
         let expired = files.home.expiry.expired_in(stats);
         let has_removals = stats.removals + expired.records > 0;
-        let are_removals_dead =
+        let are_removals_garbage =
             has_removals && catalog.is_removal_droppable(stats.sequence_max, number, oldest);
-        let (bytes, records) = match are_removals_dead {
+        let (bytes, records) = match are_removals_garbage {
             true => (
                 expired.bytes + stats.removal_bytes,
                 expired.records + stats.removals,
@@ -215,19 +216,19 @@ impl MergePlan {
         Candidate {
             number,
             bytes: stats.data_bytes(),
-            dead_bytes: stats.dead_bytes() + bytes,
+            garbage_bytes: stats.garbage_bytes() + bytes,
             records: stats.records,
-            dead_records: stats.dead_entries() + records,
+            garbage_records: stats.garbage_entries() + records,
         }
     }
 
     fn whole_store(files: &SegmentFiles, catalog: &Catalog) -> WholeStore {
         let stats = || catalog.segments.values().map(|entry| &entry.stats);
-        let dead_bytes =
-            |it: &SegmentStats| it.dead_bytes() + files.home.expiry.expired_in(it).freed_bytes();
+        let garbage_bytes =
+            |it: &SegmentStats| it.garbage_bytes() + files.home.expiry.expired_in(it).freed_bytes();
         WholeStore {
             bytes: stats().map(SegmentStats::data_bytes).sum(),
-            dead_bytes: stats().map(dead_bytes).sum(),
+            garbage_bytes: stats().map(garbage_bytes).sum(),
             file_bytes_aim: files.bytes_max(),
         }
     }

@@ -196,7 +196,7 @@ impl Scrub {
     ) -> Result<(u64, bool)> {
         match job {
             ScrubJob::Segment(segment, scan) => {
-                let note = |damage| Self::note_rot(files, segment.number, damage);
+                let note = |damage| Self::note_damage(files, segment.number, damage);
                 let (read_bytes, is_read) = scan.check(budget.bytes, note).into_backend()?;
                 if !is_read {
                     return Ok((read_bytes, false));
@@ -240,7 +240,7 @@ impl Scrub {
     /// Reads the parts beside the blocks of entries; returns their bytes, and the rest of the job.
     fn open_hint(files: &SegmentFiles, hint: Hint) -> Result<(u64, ScrubJob)> {
         let checked = hint.table().check_frame();
-        let Some(bytes) = Self::unless_rotten(files, &hint, checked)? else {
+        let Some(bytes) = Self::unless_damaged(files, &hint, checked)? else {
             return Ok((1, ScrubJob::Nothing));
         };
         let scan = Box::new(hint.table().scan());
@@ -256,7 +256,7 @@ impl Scrub {
         let begin = scan.bytes_read();
         loop {
             let next = scan.next();
-            let entry = Self::unless_rotten(files, hint, next)?;
+            let entry = Self::unless_damaged(files, hint, next)?;
             let read_bytes = (scan.bytes_read() - begin).max(1);
             if entry.flatten().is_none() {
                 return Ok((read_bytes, true));
@@ -268,7 +268,7 @@ impl Scrub {
     }
 
     /// `None` for a damaged file, which is reported and will be rewritten.
-    fn unless_rotten<T>(
+    fn unless_damaged<T>(
         files: &SegmentFiles,
         hint: &Hint,
         read: std::result::Result<T, HintError>,
@@ -305,7 +305,7 @@ impl Scrub {
         files.home.note_mended(name, hint.table.len(), &what);
     }
 
-    fn note_rot(files: &SegmentFiles, number: u32, damage: Damage) {
+    fn note_damage(files: &SegmentFiles, number: u32, damage: Damage) {
         Counters::add(&files.home.counters.corrupt_reads, 1);
         files.contents.mark_damaged(number);
         let file = file_name(u64::from(number));

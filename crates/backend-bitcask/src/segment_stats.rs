@@ -107,14 +107,14 @@ impl SegmentStats {
 
     /// Entries without a slot. Never too few: a removal made needless by an older removal of the
     /// same segment may be counted here after an opening.
-    pub(crate) fn dead_entries(&self) -> u64 {
+    pub(crate) fn garbage_entries(&self) -> u64 {
         self.records
             .saturating_sub(self.removals)
             .saturating_sub(self.live_records)
     }
 
     /// Bytes that a merge frees: all but live records and removals.
-    pub(crate) fn dead_bytes(&self) -> u64 {
+    pub(crate) fn garbage_bytes(&self) -> u64 {
         self.data_bytes()
             .saturating_sub(self.live_bytes)
             .saturating_sub(self.removal_bytes)

@@ -168,7 +168,7 @@ impl Catalog {
     pub(crate) fn change(&mut self, keydir: &Keydir, changes: &[Change]) {
         keydir.change(changes, |change, was_there| {
             if let (Some(old), true) = (&change.old, was_there) {
-                self.count_dead(old);
+                self.count_garbage(old);
             }
             if let Some(new) = &change.new {
                 self.count_live(new);
@@ -180,7 +180,7 @@ impl Catalog {
     pub(crate) fn forget(&mut self, keydir: &Keydir, old: &Slot) -> bool {
         let was_there = keydir.remove(old);
         if was_there {
-            self.count_dead(old);
+            self.count_garbage(old);
         }
         was_there
     }
@@ -190,7 +190,7 @@ impl Catalog {
         if !keydir.replace(old, new) {
             return false;
         }
-        self.count_dead(old);
+        self.count_garbage(old);
         self.count_live(&new);
         true
     }
@@ -211,7 +211,7 @@ impl Catalog {
         self.segments.iter().all(|(number, entry)| {
             *number == within
                 || entry.stats.sequence_min >= sequence
-                || entry.stats.dead_entries() == 0
+                || entry.stats.garbage_entries() == 0
         })
     }
 
@@ -384,10 +384,10 @@ impl Catalog {
     pub(crate) fn is_older_own(&self, sequence: u64) -> bool {
         self.segments
             .values()
-            .any(|it| it.stats.sequence_min < sequence && it.stats.dead_entries() > 0)
+            .any(|it| it.stats.sequence_min < sequence && it.stats.garbage_entries() > 0)
     }
 
-    fn count_dead(&mut self, old: &Slot) {
+    fn count_garbage(&mut self, old: &Slot) {
         self.stats_of(old).remove_live(old);
     }
 
@@ -410,6 +410,6 @@ impl Catalog {
 
 /// There is no place left for another segment.
 pub(crate) fn too_many_segments() -> BackendError {
-    let detail = "the store has as many segments as it can tell apart";
+    let detail = "the store has as many segments as it can number";
     BackendError::new(ErrorKind::Full, detail)
 }

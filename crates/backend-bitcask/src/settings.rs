@@ -60,15 +60,15 @@ pub struct MergeSettings {
     /// Trigger: the share of garbage among a segment's records, in percent.
     pub fragmentation_trigger_percent: u8,
     /// Trigger: garbage bytes in a segment.
-    pub dead_bytes_trigger: u64,
+    pub garbage_bytes_trigger: u64,
     /// Trigger: the share of garbage among all bytes of the store, in percent; beyond 100 for
     /// never. Bounds the space of a store, which the triggers of single segments do not. One
     /// segment is merged at a time, regardless of the thresholds, until the share is lower.
-    pub store_dead_trigger_percent: u8,
+    pub store_garbage_trigger_percent: u8,
     /// Threshold: as the trigger of the same name.
     pub fragmentation_threshold_percent: u8,
     /// Threshold: as the trigger of the same name.
-    pub dead_bytes_threshold: u64,
+    pub garbage_bytes_threshold: u64,
     /// Threshold: a finished segment is smaller than this, in bytes; 0 to leave small ones alone.
     pub small_file_threshold_bytes: u64,
 }
@@ -110,10 +110,10 @@ impl Default for MergeSettings {
         Self {
             policy: MergePolicy::Always,
             fragmentation_trigger_percent: 60,
-            dead_bytes_trigger: 512 << 20,
-            store_dead_trigger_percent: 30,
+            garbage_bytes_trigger: 512 << 20,
+            store_garbage_trigger_percent: 30,
             fragmentation_threshold_percent: 40,
-            dead_bytes_threshold: 128 << 20,
+            garbage_bytes_threshold: 128 << 20,
             small_file_threshold_bytes: 10 << 20,
         }
     }

@@ -42,7 +42,7 @@ impl Upkeep {
         tasks.extend(Self::next_segment_due(files));
         let catalog = files.contents.catalog.read();
         Self::aim_at_file_bytes(files, &catalog);
-        log_use::tell_expired(files, &catalog);
+        log_use::report_expired(files, &catalog);
         tasks.extend(self.merge_due(files, &catalog, now));
         tasks.extend(Hints::due(files, &catalog, self.copies.number()));
         tasks.extend(self.log_hints.due(files, &catalog));
@@ -98,6 +98,7 @@ impl Upkeep {
                 return Ok(StepOutcome::done(FILE_HEADER_BYTES));
             }
             TaskKind::Flush
+            | TaskKind::Collect
             | TaskKind::Scrub
             | TaskKind::Compact
             | TaskKind::Rebuild

@@ -30,20 +30,20 @@ pub(crate) struct Candidate {
     /// Bytes of its records.
     pub(crate) bytes: u64,
     /// Bytes that merging it frees.
-    pub(crate) dead_bytes: u64,
+    pub(crate) garbage_bytes: u64,
     /// Its records, and those that merging it frees.
     pub(crate) records: u64,
-    pub(crate) dead_records: u64,
+    pub(crate) garbage_records: u64,
 }
 
 impl Candidate {
-    fn dead_percent(&self) -> u64 {
-        percent(self.dead_bytes, self.bytes)
+    fn garbage_percent(&self) -> u64 {
+        percent(self.garbage_bytes, self.bytes)
     }
 
     /// Bytes that merging it writes.
     pub(crate) fn copied_bytes(&self) -> u64 {
-        self.bytes.saturating_sub(self.dead_bytes)
+        self.bytes.saturating_sub(self.garbage_bytes)
     }
 
     /// Bytes freed for each byte read and written, times the age.
@@ -60,7 +60,7 @@ impl Candidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WholeStore {
     pub(crate) bytes: u64,
-    pub(crate) dead_bytes: u64,
+    pub(crate) garbage_bytes: u64,
     /// The present length of its segments: those shorter than half of it are small.
     pub(crate) file_bytes_aim: u64,
 }
@@ -81,13 +81,13 @@ pub(crate) fn choose_round(
     }
     let mut chosen: Vec<&Candidate> = candidates
         .iter()
-        .filter(|it| it.dead_bytes > 0 || is_small(it, whole, settings))
+        .filter(|it| it.garbage_bytes > 0 || is_small(it, whole, settings))
         .filter(|it| meets_threshold(it, whole, settings))
         .collect();
     // The most freed for each byte copied first; older ones first if that is equal, since removals
     // in younger ones may be waiting for them.
-    chosen.sort_by_key(|it| (std::cmp::Reverse(it.dead_percent()), it.number));
-    let is_pointless = chosen.len() == 1 && chosen.iter().all(|it| it.dead_bytes == 0);
+    chosen.sort_by_key(|it| (std::cmp::Reverse(it.garbage_percent()), it.number));
+    let is_pointless = chosen.len() == 1 && chosen.iter().all(|it| it.garbage_bytes == 0);
     if is_pointless {
         return Vec::new();
     }
@@ -99,8 +99,8 @@ pub(crate) fn urgency(whole: WholeStore, settings: &MergeSettings) -> Option<Urg
     if !has_too_much_garbage(whole, settings) {
         return None;
     }
-    let pressing = u64::from(settings.store_dead_trigger_percent) + PRESSING_PERCENT;
-    let is_pressing = percent(whole.dead_bytes, whole.bytes) >= pressing;
+    let pressing = u64::from(settings.store_garbage_trigger_percent) + PRESSING_PERCENT;
+    let is_pressing = percent(whole.garbage_bytes, whole.bytes) >= pressing;
     Some(if is_pressing {
         Urgency::Pressing
     } else {
@@ -109,7 +109,7 @@ pub(crate) fn urgency(whole: WholeStore, settings: &MergeSettings) -> Option<Urg
 }
 
 fn has_too_much_garbage(whole: WholeStore, settings: &MergeSettings) -> bool {
-    percent(whole.dead_bytes, whole.bytes) >= u64::from(settings.store_dead_trigger_percent)
+    percent(whole.garbage_bytes, whole.bytes) >= u64::from(settings.store_garbage_trigger_percent)
         && whole.bytes >= settings.small_file_threshold_bytes.min(SMALL_STORE_BYTES)
 }
 
@@ -120,11 +120,11 @@ fn worthiest(candidates: &[Candidate], whole: WholeStore, settings: &MergeSettin
     }
     // If all are much better than the bound, the garbage is in the active segment, and the next
     // merge can free it.
-    let share_min = u64::from(settings.store_dead_trigger_percent) / 2;
+    let share_min = u64::from(settings.store_garbage_trigger_percent) / 2;
     let newest = candidates.iter().map(|it| it.number).max()?;
     let with_garbage = candidates
         .iter()
-        .filter(|it| it.dead_bytes > 0 && it.dead_percent() >= share_min);
+        .filter(|it| it.garbage_bytes > 0 && it.garbage_percent() >= share_min);
     let best = with_garbage.max_by_key(|it| (it.worth(newest), std::cmp::Reverse(it.number)));
     best.map(|it| it.number)
 }
@@ -135,23 +135,24 @@ fn output_with_garbage(
     whole: WholeStore,
     settings: &MergeSettings,
 ) -> Option<u32> {
-    let share_min = u64::from(settings.store_dead_trigger_percent);
-    let too_dead = output.filter(|it| it.dead_bytes > 0 && it.dead_percent() >= share_min);
+    let share_min = u64::from(settings.store_garbage_trigger_percent);
+    let mostly_garbage =
+        output.filter(|it| it.garbage_bytes > 0 && it.garbage_percent() >= share_min);
     let is_due = has_too_much_garbage(whole, settings);
-    too_dead.filter(|_| is_due).map(|it| it.number)
+    mostly_garbage.filter(|_| is_due).map(|it| it.number)
 }
 
 fn is_trigger(it: &Candidate, settings: &MergeSettings) -> bool {
-    let fragmentation = percent(it.dead_records, it.records);
-    it.dead_records > 0
+    let fragmentation = percent(it.garbage_records, it.records);
+    it.garbage_records > 0
         && (fragmentation >= u64::from(settings.fragmentation_trigger_percent)
-            || it.dead_bytes >= settings.dead_bytes_trigger)
+            || it.garbage_bytes >= settings.garbage_bytes_trigger)
 }
 
 fn meets_threshold(it: &Candidate, whole: WholeStore, settings: &MergeSettings) -> bool {
-    let fragmentation = percent(it.dead_records, it.records);
+    let fragmentation = percent(it.garbage_records, it.records);
     fragmentation >= u64::from(settings.fragmentation_threshold_percent)
-        || it.dead_bytes >= settings.dead_bytes_threshold
+        || it.garbage_bytes >= settings.garbage_bytes_threshold
         || is_small(it, whole, settings)
 }
 
@@ -168,26 +169,26 @@ fn percent(part: u64, whole: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn candidate(number: u32, dead_percent: u64) -> Candidate {
+    fn candidate(number: u32, garbage_percent: u64) -> Candidate {
         Candidate {
             number,
             bytes: 1 << 30,
-            dead_bytes: (dead_percent << 30) / 100,
+            garbage_bytes: (garbage_percent << 30) / 100,
             records: 1000,
-            dead_records: 10 * dead_percent,
+            garbage_records: 10 * garbage_percent,
         }
     }
 
     const WHOLE: WholeStore = WholeStore {
         bytes: 100 << 30,
-        dead_bytes: 0,
+        garbage_bytes: 0,
         file_bytes_aim: 2 << 30,
     };
 
     fn round(candidates: &[Candidate]) -> Vec<u32> {
         let settings = MergeSettings {
-            dead_bytes_trigger: 1 << 40,
-            dead_bytes_threshold: 1 << 40,
+            garbage_bytes_trigger: 1 << 40,
+            garbage_bytes_threshold: 1 << 40,
             ..MergeSettings::default()
         };
         choose_round(candidates, None, WHOLE, &settings)
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_takes_all_that_meet_a_threshold_the_deadest_first() {
+    fn a_round_takes_all_that_meet_a_threshold_those_with_most_garbage_first() {
         let all = [
             candidate(1, 41),
             candidate(2, 80),
@@ -210,10 +211,10 @@ mod tests {
     }
 
     #[test]
-    fn too_many_dead_bytes_in_all_are_freed_one_segment_at_a_time() {
+    fn too_much_garbage_in_all_is_freed_one_segment_at_a_time() {
         let whole = WholeStore {
             bytes: 3 << 30,
-            dead_bytes: 1 << 30,
+            garbage_bytes: 1 << 30,
             ..WHOLE
         };
         let all = [candidate(1, 0), candidate(2, 40), candidate(3, 30)];
@@ -222,10 +223,10 @@ mod tests {
     }
 
     #[test]
-    fn for_the_bound_an_old_segment_goes_before_a_young_one_with_somewhat_more_dead_in_it() {
+    fn for_the_bound_an_old_segment_goes_before_a_young_one_with_somewhat_more_garbage() {
         let whole = WholeStore {
             bytes: 3 << 30,
-            dead_bytes: 1 << 30,
+            garbage_bytes: 1 << 30,
             ..WHOLE
         };
         let chosen = |old_percent, young_percent| {
@@ -235,7 +236,7 @@ mod tests {
                 candidate(5, 0),
             ];
             let settings = MergeSettings {
-                dead_bytes_trigger: 1 << 40,
+                garbage_bytes_trigger: 1 << 40,
                 ..MergeSettings::default()
             };
             choose_round(&all, None, whole, &settings)
@@ -252,13 +253,13 @@ mod tests {
         let small = Candidate {
             number: 2,
             bytes: 1000,
-            dead_bytes: 0,
+            garbage_bytes: 0,
             records: 5,
-            dead_records: 0,
+            garbage_records: 0,
         };
         let whole = WholeStore {
             bytes: 1 << 30,
-            dead_bytes: 1 << 30,
+            garbage_bytes: 1 << 30,
             ..WHOLE
         };
         let settings = MergeSettings::default();
@@ -272,16 +273,16 @@ mod tests {
     /// Regression: each of 16 stores of two megabytes kept a segment of ten megabytes, mostly garbage,
     /// because it was still written to.
     #[test]
-    fn the_output_is_ended_when_it_is_what_is_dead_and_nothing_else_is_worth_a_merge() {
+    fn the_output_is_ended_when_it_is_garbage_and_nothing_else_is_worth_a_merge() {
         let whole = WholeStore {
             bytes: 3 << 20,
-            dead_bytes: 1 << 20,
+            garbage_bytes: 1 << 20,
             file_bytes_aim: 1 << 20,
         };
-        let of = |number, dead_percent: u64| Candidate {
+        let of = |number, garbage_percent: u64| Candidate {
             bytes: 1 << 20,
-            dead_bytes: (dead_percent << 20) / 100,
-            ..candidate(number, dead_percent)
+            garbage_bytes: (garbage_percent << 20) / 100,
+            ..candidate(number, garbage_percent)
         };
         let chosen = |sealed: &[Candidate], output| {
             choose_round(sealed, Some(output), whole, &MergeSettings::default())
@@ -297,12 +298,12 @@ mod tests {
             file_bytes_aim: 1 << 20,
             ..WHOLE
         };
-        let of = |number, bytes, dead_records| Candidate {
+        let of = |number, bytes, garbage_records| Candidate {
             number,
             bytes,
-            dead_bytes: bytes * dead_records / 1000,
+            garbage_bytes: bytes * garbage_records / 1000,
             records: 1000,
-            dead_records,
+            garbage_records,
         };
         let all = [of(1, 1 << 20, 700), of(2, 1 << 20, 0), of(3, 1 << 18, 0)];
         let chosen = choose_round(&all, None, whole, &MergeSettings::default());

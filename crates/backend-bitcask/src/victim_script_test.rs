@@ -3,8 +3,8 @@
 //!
 //! | command | meaning |
 //! |---|---|
-//! | `segment N MIB dead=PERCENT [entries=PERCENT]` | a finished segment with this share of garbage among its bytes, and among its entries if that differs |
-//! | `output N MIB dead=PERCENT` | the segment that copies go to |
+//! | `segment N MIB garbage=PERCENT [entries=PERCENT]` | a finished segment with this share of garbage among its bytes, and among its entries if that differs |
+//! | `output N MIB garbage=PERCENT` | the segment that copies go to |
 //! | `aim MIB` | the length at which segments are finished |
 //! | `set NAME VALUE` | a setting: a percentage, or a size in MiB |
 //! | `round` | the segments of the next round, best first, and their urgency where the store has too much garbage |
@@ -62,9 +62,9 @@ impl Store {
         match (name, percent) {
             ("fragmentation_trigger", Ok(it)) => settings.fragmentation_trigger_percent = it,
             ("fragmentation_threshold", Ok(it)) => settings.fragmentation_threshold_percent = it,
-            ("store_dead_trigger", Ok(it)) => settings.store_dead_trigger_percent = it,
-            ("dead_bytes_trigger", _) => settings.dead_bytes_trigger = value * MIB,
-            ("dead_bytes_threshold", _) => settings.dead_bytes_threshold = value * MIB,
+            ("store_garbage_trigger", Ok(it)) => settings.store_garbage_trigger_percent = it,
+            ("garbage_bytes_trigger", _) => settings.garbage_bytes_trigger = value * MIB,
+            ("garbage_bytes_threshold", _) => settings.garbage_bytes_threshold = value * MIB,
             ("small_file_threshold", _) => settings.small_file_threshold_bytes = value * MIB,
             _ => {
                 return Err(format!(
@@ -79,7 +79,7 @@ impl Store {
         let all = || self.segments.iter().chain(&self.output);
         WholeStore {
             bytes: all().map(|it| it.bytes).sum(),
-            dead_bytes: all().map(|it| it.dead_bytes).sum(),
+            garbage_bytes: all().map(|it| it.garbage_bytes).sum(),
             file_bytes_aim: self.aim,
         }
     }
@@ -101,8 +101,8 @@ impl Store {
 }
 
 fn candidate(facts: &[&str]) -> Result<Candidate, String> {
-    let [segment, mib, dead, options @ ..] = facts else {
-        return Err("expected N MIB dead=PERCENT".to_owned());
+    let [segment, mib, garbage, options @ ..] = facts else {
+        return Err("expected N MIB garbage=PERCENT".to_owned());
     };
     let percent_of = |fact: &str, name: &str| {
         let percent = fact
@@ -110,9 +110,9 @@ fn candidate(facts: &[&str]) -> Result<Candidate, String> {
             .ok_or_else(|| format!("expected {name}"))?;
         number(percent)
     };
-    let dead_percent = percent_of(dead, "dead=")?;
+    let garbage_percent = percent_of(garbage, "garbage=")?;
     let entries_percent = match options {
-        [] => dead_percent,
+        [] => garbage_percent,
         [entries] => percent_of(entries, "entries=")?,
         _ => return Err(format!("a segment has no {options:?}")),
     };
@@ -120,9 +120,9 @@ fn candidate(facts: &[&str]) -> Result<Candidate, String> {
     Ok(Candidate {
         number: u32::try_from(number(segment)?).map_err(|error| error.to_string())?,
         bytes,
-        dead_bytes: bytes * dead_percent / 100,
+        garbage_bytes: bytes * garbage_percent / 100,
         records: ENTRIES,
-        dead_records: ENTRIES * entries_percent / 100,
+        garbage_records: ENTRIES * entries_percent / 100,
     })
 }
 

@@ -363,6 +363,7 @@ fn needless_tasks(stage: &Stage<'_>) -> Checked {
     let trial = stage.play(&[put(1), Step::MaintainAll])?;
     let kinds = [
         TaskKind::Merge,
+        TaskKind::Collect,
         TaskKind::Compact,
         TaskKind::Flush,
         TaskKind::Hint,

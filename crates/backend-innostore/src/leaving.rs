@@ -56,28 +56,28 @@ fn choose(
     let is_small = |it: &FileRecord| it.len < settings.file_bytes_max / SMALL_PART;
     let files = files.iter().filter(|it| !stuck.contains(&it.number));
     let files: Vec<_> = files.collect();
-    let worst = files.iter().max_by_key(|it| dead_permille(&[**it]));
+    let worst = files.iter().max_by_key(|it| garbage_permille(&[**it]));
     if let Some(worst) = worst
         && is_scarce
-        && dead_permille(&[worst]) >= SCARCE_PERMILLE
+        && garbage_permille(&[worst]) >= SCARCE_PERMILLE
     {
         return Some(BTreeSet::from([worst.number]));
     }
     let (small, large): (Vec<_>, Vec<_>) = files.into_iter().partition(|it| is_small(it));
-    let worst = large.iter().max_by_key(|it| dead_permille(&[**it]));
+    let worst = large.iter().max_by_key(|it| garbage_permille(&[**it]));
     let wanted = u64::from(settings.garbage_percent) * 10;
     if let Some(worst) = worst
-        && dead_permille(&[worst]) >= wanted
+        && garbage_permille(&[worst]) >= wanted
     {
         return Some(BTreeSet::from([worst.number]));
     }
-    let are_left = small.len() > settings.small_files_max || dead_permille(&small) >= wanted;
+    let are_left = small.len() > settings.small_files_max || garbage_permille(&small) >= wanted;
     let are_left = are_left && !small.is_empty();
     are_left.then(|| small.iter().map(|it| it.number).collect())
 }
 
 /// The garbage in some files, in thousandths of their bytes.
-fn dead_permille(files: &[&FileRecord]) -> u64 {
+fn garbage_permille(files: &[&FileRecord]) -> u64 {
     let bytes: u64 = files.iter().map(|it| it.len).sum();
     let live: u64 = files.iter().map(|it| it.live_bytes).sum();
     bytes.saturating_sub(live).saturating_mul(1_000) / bytes.max(1)
@@ -125,7 +125,7 @@ impl Leaving {
             .iter()
             .filter(|it| files.contains(&it.number));
         Some(Task {
-            kind: TaskKind::Merge,
+            kind: TaskKind::Collect,
             subject: *files.first()?,
             urgency,
             cost_bytes: those.map(|it| it.len + it.live_bytes).sum(),

@@ -15,7 +15,7 @@ use crate::view::View;
 const COUNTED_ENTRIES_MAX: u64 = 2_000;
 
 impl OpenTree {
-    /// Sizes, counts and debts; keys in `counted` count as keys.
+    /// Sizes, counts and the backlog; keys in `counted` count as keys.
     pub(crate) fn status(&self, counted: &ScanRange) -> Status {
         let store = &*self.store;
         let version = store.version.load_full();
@@ -32,12 +32,12 @@ impl OpenTree {
             engine: "innostore",
             keys: self.keys(&version, counted),
             live_bytes,
-            dead_bytes: disk_bytes.saturating_sub(live_bytes),
+            garbage_bytes: disk_bytes.saturating_sub(live_bytes),
             disk_bytes,
             files: files.len() as u64,
             memory_bytes: dirty_bytes,
             pinned_bytes: pinned_bytes(store, &version),
-            debt_bytes: dirty_bytes,
+            backlog_bytes: dirty_bytes,
             put_bytes: read(&counters.put_bytes),
             written_bytes: read(&counters.written_bytes),
             corrupt_reads: read(&counters.corrupt_reads),

@@ -76,7 +76,7 @@ impl Jobs {
     ) -> Result<StepOutcome> {
         match (task.kind, task.subject) {
             (TaskKind::Flush, 0) => self.rewriting.step(store, budget.bytes, now),
-            (TaskKind::Merge, file) => {
+            (TaskKind::Collect, file) => {
                 let rewriting = &mut self.rewriting;
                 self.leaving.step(store, rewriting, file, budget.bytes, now)
             }

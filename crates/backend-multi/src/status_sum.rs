@@ -26,12 +26,12 @@ pub(crate) fn sum(children: &[Child]) -> Status {
 fn add(all: &mut Status, name: &str, status: Status) {
     all.keys += status.keys;
     all.live_bytes += status.live_bytes;
-    all.dead_bytes += status.dead_bytes;
+    all.garbage_bytes += status.garbage_bytes;
     all.disk_bytes += status.disk_bytes;
     all.files += status.files;
     all.memory_bytes += status.memory_bytes;
     all.pinned_bytes += status.pinned_bytes;
-    all.debt_bytes += status.debt_bytes;
+    all.backlog_bytes += status.backlog_bytes;
     all.put_bytes += status.put_bytes;
     all.written_bytes += status.written_bytes;
     all.corrupt_reads += status.corrupt_reads;

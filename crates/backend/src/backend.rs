@@ -48,7 +48,7 @@ pub trait Backend: Send + Sync {
     /// True when the store holds no unexpired entry. Fast, but to be called on the blocking pool.
     fn is_empty(&self, now: Timestamp) -> Result<bool>;
 
-    /// Sizes, counts and debts, for operators and for the arbiter.
+    /// Sizes, counts and the backlog, for operators and for the arbiter.
     fn status(&self) -> Status;
 
     /// The upkeep that is due in the store, most urgent first.

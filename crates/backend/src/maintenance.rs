@@ -4,11 +4,13 @@
 //! neither when nor how fast: the node's arbiter does, over all vnodes at once. A step that is
 //! interrupted (by a crash) must be repeatable.
 
-/// The kind of a task; its word for operators.
+/// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskKind {
-    /// Rewrites live entries so that garbage can be freed.
+    /// Copies the live entries of one finished segment elsewhere, so that it can be removed.
     Merge,
+    /// Copies out of a file of bodies or whole entries what is still needed, so that it can be removed.
+    Collect,
     /// Rewrites sorted tables into deeper ones.
     Compact,
     /// Moves memory to disk.
@@ -34,10 +36,19 @@ pub enum TaskKind {
 }
 
 impl TaskKind {
-    /// The word for logs, metrics and tables.
+    /// The word for operators.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Collect => "collection",
+            Self::Compact => "compaction",
+            other => other.name(),
+        }
+    }
+
+    /// The name in logs, metrics and JSON, where collections count as merges, as in earlier versions.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Merge => "merge",
+            Self::Merge | Self::Collect => "merge",
             Self::Compact => "compact",
             Self::Flush => "flush",
             Self::Sync => "sync",

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_reading_is_told_from_the_first_until_another_takes_its_slot() {
+    fn a_second_reading_is_recognized_until_another_takes_its_slot() {
         let once = ReadOnce::new(1);
         assert!(!once.again(6 << 32) && once.again(6 << 32));
         assert!(!once.again(8 << 32) && !once.again(6 << 32));

@@ -25,7 +25,7 @@ impl LostRange {
     }
 }
 
-/// Sizes, counts and debts of a store. Bytes unless stated otherwise.
+/// Sizes, counts and the backlog of a store. Bytes unless stated otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// The engine's name, as in `storage_backend`.
@@ -35,7 +35,7 @@ pub struct Status {
     /// Bytes of live entries on disk.
     pub live_bytes: u64,
     /// Bytes of overwritten, removed and expired entries on disk.
-    pub dead_bytes: u64,
+    pub garbage_bytes: u64,
     /// Bytes of all files of the store.
     pub disk_bytes: u64,
     /// Files of the store.
@@ -45,7 +45,7 @@ pub struct Status {
     /// Bytes on disk that only a snapshot or a backup still reads.
     pub pinned_bytes: u64,
     /// Maintenance that is due.
-    pub debt_bytes: u64,
+    pub backlog_bytes: u64,
     /// Payload bytes that were put since opening.
     pub put_bytes: u64,
     /// Bytes written to files since opening: divided by `put_bytes`, the write amplification.

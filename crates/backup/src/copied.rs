@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_file_system_does_not_tell_nothing_is_noted() {
+    fn where_the_file_system_reports_nothing_nothing_is_noted() {
         let disk = disk();
         start(&disk, None).unwrap();
         assert!(!is_there(&disk, "data/place") && !is_there(&disk, "data/ring/place"));

@@ -135,7 +135,7 @@ impl StallWatch {
             return;
         };
         if ended == ended_before && was_under_way {
-            self.quiet_since.get_or_insert(since);
+            self.stalled_since.get_or_insert(since);
         } else {
             self.close(since);
         }
@@ -143,7 +143,7 @@ impl StallWatch {
 
     /// Ends a stall at this look.
     fn close(&mut self, at: Duration) {
-        let Some(since) = self.quiet_since.take() else {
+        let Some(since) = self.stalled_since.take() else {
             return;
         };
         let length = at.saturating_sub(since);

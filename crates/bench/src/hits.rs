@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_where_the_names_do_not_tell() {
+    fn nothing_is_reported_where_the_names_do_not_decide_it() {
         let law = "{uniform_int, 1000}";
         for (driver, totals) in [
             ("riakc_pb", vec![("get", 5, 0), ("delete", 5, 0)]),

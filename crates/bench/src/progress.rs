@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_share_rest_and_present_rate() {
+    fn a_line_shows_share_rest_and_present_rate() {
         let mut progress = Progress::new(Some(Duration::from_secs(100)));
         let line = progress.line(Duration::from_secs(10), 5000, 0);
         assert_eq!(line, " 10 %, 0:01:30 left, 500 ops/s, 5000 done, 0 errors");

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_spaced_evenly_over_all_who_take_them() {
+    fn times_are_spaced_evenly_over_all_that_take_them() {
         let schedule = Schedule::new(250.0);
         let first = schedule.take();
         let times: Vec<Duration> = (0..4).map(|_| schedule.take() - first).collect();

@@ -148,7 +148,7 @@ fn changing() -> Leader {
 }
 
 #[test]
-fn what_waits_for_a_node_holds_up_nobody_else() {
+fn what_waits_for_a_node_holds_up_no_other() {
     let mut leader = changing();
     let is_from_first = |it: &Leader| {
         let mut moves = it.state.ring().moves().keys();

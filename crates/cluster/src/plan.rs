@@ -60,7 +60,7 @@ pub enum PlanError {
     },
     /// No member would be left to own partitions.
     #[error("no member would be left")]
-    NobodyLeft,
+    NoNodeLeft,
 }
 
 impl Plan {
@@ -193,7 +193,7 @@ fn target(
         epochs.push(epoch);
     }
     let size = content.ring.size();
-    let replaced = Ring::new(size, owners, epochs).map_err(|_| PlanError::NobodyLeft)?;
+    let replaced = Ring::new(size, owners, epochs).map_err(|_| PlanError::NoNodeLeft)?;
     let only_replaces = |change: &StagedChange| change.replacement().is_some();
     let claimants: Vec<Claimant> = members.iter().filter_map(claimant).collect();
     let claiming: BTreeSet<NodeId> = claimants.iter().map(|claimant| claimant.node).collect();
@@ -202,7 +202,7 @@ fn target(
         return Ok(replaced);
     }
     let claimed = claim(size, &claimants, n, Some(&replaced));
-    claimed.map_err(|_| PlanError::NobodyLeft)
+    claimed.map_err(|_| PlanError::NoNodeLeft)
 }
 
 /// A member's claim. One that is marked as down keeps its partitions: it may come back.

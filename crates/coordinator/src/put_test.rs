@@ -192,7 +192,7 @@ proptest! {
             (Ok(_), _) => {
                 let hopeful: Vec<_> = replicas.iter().map(|it| (it.0, it.1, 0)).collect();
                 prop_assert!(is_met(&hopeful, &quorum));
-                prop_assert_eq!(asked.len(), n, "the client was told before all were sent to");
+                prop_assert_eq!(asked.len(), n, "the client was answered before the put was sent to all");
             }
         }
     }

@@ -301,7 +301,7 @@ impl Director {
             Event::Viewed(disturbances, views) => {
                 self.observation.nodes = views;
                 self.viewed_at = disturbances;
-                self.tell_of_silence();
+                self.note_silence();
             }
             Event::Transfers(disturbances, transfers) => {
                 self.observation.transfers = transfers;
@@ -490,7 +490,7 @@ impl Director {
     }
 
     /// Notes once in each cut that the nodes have noticed it.
-    fn tell_of_silence(&mut self) {
+    fn note_silence(&mut self) {
         let is_cut = self.scene.is_cut();
         let knows = |node: &NodeNumber| {
             let view = self.observation.nodes.get(node);

@@ -25,7 +25,7 @@ pub(crate) struct Directory {
 impl Directory {
     /// Makes a new one below `parent`; those of demos that have ended are removed.
     pub(crate) fn below(parent: &Path) -> anyhow::Result<Self> {
-        remove_dead(parent);
+        remove_abandoned(parent);
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent);
         let directory =
             made.with_context(|| format!("make a directory below {}", parent.display()))?;
@@ -53,7 +53,7 @@ impl Directory {
 }
 
 /// A directory that cannot be removed is another user's, or is left to the next demo.
-fn remove_dead(parent: &Path) {
+fn remove_abandoned(parent: &Path) {
     for directory in abandoned(parent) {
         let _removed_or_not_ours = fs::remove_dir_all(directory);
     }

@@ -266,7 +266,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let program = Program {
             binary: PathBuf::new(),
-            ask: |_, _| bail!("nobody is asked"),
+            ask: |_, _| bail!("no node is asked"),
         };
         let (network, share) = (Network::whole(), NonZeroUsize::new(3).unwrap());
         let node = Node::configure(1, parent.path(), &program, &network, share).await;

@@ -98,7 +98,7 @@ impl TransfersView {
         }
     }
 
-    fn is_quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.active.is_empty() && self.waiting == 0 && self.hints.values().all(|hints| *hints == 0)
     }
 }
@@ -115,7 +115,7 @@ impl Observation {
         let all_reported = nodes
             .iter()
             .all(|node| self.transfers.hints.contains_key(node));
-        all_settled && all_reported && self.transfers.is_quiet()
+        all_settled && all_reported && self.transfers.is_idle()
     }
 
     /// The reason why it is not whole, in a few words.
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_are_those_who_say_so_and_who_is_silent_keeps_its_own() {
+    fn owners_are_those_that_say_so_and_a_silent_node_keeps_its_own() {
         let mut observation = whole();
         observation.nodes.clear();
         observation

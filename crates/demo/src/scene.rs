@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_killed_is_another_each_time_unless_somebody_is_chosen() {
+    fn another_node_is_killed_each_time_unless_one_is_chosen() {
         let mut scene = Scene::of(5);
         assert_eq!(scene.decide(KILL), Ok(vec![Order::Kill(1)]));
         assert_eq!(scene.decide(KILL), Ok(vec![Order::Kill(2)]));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heal_mends_the_network_and_starts_who_was_killed() {
+    fn a_heal_mends_the_network_and_starts_killed_nodes() {
         let mut scene = Scene::of(5);
         assert_no(&scene.decide(Action::Heal), "nothing is broken");
         scene.decide(Action::Kill(Some(3))).unwrap();

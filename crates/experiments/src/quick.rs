@@ -96,7 +96,7 @@ pub(crate) fn execute(
         }
     }
     print_outcomes(&outcomes, out)?;
-    tell_failures(&outcomes, out)?;
+    list_failures(&outcomes, out)?;
     if kept.is_some() {
         write_pages(&outcomes, root, out)?;
     }
@@ -220,7 +220,7 @@ fn say_progress(step: &str) {
 }
 
 /// A line for each run in which operations failed, with the most frequent cause.
-fn tell_failures(outcomes: &[Outcome], out: &mut dyn Write) -> anyhow::Result<()> {
+fn list_failures(outcomes: &[Outcome], out: &mut dyn Write) -> anyhow::Result<()> {
     for outcome in outcomes {
         for (load, run) in [("puts", &outcome.puts), ("mix", &outcome.mix)] {
             if let Some(sentence) = page::failure(run) {

@@ -28,7 +28,7 @@ use crate::turns::Turns;
 use crate::wire::{Answer, SERVICE, decode_question, encode_answer};
 
 /// The owner of the ring in a state that is not known yet.
-const NOBODY: NodeId = NodeId::from_bytes([0; 16]);
+const NO_NODE: NodeId = NodeId::from_bytes([0; 16]);
 
 /// A direction of transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -343,9 +343,9 @@ impl Shared {
         let node = self.errands.parts.node;
         let before = self.work.lock().ring.replace(state.ring().clone());
         let Some(before) = before else { return };
-        // The ring owned by `NOBODY` stands for one that is not known yet: nothing is lost between that
+        // The ring owned by `NO_NODE` stands for one that is not known yet: nothing is lost between that
         // and this.
-        if Arc::ptr_eq(&before, state.ring()) || before.members() == [NOBODY] {
+        if Arc::ptr_eq(&before, state.ring()) || before.members() == [NO_NODE] {
             return;
         }
         for partition in state.ring().owned_by(node) {

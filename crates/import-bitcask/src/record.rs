@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn deletion_marks_of_all_versions_are_told_from_values_that_look_like_them() {
+    fn deletion_marks_of_all_versions_are_distinguished_from_values_that_look_like_them() {
         let kind = |value: &[u8]| ValueKind::of(value.len() as u64, value);
         assert_eq!(kind(b"bitcask_tombstone"), ValueKind::Tombstone);
         assert_eq!(

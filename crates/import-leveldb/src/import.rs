@@ -101,8 +101,8 @@ impl Run {
                 ignore_manifests: options.ignore_manifests,
             },
         };
-        let mut trouble = Batch::default();
-        let stores = source.files(disk, options.ignore_manifests, &mut trouble);
+        let mut found = Batch::default();
+        let stores = source.files(disk, options.ignore_manifests, &mut found);
         let earlier = directory.earlier(disk, &choices, |state: &State| {
             (state.is_known(), &state.choices, state.source == source)
         })?;
@@ -116,8 +116,8 @@ impl Run {
             kvorum_disk::create_directory_durably(disk, &path)?;
         }
         if is_new {
-            state.counts += trouble.counts;
-            findings.add_all(trouble.findings)?;
+            state.counts += found.counts;
+            findings.add_all(found.findings)?;
             state.findings_len = findings.len();
         }
         directory.save(disk, &state)?;

@@ -128,7 +128,7 @@ impl Joining<'_> {
             }
         }
         if !continues {
-            self.tell_damage(offset);
+            self.report_damage(offset);
             self.began = Some(offset);
         }
         self.record.extend_from_slice(bytes);
@@ -149,7 +149,7 @@ impl Joining<'_> {
     }
 
     /// Reports the damage before a record that begins here: it is not a torn tail.
-    fn tell_damage(&mut self, until: u64) {
+    fn report_damage(&mut self, until: u64) {
         if let Some(offset) = self.bad.take() {
             let len = until - offset;
             self.has_wrong_bytes = false;

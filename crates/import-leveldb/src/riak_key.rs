@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_with_and_without_a_type_are_told_apart_and_sorted_by_type() {
+    fn objects_with_and_without_a_type_are_distinguished_and_sorted_by_type() {
         let untyped = key(&[b"b", b"k"], &OBJECT_PREFIX);
         let StoredKey::Object(address) = decode_key(&untyped).unwrap() else {
             unreachable!();

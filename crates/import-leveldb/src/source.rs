@@ -137,26 +137,26 @@ impl Store {
         let named = self.manifest.as_ref()?;
         let path = self.path.join(&named.name);
         let mut manifest = Manifest::default();
-        let (mut trouble, mut edits) = (None, 0);
+        let (mut problem, mut edits) = (None, 0);
         let read = disk.open(&path, OpenMode::Read).and_then(|file| {
             read_log(&file, named.len, &mut |logged| match logged {
                 Logged::Record { bytes, offset } => {
                     edits += 1;
-                    if trouble.is_none()
+                    if problem.is_none()
                         && let Err(error) = manifest.apply(bytes)
                     {
-                        trouble = Some((offset, error.to_string()));
+                        problem = Some((offset, error.to_string()));
                     }
                 }
                 Logged::Damage { offset, .. } => {
-                    trouble.get_or_insert((offset, "damaged".to_owned()));
+                    problem.get_or_insert((offset, "damaged".to_owned()));
                 }
                 Logged::TornTail {
                     offset,
                     is_cut: false,
                     ..
                 } => {
-                    trouble.get_or_insert((offset, "damaged".to_owned()));
+                    problem.get_or_insert((offset, "damaged".to_owned()));
                 }
                 Logged::TornTail { offset, .. } => {
                     let reason = "ends within an edit, as after a crash".to_owned();
@@ -165,12 +165,12 @@ impl Store {
             })
         });
         if let Err(error) = read {
-            trouble.get_or_insert((0, error.to_string()));
+            problem.get_or_insert((0, error.to_string()));
         }
         if edits == 0 {
-            trouble.get_or_insert((0, "it says nothing".to_owned()));
+            problem.get_or_insert((0, "it says nothing".to_owned()));
         }
-        let Some((offset, reason)) = trouble else {
+        let Some((offset, reason)) = problem else {
             return Some(manifest);
         };
         let reason =

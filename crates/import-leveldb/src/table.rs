@@ -134,7 +134,7 @@ pub(crate) fn bounds_of(
 ) -> (Option<Bytes>, Option<Bytes>) {
     let (mut seen, mut bounds) = (0, (None, None));
     // An index changed since its last reading gives less.
-    let _as_far_as_it_tells = read_index(files, path, len, |key, _| {
+    let _as_far_as_it_reads = read_index(files, path, len, |key, _| {
         if seen + 1 == number {
             bounds.0 = Some(key.user_key.clone());
         } else if seen == number {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn index_changes_hide_no_object_and_tell_that_a_newer_one_is_missing() {
+    fn index_changes_hide_no_object_and_show_that_a_newer_one_is_missing() {
         let changes = |key, file, sequence| entry(EntryKind::IndexChanges, key, file, sequence);
         let entries = vec![
             changes(1, 0, 3),

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stage_tells_what_it_counts_and_what_cannot_be_read() {
+    fn each_stage_shows_what_it_counts_and_what_cannot_be_read() {
         let counts = Counts {
             records: 12,
             unreadable: 2,

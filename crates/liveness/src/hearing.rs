@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_silent_to_itself_or_before_it_was_asked() {
+    fn no_node_is_silent_to_itself_or_before_it_was_asked() {
         let mut hearing = hearing();
         for _ in 0..10 {
             hearing.ask();

@@ -72,7 +72,7 @@ impl Liveness {
 
     /// Gives the detector the members.
     pub fn follow_members(&self, members: BTreeSet<NodeId>) {
-        self.tell(Event::Members(members));
+        self.send(Event::Members(members));
     }
 
     /// True for messages of this service.
@@ -83,16 +83,16 @@ impl Liveness {
     /// Takes in another node's message. Its answer is empty, as is the answer to a question.
     pub fn hear(&self, message: &Message) {
         if Self::serves(message) && message.head.len() > QUESTION.len() {
-            self.tell(Event::Heard(message.head.slice(1..)));
+            self.send(Event::Heard(message.head.slice(1..)));
         }
     }
 
     /// Announces that this node leaves, so that the others need not find out.
     pub fn leave(&self) {
-        self.tell(Event::Leave);
+        self.send(Event::Leave);
     }
 
-    fn tell(&self, event: Event) {
+    fn send(&self, event: Event) {
         if self.events.try_send(event).is_err() {
             tracing::warn!(event = "liveness_event_dropped");
         }

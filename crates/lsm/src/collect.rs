@@ -51,7 +51,7 @@ impl Collecting {
         let file = running.or_else(|| self.next(store, version))?;
         let blob = version.blobs.get(&file);
         Some(Task {
-            kind: TaskKind::Merge,
+            kind: TaskKind::Collect,
             subject: file,
             urgency,
             cost_bytes: blob.map_or(0, |it| 2 * it.worked_bytes()),

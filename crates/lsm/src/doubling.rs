@@ -50,7 +50,7 @@
 //! is read and written once a level, and upkeep does that before a put has to.
 
 use crate::policy::{
-    Debt, Layout, Pick, Policy, PolicySettings, Reason, Shape, TableShape, is_expired, layers,
+    Backlog, Layout, Pick, Policy, PolicySettings, Reason, Shape, TableShape, is_expired, layers,
     level_bytes, of_level_zero, overlapping, part_bytes, pressure_permille, tables, zero_layers,
 };
 
@@ -84,8 +84,8 @@ impl Policy for DoublingLevels {
         picks(shape, settings, now)
     }
 
-    fn debt(&self, shape: &Shape, settings: &PolicySettings) -> Debt {
-        debt(shape, settings)
+    fn backlog(&self, shape: &Shape, settings: &PolicySettings) -> Backlog {
+        backlog(shape, settings)
     }
 
     fn share_per_byte(&self) -> Option<u64> {
@@ -166,10 +166,10 @@ fn picks(shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick> {
     picks
 }
 
-fn debt(shape: &Shape, settings: &PolicySettings) -> Debt {
+fn backlog(shape: &Shape, settings: &PolicySettings) -> Backlog {
     let of_zero = zero_pick(shape, settings).map_or(0, |it| it.bytes);
     let of_levels = all_slots(settings).map(|it| merge_bytes(shape, it));
-    Debt {
+    Backlog {
         bytes: 2 * (of_zero + of_levels.sum::<u64>()),
         pressure_permille: pressure_permille(zero_layers(shape), settings),
     }

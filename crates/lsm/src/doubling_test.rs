@@ -621,9 +621,9 @@ fn where_space_is_short_no_more_is_merged_than_there_is_room_for() {
 }
 
 #[test]
-fn the_debt_is_what_is_to_be_merged_and_writers_feel_level_0() {
+fn the_backlog_is_what_is_to_be_merged_and_writers_feel_level_0() {
     let run = |number, bytes| vec![table(number, "a", "z", bytes)];
-    let of = |shape: &Shape| debt(shape, &settings());
+    let of = |shape: &Shape| backlog(shape, &settings());
     assert_eq!(of(&with([(3, run(1, 500))])).bytes, 0);
     assert_eq!(of(&with([(2, run(2, 300)), (3, run(1, 500))])).bytes, 1_600);
     let zero: Vec<TableShape> = (0..30).map(|it| table(it, "a", "z", 1)).collect();

@@ -68,7 +68,7 @@ impl JournalCollecting {
             .map(|it| it.file_len)
             .sum();
         Some(Task {
-            kind: TaskKind::Merge,
+            kind: TaskKind::Collect,
             subject: *inputs.first()?,
             urgency,
             cost_bytes: 2 * bytes,

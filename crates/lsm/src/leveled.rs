@@ -10,8 +10,8 @@
 //! in common, which count as one.
 
 use crate::policy::{
-    Debt, Layout, Pick, Policy, PolicySettings, Reason, Shape, TableShape, is_expired, level_bytes,
-    of_level_zero, overlapping, part_bytes, pressure_permille, tables, zero_layers,
+    Backlog, Layout, Pick, Policy, PolicySettings, Reason, Shape, TableShape, is_expired,
+    level_bytes, of_level_zero, overlapping, part_bytes, pressure_permille, tables, zero_layers,
 };
 
 /// The policy.
@@ -27,8 +27,8 @@ impl Policy for Leveled {
         picks(shape, settings, now)
     }
 
-    fn debt(&self, shape: &Shape, settings: &PolicySettings) -> Debt {
-        debt(shape, settings)
+    fn backlog(&self, shape: &Shape, settings: &PolicySettings) -> Backlog {
+        backlog(shape, settings)
     }
 }
 
@@ -70,7 +70,7 @@ fn picks(shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick> {
 }
 
 /// The backlog of the store.
-fn debt(shape: &Shape, settings: &PolicySettings) -> Debt {
+fn backlog(shape: &Shape, settings: &PolicySettings) -> Backlog {
     let targets = targets(shape, settings);
     let zero = zero_layers(shape);
     let mut bytes = 0;
@@ -97,7 +97,7 @@ fn debt(shape: &Shape, settings: &PolicySettings) -> Debt {
             carried = held.saturating_sub(*target);
         }
     }
-    Debt {
+    Backlog {
         bytes,
         pressure_permille: pressure_permille(zero, settings),
     }

@@ -124,14 +124,18 @@ fn random_overwrites_stay_within_bounds_of_space_and_writes() {
         // Each flush is merged before the next.
         loop {
             let shape = store.shape();
-            let has_debt = debt(&shape, &settings()).bytes > 0;
+            let has_backlog = backlog(&shape, &settings()).bytes > 0;
             let is_due = size_picks(&shape, &settings()).next().is_some();
-            assert_eq!(has_debt, is_due, "round {round}");
+            assert_eq!(has_backlog, is_due, "round {round}");
             if !store.merge() {
                 break;
             }
         }
-        assert_eq!(debt(&store.shape(), &settings()).bytes, 0, "round {round}");
+        assert_eq!(
+            backlog(&store.shape(), &settings()).bytes,
+            0,
+            "round {round}"
+        );
     }
     // Two levels of eight, and level 0 over the base: as the arithmetic of levels has it.
     assert!(
@@ -162,18 +166,18 @@ fn ascending_keys_are_moved_and_hardly_rewritten() {
 fn merging_at_a_bounded_rate_bounds_level_zero() {
     let mut store = Virtual::new();
     let mut state = 3;
-    let mut owed = 0;
+    let mut due = 0;
     for _ in 0..150 {
         store.flush((0..1_000).map(|_| random(&mut state) % 25_000).collect());
         // Eleven entries of merging for each that is put: less than bursts need, enough on average.
-        owed += 11_000i64;
-        while owed > 0 {
+        due += 11_000i64;
+        while due > 0 {
             let before = store.written;
             if !store.merge() {
-                owed = 0;
+                due = 0;
                 break;
             }
-            owed -= i64::try_from(store.written - before).unwrap();
+            due -= i64::try_from(store.written - before).unwrap();
         }
     }
     assert!(store.level_zero_max < 12, "{}", store.level_zero_max);
@@ -311,7 +315,7 @@ fn writers_feel_level_zero_smoothly() {
         let shape = Shape {
             levels: vec![vec![table; count]],
         };
-        debt(&shape, &settings()).pressure_permille
+        backlog(&shape, &settings()).pressure_permille
     };
     let pressures: Vec<u64> = (0..25).map(pressure).collect();
     assert_eq!(pressures[8], 0);

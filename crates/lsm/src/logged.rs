@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_and_blob_files_are_told_apart() {
+    fn segments_and_blob_files_are_distinguished() {
         for segment in [0, 1, u32::MAX] {
             assert_eq!(segment_of(file_of(segment)), Some(segment));
         }

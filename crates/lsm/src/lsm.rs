@@ -210,7 +210,7 @@ impl Lsm {
     /// The pressure of merging's backlog on writers, in thousandths; 0 while merging keeps up.
     pub fn pressure_permille(&self) -> u64 {
         let version = self.store.version.load();
-        merging::debt(&self.store, &version).pressure_permille
+        merging::backlog(&self.store, &version).pressure_permille
     }
 
     /// Flushes, syncs, and refuses further writes.

@@ -15,7 +15,7 @@ use crate::install::{self, are_unlisted};
 use crate::journal_parts::JournalParts;
 use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source};
 use crate::opening::is_manifest_readable;
-use crate::policy::{self, Debt, Pick, Reason};
+use crate::policy::{self, Backlog, Pick, Reason};
 use crate::read_failures::ReadFailures;
 use crate::rebuilding::lost_tables;
 use crate::shares::Shares;
@@ -47,7 +47,7 @@ pub(crate) struct SharedPut {
 #[derive(Default)]
 pub(crate) struct Merging {
     running: Vec<(Pick, Job)>,
-    troubles: ReadFailures,
+    read_failures: ReadFailures,
     shares: Shares,
     /// The levels with merges due, and after how many changes of the version they were.
     due_levels: Option<(u64, Vec<usize>)>,
@@ -78,8 +78,8 @@ impl Merging {
             store.remove_files(job.output_paths(store));
             if error.kind() == ErrorKind::Failed {
                 match payer {
-                    Payer::Upkeep => self.troubles.failed(&job.inputs, now),
-                    Payer::Writer => self.troubles.failed_for_writer(&job.inputs),
+                    Payer::Upkeep => self.read_failures.failed(&job.inputs, now),
+                    Payer::Writer => self.read_failures.failed_for_writer(&job.inputs),
                 }
             }
         }
@@ -135,9 +135,9 @@ impl Merging {
             move_tables(store, &version, &pick)?;
             return Ok(None);
         }
-        self.troubles.keep(&version);
+        self.read_failures.keep(&version);
         let gives_up = payer == Payer::Upkeep
-            && self.troubles.is_lasting(&pick, now)
+            && self.read_failures.is_lasting(&pick, now)
             && is_manifest_readable(&*store.disk, &store.directory);
         self.running
             .push(start_merge(store, &version, pick, gives_up, None));
@@ -173,7 +173,7 @@ impl Merging {
         budget_bytes: u64,
         now: Timestamp,
     ) {
-        let next = self.troubles.next_sound(picks(store, version, now));
+        let next = self.read_failures.next_sound(picks(store, version, now));
         let level = self.running.first().map(|(pick, _)| pick.level);
         if let Some(level) = level.or(next.map(|pick| pick.level)) {
             let level = level as u64;
@@ -218,8 +218,8 @@ impl Merging {
             return levels.clone();
         }
         let picks = picks(store, &store.version.load(), now);
-        let is_owed = |it: &&Pick| it.reason == Reason::Size && self.troubles.is_sound(it);
-        let due = picks.iter().filter(is_owed).map(|it| it.level);
+        let is_due = |it: &&Pick| it.reason == Reason::Size && self.read_failures.is_sound(it);
+        let due = picks.iter().filter(is_due).map(|it| it.level);
         let running = self.running.iter().map(|(pick, _)| pick.level);
         let levels: BTreeSet<usize> = running.chain(due).collect();
         let levels: Vec<usize> = levels.into_iter().collect();
@@ -250,7 +250,7 @@ pub(crate) fn due(
         due.extend(merging.running.iter().map(|(pick, _)| pick.clone()));
     }
     let next = match merging {
-        Some(merging) => merging.troubles.sound_first(picks),
+        Some(merging) => merging.read_failures.sound_first(picks),
         None => picks,
     };
     for pick in next {
@@ -263,11 +263,11 @@ pub(crate) fn due(
 }
 
 /// The backlog of merging.
-pub(crate) fn debt(store: &Store, version: &Version) -> Debt {
+pub(crate) fn backlog(store: &Store, version: &Version) -> Backlog {
     let settings = &store.settings;
     settings
         .compaction
-        .debt(&shape(store, version), &settings.policy)
+        .backlog(&shape(store, version), &settings.policy)
 }
 
 fn shape(store: &Store, version: &Version) -> policy::Shape {

@@ -24,7 +24,7 @@ pub trait Policy: fmt::Debug + Send + Sync {
     fn picks(&self, shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick>;
 
     /// The backlog of the store.
-    fn debt(&self, shape: &Shape, settings: &PolicySettings) -> Debt;
+    fn backlog(&self, shape: &Shape, settings: &PolicySettings) -> Backlog;
 
     /// Bytes of merging, read and written, that each byte put is charged for each level with a
     /// merge due. `None` if puts pay only for a backlog.
@@ -173,7 +173,7 @@ pub struct Pick {
 
 /// The backlog of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Debt {
+pub struct Backlog {
     /// Bytes to be read and written before every level is within its target.
     pub bytes: u64,
     /// The pressure on writers, in thousandths, from 0 to 1000.

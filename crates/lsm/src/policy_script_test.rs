@@ -55,8 +55,8 @@ impl Stage for Store {
             ["settle"] => return self.settle(),
             ["levels"] => return Ok(self.levels()),
             ["pressure"] => {
-                let debt = self.policy.debt(&self.shape, &self.settings);
-                return Ok(vec![debt.pressure_permille.to_string()]);
+                let backlog = self.policy.backlog(&self.shape, &self.settings);
+                return Ok(vec![backlog.pressure_permille.to_string()]);
             }
             _ => return Err(format!("no command is called {line}")),
         }

@@ -74,7 +74,7 @@ impl ReadFailures {
         self.of(pick).is_some_and(|it| it.are_enough(now))
     }
 
-    /// The longest of the troubles with a merge's tables.
+    /// The longest-lasting failures of one of a merge's tables.
     fn of(&self, pick: &Pick) -> Option<LastingFailures> {
         let tables = pick.inputs.iter().chain(&pick.below);
         let known = tables.filter_map(|it| self.tables.get(it).copied());
@@ -106,12 +106,12 @@ mod tests {
 
     #[test]
     fn what_has_not_failed_goes_first_and_what_has_is_still_tried() {
-        let mut troubles = ReadFailures::default();
-        troubles.failed(&[1, 2], Timestamp(5));
-        let next = |inputs: [&[u64]; 2]| troubles.next(inputs.map(pick).into());
+        let mut read_failures = ReadFailures::default();
+        read_failures.failed(&[1, 2], Timestamp(5));
+        let next = |inputs: [&[u64]; 2]| read_failures.next(inputs.map(pick).into());
         assert_eq!(next([&[2, 3], &[4]]).unwrap().inputs, [4]);
         assert_eq!(next([&[2, 3], &[1]]).unwrap().inputs, [2, 3]);
-        assert!(troubles.next(Vec::new()).is_none());
+        assert!(read_failures.next(Vec::new()).is_none());
     }
 
     #[test]
@@ -122,27 +122,27 @@ mod tests {
             (FAILURES_MIN - 1, long, false),
             (FAILURES_MIN, long - 1, false),
         ] {
-            let mut troubles = ReadFailures::default();
-            (0..failures).for_each(|_| troubles.failed(&[1], Timestamp(0)));
-            let is_lasting = troubles.is_lasting(&pick(&[7, 1]), Timestamp(at));
+            let mut read_failures = ReadFailures::default();
+            (0..failures).for_each(|_| read_failures.failed(&[1], Timestamp(0)));
+            let is_lasting = read_failures.is_lasting(&pick(&[7, 1]), Timestamp(at));
             assert_eq!(is_lasting, expected, "{failures} {at}");
         }
     }
 
     #[test]
     fn what_writers_see_of_it_is_neither_counted_nor_timed() {
-        let mut troubles = ReadFailures::default();
+        let mut read_failures = ReadFailures::default();
         let long = 10 * TIME_MICROS_MIN;
-        (0..FAILURES_MIN).for_each(|_| troubles.failed_for_writer(&[1]));
-        (0..FAILURES_MIN).for_each(|_| troubles.failed(&[1], Timestamp(long)));
-        assert!(!troubles.is_lasting(&pick(&[1]), Timestamp(long + 1)));
-        (0..FAILURES_MIN).for_each(|_| troubles.failed_for_writer(&[1]));
-        assert!(troubles.is_lasting(&pick(&[1]), Timestamp(long + TIME_MICROS_MIN)));
-        troubles.failed_for_writer(&[2]);
-        let next = troubles.next([&[2][..], &[3]].map(pick).into());
+        (0..FAILURES_MIN).for_each(|_| read_failures.failed_for_writer(&[1]));
+        (0..FAILURES_MIN).for_each(|_| read_failures.failed(&[1], Timestamp(long)));
+        assert!(!read_failures.is_lasting(&pick(&[1]), Timestamp(long + 1)));
+        (0..FAILURES_MIN).for_each(|_| read_failures.failed_for_writer(&[1]));
+        assert!(read_failures.is_lasting(&pick(&[1]), Timestamp(long + TIME_MICROS_MIN)));
+        read_failures.failed_for_writer(&[2]);
+        let next = read_failures.next([&[2][..], &[3]].map(pick).into());
         assert_eq!(next.unwrap().inputs, [3]);
         assert!(
-            troubles
+            read_failures
                 .next_sound([&[2][..], &[1]].map(pick).into())
                 .is_none()
         );
@@ -150,9 +150,9 @@ mod tests {
 
     #[test]
     fn a_table_that_is_gone_is_forgotten() {
-        let mut troubles = ReadFailures::default();
-        troubles.failed(&[1], Timestamp(0));
-        troubles.keep(&Version::empty(4, Memtable::new(1, 0)));
-        assert!(troubles.tables.is_empty());
+        let mut read_failures = ReadFailures::default();
+        read_failures.failed(&[1], Timestamp(0));
+        read_failures.keep(&Version::empty(4, Memtable::new(1, 0)));
+        assert!(read_failures.tables.is_empty());
     }
 }

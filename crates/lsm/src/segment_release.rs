@@ -54,7 +54,7 @@ impl SegmentRelease {
         // The entry that hides a record may be in memory alone.
         store.sync_value_log()?;
         let rest = budget.bytes.saturating_sub(cost_bytes);
-        let (searched, is_done) = self.tell_what_is_left(store, segment, rest)?;
+        let (searched, is_done) = self.report_what_is_left(store, segment, rest)?;
         if is_done {
             // The loss is noted nowhere else once the segment is gone.
             store.read_side.lost.write(&*store.disk);
@@ -70,7 +70,7 @@ impl SegmentRelease {
 
     /// Reports bodies in a damaged segment that were not copied. Returns the cost, and true when it
     /// is done.
-    fn tell_what_is_left(
+    fn report_what_is_left(
         &mut self,
         store: &Store,
         segment: u32,
@@ -97,11 +97,11 @@ impl SegmentRelease {
         while cost_bytes < budget_bytes.max(1) {
             match search.walk.advance::<Entry>(&store.read_side)? {
                 Merged::End => {
-                    search.tell_rest(store);
+                    search.report_rest(store);
                     return Ok((cost_bytes, true));
                 }
                 Merged::Hidden => {}
-                Merged::Entry(entry) => search.tell_if_left(store, &version, &entry)?,
+                Merged::Entry(entry) => search.report_if_left(store, &version, &entry)?,
             }
             cost_bytes = search.walk.bytes() - before;
         }
@@ -111,7 +111,7 @@ impl SegmentRelease {
 }
 
 impl Search {
-    fn tell_if_left(&mut self, store: &Store, version: &Version, entry: &Entry) -> Result<()> {
+    fn report_if_left(&mut self, store: &Store, version: &Version, entry: &Entry) -> Result<()> {
         let place = logged_at(entry).filter(|it| it.at.segment == self.segment);
         let Some(place) = place else {
             return Ok(());
@@ -132,7 +132,7 @@ impl Search {
         Ok(())
     }
 
-    fn tell_rest(&self, store: &Store) {
+    fn report_rest(&self, store: &Store) {
         if self.found > LISTED_MAX {
             let rest = self.found - LISTED_MAX;
             store.read_side.lost.note(LostRange {

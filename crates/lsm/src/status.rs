@@ -23,7 +23,7 @@ impl Lsm {
     pub fn status(&self, counted: &ScanRange) -> Status {
         let store = &self.store;
         let version = store.version.load_full();
-        let debt = merging::debt(store, &version);
+        let backlog = merging::backlog(store, &version);
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let table_bytes: u64 = version.tables().map(|it| it.file_len).sum();
         let blob_bytes: u64 = version.blobs.values().map(|it| it.file_len).sum();
@@ -55,14 +55,14 @@ impl Lsm {
             engine: store.settings.name,
             keys: keys(store, &version, counted),
             live_bytes: last_bytes + blob_live.min(blob_blocks),
-            dead_bytes: (table_bytes - last_bytes) + blob_blocks.saturating_sub(blob_live),
+            garbage_bytes: (table_bytes - last_bytes) + blob_blocks.saturating_sub(blob_live),
             disk_bytes: table_bytes + blob_bytes + journal_bytes,
             files: version.tables().count() as u64
                 + (version.blobs.len() + version.journal.len()) as u64
                 + log_files,
             memory_bytes: memtables + tops,
             pinned_bytes: pinned_bytes(store, &version),
-            debt_bytes: debt.bytes,
+            backlog_bytes: backlog.bytes,
             put_bytes: read(&counters.put_bytes),
             written_bytes: read(&counters.written_bytes),
             corrupt_reads: read(&counters.corrupt_reads),
@@ -78,7 +78,7 @@ impl Lsm {
                 ("range_marks", marks.to_string()),
                 ("memtable_bytes", memtables.to_string()),
                 ("frozen_memtables", version.frozen.len().to_string()),
-                ("pressure_permille", debt.pressure_permille.to_string()),
+                ("pressure_permille", backlog.pressure_permille.to_string()),
                 ("flushes", read(&counters.flushes).to_string()),
                 ("merges", read(&counters.merges).to_string()),
                 ("moves", read(&counters.moves).to_string()),

@@ -84,9 +84,9 @@ impl Upkeep {
         if is_flushing || wants_flush(store, &version) {
             due.push(flush_task(&version));
         }
-        let debt = merging::debt(store, &version);
+        let backlog = merging::backlog(store, &version);
         let is_scarce = store.intake.headroom().is_scarce();
-        let urgency = match debt.pressure_permille {
+        let urgency = match backlog.pressure_permille {
             0 if !is_scarce => Urgency::Normal,
             _ => Urgency::Pressing,
         };
@@ -139,10 +139,10 @@ impl Upkeep {
                 } = &mut *jobs;
                 rebuilding.step(store, flush, budget.bytes)
             }
-            (TaskKind::Merge, file) if jobs.journal.is_for(&store.version.load(), file) => {
+            (TaskKind::Collect, file) if jobs.journal.is_for(&store.version.load(), file) => {
                 jobs.journal.step(store, file, budget.bytes, now)
             }
-            (TaskKind::Merge, file) => jobs.collect.step(store, file, budget.bytes),
+            (TaskKind::Collect, file) => jobs.collect.step(store, file, budget.bytes),
             (TaskKind::Sync, 0) => {
                 drop(jobs);
                 store.sync_all().map(|_| StepOutcome::nothing_left())
@@ -226,9 +226,9 @@ impl Upkeep {
             return;
         }
         let zero = layers_of(&version.levels[0]).count();
-        let debt = merging::debt(store, &version);
+        let backlog = merging::backlog(store, &version);
         let least = if is_flushing_late { FLUSHED_FACTOR } else { 1 };
-        let factor = least + PAID_FACTOR_MAX * debt.pressure_permille / 1000;
+        let factor = least + PAID_FACTOR_MAX * backlog.pressure_permille / 1000;
         let budget = (factor * put_bytes).min(PAID_BYTES_MAX);
         let Some(mut jobs) = self.jobs.try_lock() else {
             // Another thread is at work.

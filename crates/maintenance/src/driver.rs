@@ -258,7 +258,7 @@ impl Maintenance {
         let orders = self.parts.arbiter.lock().memory_orders();
         self.parts.giving_way.obey(&orders);
         self.warn_of_scarcity();
-        self.tell_of_room();
+        self.log_room();
         self.give_memory_back();
     }
 
@@ -314,14 +314,14 @@ impl Maintenance {
         seen.are_files_scarce = open_files;
     }
 
-    fn tell_of_room(&self) {
+    fn log_room(&self) {
         let is_scarce = self.parts.arbiter.lock().is_disk_scarce();
         if !is_scarce && self.full_disk.lock().has_room() {
             tracing::info!(event = "disk_has_room_again");
         }
     }
 
-    fn tell_of_full_disk(&self, order: &Order, error: &BackendError) {
+    fn log_full_disk(&self, order: &Order, error: &BackendError) {
         let failed = self.full_disk.lock().had_no_space(self.parts.runtime.now());
         if let Some(steps_failed) = failed {
             tracing::error!(
@@ -357,7 +357,7 @@ impl Maintenance {
                     Answer {
                         tasks,
                         put_bytes: status.put_bytes,
-                        debt_bytes: status.debt_bytes,
+                        backlog_bytes: status.backlog_bytes,
                         memory_bytes: status.memory_bytes,
                     }
                 })
@@ -407,7 +407,7 @@ impl Maintenance {
         let result = match step {
             Ok(Ok(outcome)) => StepResult::Done(outcome),
             Ok(Err(error)) if error.kind() == ErrorKind::Full => {
-                self.tell_of_full_disk(order, &error);
+                self.log_full_disk(order, &error);
                 StepResult::NoSpace
             }
             Ok(Err(error)) => {
@@ -603,13 +603,12 @@ pub(crate) fn name_of(owner: Owner) -> String {
     }
 }
 
-/// The word for a task. The value log's tasks have kinds that serve for their order and their budget:
-/// a collection has that of a merge.
+/// The word for a task. Work on the value log's files has the kind of a sync, for its place in the
+/// order.
 fn word_of(owner: Owner, kind: TaskKind) -> &'static str {
     match (owner, kind) {
-        (Owner::ValueLog, TaskKind::Merge) => "collection",
         (Owner::ValueLog, TaskKind::Sync) => "upkeep",
-        (_, kind) => kind.name(),
+        (_, kind) => kind.word(),
     }
 }
 

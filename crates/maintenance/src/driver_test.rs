@@ -134,7 +134,7 @@ impl<S: Backend> World<S> {
                     let answer = Answer {
                         tasks: store.maintenance_due(self.wall_time()),
                         put_bytes: status.put_bytes,
-                        debt_bytes: status.debt_bytes,
+                        backlog_bytes: status.backlog_bytes,
                         memory_bytes: status.memory_bytes,
                     };
                     self.arbiter
@@ -249,7 +249,7 @@ fn of_a_thousand_real_steps_of_leveldb_at_most_one_costs_more_than_twice_what_it
     for (bytes_per_second, steps) in [(20e6, 3000), (300e6, 1000)] {
         let mut world = World::of_leveldb(bytes_per_second, &small_tables());
         world.overwrite_until(steps);
-        let kinds = [TaskKind::Flush, TaskKind::Compact, TaskKind::Merge];
+        let kinds = [TaskKind::Flush, TaskKind::Compact, TaskKind::Collect];
         check_costs(&world, &kinds);
     }
 }
@@ -271,10 +271,10 @@ fn overwritten_stores_are_merged_until_no_backlog_is_left() {
     world.put(10_000);
     world.run(Duration::from_secs(60));
     let report = world.arbiter.report(world.now);
-    assert_eq!(report.debt_bytes, 0, "{:?}", report.due);
+    assert_eq!(report.backlog_bytes, 0, "{:?}", report.due);
     for store in &world.stores {
         let status = store.status();
-        assert!(status.dead_bytes < status.live_bytes, "{status:?}");
+        assert!(status.garbage_bytes < status.live_bytes, "{status:?}");
     }
 }
 
@@ -305,7 +305,7 @@ fn an_overwritten_leveldb_is_kept_within_its_level_zero() {
     assert!(world.kinds[&TaskKind::Compact] > 50, "{:?}", world.kinds);
     world.run(Duration::from_secs(60));
     let report = world.arbiter.report(world.now);
-    assert_eq!(report.debt_bytes, 0, "{:?}", report.due);
+    assert_eq!(report.backlog_bytes, 0, "{:?}", report.due);
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn an_io_ceiling_slows_merges() {
 fn a_processor_share_slows_merges() {
     // Merges for the bound on a store's garbage press, and pressing work may take more.
     let mut stores = small_segments();
-    stores.merge.store_dead_trigger_percent = 100;
+    stores.merge.store_garbage_trigger_percent = 100;
     let (_, free) = done_by(&stores, &[]);
     assert!(free > 60e6, "{free}");
     // A step computes for half of its time: 1 % of a core is 2 MB/s here.

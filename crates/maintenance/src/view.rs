@@ -1,11 +1,12 @@
 //! Background work for operators: `kvorum admin maintenance` and `/metrics`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use comfy_table::{Table, TableStyle};
-use kvorum_arbiter::{Budgets, DueTask, Order, Owner, Report};
-use kvorum_backend::{Task, Urgency};
+use kvorum_arbiter::{Budgets, DueTask, Order, Owner, Report, Steps};
+use kvorum_backend::{Task, TaskKind, Urgency};
 use kvorum_runtime::Moment;
 use kvorum_stats::{MetricKind, MetricsText};
 use serde_json::{Map, Value, json};
@@ -69,7 +70,7 @@ fn text_of(
     line("Steps", steps_text(report));
     let _infallible = write!(text, "\nBudgets\n{}\n", budgets_table(report, budgets));
     let _infallible = write!(text, "\nBy kind\n{}\n", kinds_table(report));
-    if report.due.is_empty() && report.debt_bytes == 0 {
+    if report.due.is_empty() && report.backlog_bytes == 0 {
         text.push_str("\nno work is due\n");
     } else {
         let _infallible = write!(text, "\nBy partition\n{}\n", owners_table(report));
@@ -119,7 +120,7 @@ fn running_text(report: &Report, labels: Labels<'_>) -> String {
 }
 
 fn backlog_text(report: &Report) -> String {
-    let backlog = bytes(report.debt_bytes);
+    let backlog = bytes(report.backlog_bytes);
     let pressing = bytes(report.pressing_bytes);
     let paid = match report.paid_in {
         Some(Duration::ZERO) => "all is done".to_owned(),
@@ -231,7 +232,7 @@ fn kinds_table(report: &Report) -> Table {
         let backlog = report.backlog_by_kind.get(&kind).copied().unwrap_or(0);
         let steps = report.steps.get(&kind).copied().unwrap_or_default();
         table.add_row([
-            kind.name().to_owned(),
+            kind.word().to_owned(),
             bytes(backlog),
             steps.count.to_string(),
             bytes(steps.bytes),
@@ -243,9 +244,20 @@ fn kinds_table(report: &Report) -> Table {
 }
 
 /// Kinds with due or finished tasks.
-fn kinds(report: &Report) -> std::collections::BTreeSet<kvorum_backend::TaskKind> {
+fn kinds(report: &Report) -> BTreeSet<TaskKind> {
     let with_backlog = report.backlog_by_kind.keys();
     with_backlog.chain(report.steps.keys()).copied().collect()
+}
+
+/// The backlog and the steps under the names of kinds, of which some have the same.
+fn by_name(report: &Report) -> BTreeMap<&'static str, (u64, Steps)> {
+    let mut by_name: BTreeMap<&'static str, (u64, Steps)> = BTreeMap::new();
+    for kind in kinds(report) {
+        let (backlog, steps) = by_name.entry(kind.name()).or_default();
+        *backlog += report.backlog_by_kind.get(&kind).copied().unwrap_or(0);
+        *steps = steps.and(report.steps.get(&kind).copied().unwrap_or_default());
+    }
+    by_name
 }
 
 fn owners_table(report: &Report) -> Table {
@@ -322,8 +334,8 @@ fn json_of(
     let tasks: Vec<Value> = report.due.iter().map(|it| task_json(it, labels)).collect();
     json!({
         "running": report.running.iter().map(|it| running_json(it, labels)).collect::<Vec<_>>(),
-        "backlog_bytes": report.debt_bytes,
-        "debt_bytes": report.debt_bytes,
+        "backlog_bytes": report.backlog_bytes,
+        "debt_bytes": report.backlog_bytes,
         "pressing_bytes": report.pressing_bytes,
         "paid_in_seconds": report.paid_in.map(|it| it.as_secs_f64()),
         "done_bytes_per_second": report.done_rate,
@@ -389,9 +401,7 @@ fn budgets_json(report: &Report, budgets: &Budgets) -> Value {
 
 fn kinds_json(report: &Report) -> Value {
     let mut all = Map::new();
-    for kind in kinds(report) {
-        let steps = report.steps.get(&kind).copied().unwrap_or_default();
-        let backlog = report.backlog_by_kind.get(&kind).copied().unwrap_or(0);
+    for (name, (backlog, steps)) in by_name(report) {
         let value = json!({
             "backlog_bytes": backlog,
             "owed_bytes": backlog,
@@ -400,7 +410,7 @@ fn kinds_json(report: &Report) -> Value {
             "steps_beyond_twice_declared": steps.overruns,
             "steps_failed": steps.failures,
         });
-        all.insert(kind.name().to_owned(), value);
+        all.insert(name.to_owned(), value);
     }
     Value::Object(all)
 }
@@ -452,7 +462,7 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     let put_delay = report.put_delay.as_secs_f64();
     let longest = report.longest_step.as_secs_f64();
     let help = "Pending background work";
-    text.gauge("maintenance_debt_bytes", help, report.debt_bytes);
+    text.gauge("maintenance_debt_bytes", help, report.backlog_bytes);
     let help = "The urgent part of the backlog";
     text.gauge("maintenance_pressing_bytes", help, report.pressing_bytes);
     let help = "Background bytes done";
@@ -510,12 +520,9 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
 }
 
 fn labelled_metrics(report: &Report, text: &mut MetricsText) {
-    let labels: Vec<_> = kinds(report)
+    let labels: Vec<_> = by_name(report)
         .into_iter()
-        .map(|kind| {
-            let backlog = report.backlog_by_kind.get(&kind).copied().unwrap_or(0);
-            ([("kind", kind.name())], backlog)
-        })
+        .map(|(name, (backlog, _))| ([("kind", name)], backlog))
         .collect();
     let samples = labels
         .iter()

@@ -9,7 +9,7 @@ fn at(millis: u64) -> Moment {
     Moment::from_start(Duration::from_millis(millis))
 }
 
-/// An arbiter with one step done, one in progress, and debts of two partitions.
+/// An arbiter with one step done, one in progress, and backlogs of two partitions.
 fn busy_report() -> (Report, Budgets) {
     let mut arbiter = Arbiter::new(Budgets {
         memory_bytes_max: Some(8 << 30),

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_that_could_not_be_read_is_told_from_one_that_is_damaged() {
+    fn a_card_that_could_not_be_read_is_distinguished_from_one_that_is_damaged() {
         let memory = MemoryDisk::new();
         memory.create_directory(Path::new("ring")).unwrap();
         let faulty = FaultyDisk::over_memory(&memory);

@@ -10,7 +10,7 @@ use kvorum_peer::{Admission, Directory, Introduction, Refusal};
 use kvorum_ring::NodeId;
 
 use crate::peer_service::PEER_SERVICE;
-use crate::unknown_state::{NOBODY, is_unknown};
+use crate::unknown_state::{NO_NODE, is_unknown};
 use crate::vouching::Vouching;
 
 /// See the module's description.
@@ -62,7 +62,7 @@ impl Directory for Contacts {
     }
 
     fn admit(&self, caller: &Introduction) -> Admission {
-        if caller.cluster == NOBODY {
+        if caller.cluster == NO_NODE {
             return if caller.cluster_name == self.cluster_name() {
                 Admission::Stranger
             } else {

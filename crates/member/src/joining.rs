@@ -29,7 +29,7 @@ use crate::follower::Ground;
 use crate::member::Member;
 use crate::peer_service::PEER_SERVICE;
 use crate::store_list::StoreList;
-use crate::unknown_state::{NOBODY, is_unknown, unknown_state};
+use crate::unknown_state::{NO_NODE, is_unknown, unknown_state};
 use crate::vnode_table::Readiness;
 
 /// Time for a member to have the joining agreed.
@@ -194,7 +194,7 @@ impl Member {
         let mut head = vec![SERVICE];
         head.extend(serde_json::to_vec(question).unwrap_or_default());
         let introduction = Introduction {
-            cluster: NOBODY,
+            cluster: NO_NODE,
             cluster_name: self.settings.cluster_name.clone(),
             node: self.node,
         };

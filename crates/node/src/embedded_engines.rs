@@ -151,7 +151,7 @@ fn open_innostore(directory: &Path) -> Result<Arc<dyn Backend>, String> {
 /// The settings of a node by default.
 const OWN_LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 64 << 20,
-    dead_percent_max: 30,
+    garbage_percent_max: 30,
 };
 /// Time between two looks at the log's backlog.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -467,7 +467,7 @@ impl Engines {
                 return self.open_several(directory, &belonging, size, log);
             }
         };
-        tell_losses(directory, &*store);
+        log_losses(directory, &*store);
         Ok(store)
     }
 
@@ -719,7 +719,7 @@ fn belonging(size: RingSize, partition: Partition, known: Option<StoreId>) -> Be
 }
 
 /// Logs the losses of a store, the latest last. It serves the rest.
-fn tell_losses(directory: &Path, store: &dyn Backend) {
+fn log_losses(directory: &Path, store: &dyn Backend) {
     let lost = store.status().lost;
     for range in lost
         .iter()

@@ -303,10 +303,10 @@ impl Figures {
             .fold(Status::default(), |mut total, one| {
                 total.keys += one.keys;
                 total.live_bytes += one.live_bytes;
-                total.dead_bytes += one.dead_bytes;
+                total.garbage_bytes += one.garbage_bytes;
                 total.disk_bytes += one.disk_bytes;
                 total.memory_bytes += one.memory_bytes;
-                total.debt_bytes += one.debt_bytes;
+                total.backlog_bytes += one.backlog_bytes;
                 total.put_bytes += one.put_bytes;
                 total.written_bytes += one.written_bytes;
                 total.corrupt_reads += one.corrupt_reads;
@@ -317,13 +317,13 @@ impl Figures {
         let help = "Disk space of live entries";
         text.gauge("store_live_bytes", help, total.live_bytes);
         let help = "Disk space of garbage: overwritten, removed and expired entries";
-        text.gauge("store_dead_bytes", help, total.dead_bytes);
+        text.gauge("store_dead_bytes", help, total.garbage_bytes);
         let help = "Disk space of all stores";
         text.gauge("store_disk_bytes", help, total.disk_bytes);
         let help = "Memory of all stores";
         text.gauge("store_memory_bytes", help, total.memory_bytes);
         let help = "Maintenance that is due";
-        text.gauge("store_debt_bytes", help, total.debt_bytes);
+        text.gauge("store_debt_bytes", help, total.backlog_bytes);
         let help = "Ranges of files that were found damaged or missing";
         text.gauge("store_lost_ranges", help, lost_ranges);
         let help = "Payload bytes put since the start";
@@ -415,7 +415,7 @@ fn value_log_metrics(log: &ValueLog, text: &mut MetricsText) {
     let help = "Segments of the value log";
     text.gauge("value_log_segments", help, status.segments);
     let help = "Bytes of its closed segments that no store needs";
-    text.gauge("value_log_dead_bytes", help, status.dead_bytes);
+    text.gauge("value_log_dead_bytes", help, status.garbage_bytes);
     let help = "Bytes of segments kept for stores that are not open";
     text.gauge("value_log_waiting_bytes", help, status.waiting_bytes);
     let help = "Groups committed, each with one write and, if a sync was promised, one sync";

@@ -71,7 +71,7 @@ fn wait_until_open(
     settings: &Settings,
     child: &mut Child,
     output: &Path,
-    is_quiet: bool,
+    is_silent: bool,
 ) -> anyhow::Result<Value> {
     let deadline = Instant::now() + START_WAIT;
     let mut said_at = Instant::now();
@@ -90,7 +90,7 @@ fn wait_until_open(
                 output.display()
             ),
             answer => {
-                if !is_quiet && said_at.elapsed() >= SAY_PERIOD {
+                if !is_silent && said_at.elapsed() >= SAY_PERIOD {
                     said_at = Instant::now();
                     let what = answer.map_or_else(
                         || "the server reads its ring and its log".to_owned(),

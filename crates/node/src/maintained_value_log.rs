@@ -72,7 +72,7 @@ impl MaintainedLog for MaintainedValueLog {
         Answer {
             tasks: chores.into_iter().chain(due.map(collection)).collect(),
             put_bytes: log.appended_bytes(),
-            debt_bytes: due.map_or(0, |due| due.backlog_bytes),
+            backlog_bytes: due.map_or(0, |due| due.backlog_bytes),
             memory_bytes: 0,
         }
     }
@@ -94,7 +94,7 @@ impl MaintainedLog for MaintainedValueLog {
 
     fn step(&self, task: &Task, budget: StepBudget) -> Result<StepOutcome, BackendError> {
         let log = &self.values;
-        let outcome = if task.kind == TaskKind::Merge {
+        let outcome = if task.kind == TaskKind::Collect {
             // The declaration is of this segment. It may have gone since, as by a survey.
             let due = log.collection_due();
             if due.is_none_or(|due| u64::from(due.segment) != task.subject) {
@@ -129,7 +129,7 @@ fn chore() -> Task {
 
 fn collection(due: CollectionDue) -> Task {
     Task {
-        kind: TaskKind::Merge,
+        kind: TaskKind::Collect,
         subject: u64::from(due.segment),
         urgency: if due.is_pressing {
             Urgency::Pressing
@@ -148,8 +148,8 @@ pub(crate) fn open_value_log(
     log_id: u64,
 ) -> anyhow::Result<ValueLog> {
     let log_settings = ValueLogSettings {
-        segment_bytes: settings.commit_log.segment_bytes,
-        dead_percent_max: settings.bitcask.merge_dead_share_max_percent,
+        segment_bytes: settings.value_log.segment_bytes,
+        garbage_percent_max: settings.bitcask.merge_garbage_share_max_percent,
     };
     let (log, found) = ValueLog::open(disk.clone(), directory, log_id, log_settings)
         .context("open the value log")?;

@@ -245,7 +245,7 @@ impl NodeStores {
                 None => Ok(()),
             }
         })?;
-        self.tell_lost_hints(&*hints)?;
+        self.log_lost_hints(&*hints)?;
         let hints = self.note_opened(None, hints);
         let hints = hints.map_err(|error| anyhow::anyhow!(error))?;
         *self.log.lock() = self.value_log.as_ref().map(|log| MaintainedValueLog {
@@ -256,7 +256,7 @@ impl NodeStores {
     }
 
     /// Hints that are lost were for other nodes, which get them from other replicas.
-    fn tell_lost_hints(&self, hints: &dyn Backend) -> anyhow::Result<()> {
+    fn log_lost_hints(&self, hints: &dyn Backend) -> anyhow::Result<()> {
         let losses = std::mem::take(&mut self.found.lock().losses);
         let Some(log) = self.value_log.as_ref().filter(|_| !losses.is_empty()) else {
             return Ok(());

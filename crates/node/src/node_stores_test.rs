@@ -145,7 +145,7 @@ fn the_log_keeps_nothing_of_a_store_that_was_given_up_and_everything_of_the_othe
     let unreadable = node.directory(4);
     node.copy(&elsewhere, &unreadable);
     for name in ["store-0", "store-1"] {
-        replace_file(&*node.disk, &unreadable.join(name), b"rot").unwrap();
+        replace_file(&*node.disk, &unreadable.join(name), b"no card").unwrap();
     }
     stores.set_aside(size(), partition(3)).unwrap();
     stores.forget_others(&known).unwrap_err();

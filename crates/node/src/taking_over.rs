@@ -50,7 +50,7 @@ pub(crate) fn settle(
             None => return Ok(()),
         },
     };
-    let told = || {
+    let context = || {
         format!(
             "take over the stores in {}",
             taking_over.engine_root.display()
@@ -58,7 +58,7 @@ pub(crate) fn settle(
     };
     taking_over
         .carry_out(disk, data, settings)
-        .with_context(told)
+        .with_context(context)
 }
 
 /// See the module's description.

@@ -19,7 +19,7 @@ fn valued(value: &str) -> Object {
 const TASK: &str = r#"{"kind":"task","title":"Rest"}"#;
 
 #[test]
-fn rows_are_told_apart_and_leave_tombstones_their_number() {
+fn rows_are_distinct_and_leave_tombstones_their_number() {
     let numbers: BTreeSet<u8> = ObjectTag::all().map(ObjectTag::number).collect();
     let names: BTreeSet<&str> = ObjectTag::all().map(ObjectTag::name).collect();
     assert_eq!((numbers.len(), names.len()), (TAGS.len(), TAGS.len()));

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn more_doubts_than_are_told_apart_are_one_of_each_kind() {
+    fn more_doubts_than_are_kept_apart_are_one_of_each_kind() {
         let doubts = Doubts::default();
         doubts.open_for(1, 1, range("b", "c"));
         doubts.open_for(1, 2, range("f", "g"));

@@ -20,7 +20,7 @@ use crate::connection::{self, Ended};
 use crate::encryption::{Encryption, check_names};
 use crate::error::{PeerError, ProtocolError};
 use crate::frame::{Frame, FrameHead};
-use crate::hello::{Admission, Hello, Introduction, NOBODY, Refusal, VERDICT_BYTES, Verdict};
+use crate::hello::{Admission, Hello, Introduction, NO_NODE, Refusal, VERDICT_BYTES, Verdict};
 use crate::lane::Lane;
 use crate::message::Message;
 use crate::outbox::{NotTaken, Opening, Outbox};
@@ -336,7 +336,7 @@ impl Call {
         let verdict = Verdict::decode(&verdict).ok_or(refused(Refusal::NoHello))?;
         match verdict.admission {
             Admission::Refused(refusal) => Err(refused(refusal)),
-            Admission::Member | Admission::Stranger if node == NOBODY || verdict.node == node => {
+            Admission::Member | Admission::Stranger if node == NO_NODE || verdict.node == node => {
                 Ok(verdict.node)
             }
             Admission::Member | Admission::Stranger => Err(refused(Refusal::OtherNode)),

@@ -137,7 +137,7 @@ pub(crate) struct Verdict {
     pub(crate) node: NodeId,
 }
 
-pub(crate) const NOBODY: NodeId = NodeId::from_bytes([0; 16]);
+pub(crate) const NO_NODE: NodeId = NodeId::from_bytes([0; 16]);
 
 impl Hello {
     pub(crate) fn new(introduction: Introduction, lane: Lane, expected: NodeId) -> Self {

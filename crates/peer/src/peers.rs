@@ -13,7 +13,7 @@ use crate::connected::{Callers, Connected};
 use crate::dialler::{Asking, Call};
 use crate::encryption::Encryption;
 use crate::error::PeerError;
-use crate::hello::{Introduction, NOBODY};
+use crate::hello::{Introduction, NO_NODE};
 use crate::lane::Lane;
 use crate::message::Message;
 use crate::service::{Caller, Directory, PeerService};
@@ -143,7 +143,7 @@ impl Peers {
         let runtime = &self.shared.runtime;
         let call = Call {
             address,
-            node: NOBODY,
+            node: NO_NODE,
             name: None,
             lane: Lane::Control,
             introduction,
@@ -155,7 +155,7 @@ impl Peers {
         } = &*self.shared;
         let connecting = Asking::connect(runtime, call, settings.clone(), encryption);
         let remaining = deadline.since(runtime.now());
-        let timed_out = |_| PeerError::Timeout { node: NOBODY };
+        let timed_out = |_| PeerError::Timeout { node: NO_NODE };
         let connected = runtime.timeout(remaining, connecting).await;
         let asking = connected.map_err(timed_out)??;
         let answer = asking.request(runtime, message, deadline).await?;

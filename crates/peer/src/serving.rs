@@ -21,7 +21,7 @@ use crate::connection::{self, Ended};
 use crate::encryption::{Encryption, check_names};
 use crate::error::ProtocolError;
 use crate::frame::{Frame, FrameHead};
-use crate::hello::{Admission, HELLO_BYTES_MAX, Hello, NOBODY, Refusal, Verdict};
+use crate::hello::{Admission, HELLO_BYTES_MAX, Hello, NO_NODE, Refusal, Verdict};
 use crate::lane::Lane;
 use crate::message::Message;
 use crate::outbox::{NotTaken, Opening, Outbox};
@@ -209,7 +209,7 @@ fn admit(answering: &Answering, hello: &Hello, certified: Option<&Certified>) ->
     if hello.common_version().is_none() {
         return Admission::Refused(Refusal::NoCommonVersion);
     }
-    if hello.expected != NOBODY && hello.expected != own.node {
+    if hello.expected != NO_NODE && hello.expected != own.node {
         return Admission::Refused(Refusal::OtherNode);
     }
     let admission = answering.directory.admit(&hello.introduction);

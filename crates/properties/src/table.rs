@@ -198,7 +198,7 @@ properties! {
         /// True if causality is ignored.
         last_write_wins: bool, every_value, NotBoolean, Honoured, false;
         /// True if siblings are distinguished by dots.
-        dvv_enabled: bool, every_value, NotBoolean, Harmless("versions are always told apart by dots"), false;
+        dvv_enabled: bool, every_value, NotBoolean, Harmless("dots always distinguish versions"), false;
         /// Clock entries younger than this are never pruned, in seconds.
         young_vclock: u64, every_value, NotInteger, PRUNING, 20;
         /// Clock entries older than this are pruned in long clocks, in seconds.

@@ -1,4 +1,4 @@
-//! A round goes from step to step, asks everybody in each, and ends at the first no.
+//! A round goes from step to step, asks all replicas in each, and ends at the first no.
 
 use kvorum_planted_defects::{PlantedDefect, plant};
 
@@ -158,7 +158,7 @@ fn asked_by(effect: &RoundEffect) -> Option<Asked> {
 }
 
 #[test]
-fn everybody_is_asked_in_each_step_and_in_this_order() {
+fn all_replicas_are_asked_in_each_step_and_in_this_order() {
     let effects = run(None, None);
     let mut expected = vec![RoundEffect::Announce(REQUEST.name)];
     expected.extend((0..REPLICAS).map(|replica| RoundEffect::AskOpen { replica }));

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_seen_once_also_by_who_looks_late() {
+    fn a_change_is_seen_once_also_by_a_late_reader() {
         let executor = Runtime::simulated(1).unwrap();
         let runtime = executor.runtime();
         executor.block_on(async {

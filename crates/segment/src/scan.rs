@@ -332,24 +332,24 @@ impl Scan {
         {
             self.durable_to = self.durable_to.max(self.latest_mark(resumes_at)?);
         }
-        let rot_end = resumes_at.unwrap_or(self.limit.min(self.durable_to));
+        let damage_end = resumes_at.unwrap_or(self.limit.min(self.durable_to));
         let is_zero = resumes_at.is_none() && self.is_zero_to_end(at)?;
         let is_end_unknown = self.seal.is_none() && self.durable_to > self.limit;
         let is_end = is_end_unknown && resumes_at.is_none() && self.is_end_torn_at(at, is_zero)?;
-        let is_rot = at < self.durable_to && rot_end > at && !is_end;
-        if is_rot {
+        let is_damage = at < self.durable_to && damage_end > at && !is_end;
+        if is_damage {
             self.flush_batch();
             self.is_behind_damage = true;
             self.ready.push_back(Scanned::Damage(Damage {
                 offset: at,
-                len: rot_end - at,
+                len: damage_end - at,
                 found,
                 remains: match next {
-                    Some(next) if next == aligned(rot_end) => remains,
+                    Some(next) if next == aligned(damage_end) => remains,
                     _ => Remains::Nothing,
                 },
             }));
-            self.position = aligned(rot_end);
+            self.position = aligned(damage_end);
             return Ok(());
         }
         let tail = if is_zero {

@@ -253,7 +253,7 @@ fn stats(stats: &ObjectStats) -> String {
     )
 }
 
-/// An empty histogram is an empty list: Riak cannot tell it from one.
+/// An empty histogram is an empty list, as in Riak, which writes both alike.
 fn histogram(histogram: &BTreeMap<u64, u64>) -> String {
     if histogram.is_empty() {
         return "[]".to_owned();

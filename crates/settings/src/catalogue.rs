@@ -1,5 +1,6 @@
 //! Finding a key by its name, and the nearest names when there is none.
 
+use crate::former_names::present_name;
 use crate::honoured::{ENGINE, SECTIONS};
 use crate::key::Key;
 use crate::kind::Kind;
@@ -16,7 +17,7 @@ pub enum Known {
         /// The free word.
         word: String,
     },
-    /// A key of Riak's that is taken as this key of ours.
+    /// A key of Riak's, or a former name, that is taken as this key of ours.
     Mapped {
         /// The name of ours.
         to: &'static str,
@@ -67,6 +68,9 @@ pub fn lookup(name: &Name) -> Option<Known> {
                 word,
             });
         }
+    }
+    if let Some(to) = present_name(name) {
+        return Some(Known::Mapped { to });
     }
     if let Some(key) = riak_key(name) {
         return Some(match key.fate {

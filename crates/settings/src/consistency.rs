@@ -28,11 +28,11 @@ pub(crate) fn conflicts(settings: &Settings) -> Vec<Problem> {
     if settings.node.storage_backend == StorageBackend::Multi {
         found.extend(multi_conflicts(&settings.multi));
     }
-    let log = &settings.commit_log;
+    let log = &settings.value_log;
     if log.bytes_max < log.segment_bytes.saturating_mul(2) {
         found.push(format!(
-            "`commit_log.bytes_max` is {}, which is less than two segments of {} \
-             (`commit_log.segment_bytes`)",
+            "`value_log.bytes_max` is {}, which is less than two segments of {} \
+             (`value_log.segment_bytes`)",
             byte_size::render(log.bytes_max),
             byte_size::render(log.segment_bytes)
         ));

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::catalogue::{self, Known};
 use crate::conf_file;
 use crate::configuration::{Configuration, Effective, Origin};
+use crate::former_names::present_name;
 use crate::honoured::ENGINE;
 use crate::key::Key;
 use crate::name::Name;
@@ -32,9 +33,11 @@ impl Configuration {
             Some(Known::Honoured { pattern, .. }) => Ok(self.about(pattern)),
             Some(Known::Mapped { to }) => {
                 let about = self.about(to);
-                Ok(format!(
-                    "`{name}` is a key of Riak's, taken as `{to}`.\n\n{about}"
-                ))
+                let what = match present_name(&parsed) {
+                    Some(_) => "a former name",
+                    None => "a key of Riak's",
+                };
+                Ok(format!("`{name}` is {what}, taken as `{to}`.\n\n{about}"))
             }
             Some(Known::OfBackend) => self.of_backend(name, &parsed),
             Some(Known::Ignored { reason }) => Ok(format!(

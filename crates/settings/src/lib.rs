@@ -26,6 +26,7 @@ mod consistency;
 mod describe;
 mod duration;
 mod erlang;
+mod former_names;
 mod honoured;
 mod key;
 mod kind;
@@ -54,10 +55,10 @@ pub use reference::reference_page;
 pub use riak::{Family, Fate, RiakKey};
 pub use sample::sample_file;
 pub use settings::{
-    BitcaskSettings, BucketDefaults, CommitLogSettings, Compression, DeleteMode, Durability,
-    DurabilityMode, HanoidbSettings, HttpSettings, InnostoreSettings, JobSettings, KeyFunction,
-    LeveldbSettings, LeveledSettings, ListenerSettings, LogFormat, LogLevel, LogOutput,
-    LogSettings, MaintenanceSettings, MemorySettings, MergePolicy, MultiSettings, NamedBackend,
-    NodeSettings, ObjectLimits, ProtobufSettings, QuorumValue, RequestSettings, Settings,
-    StorageBackend, SyncOnWrite, TlsMode, TlsSettings,
+    BitcaskSettings, BucketDefaults, Compression, DeleteMode, Durability, DurabilityMode,
+    HanoidbSettings, HttpSettings, InnostoreSettings, JobSettings, KeyFunction, LeveldbSettings,
+    LeveledSettings, ListenerSettings, LogFormat, LogLevel, LogOutput, LogSettings,
+    MaintenanceSettings, MemorySettings, MergePolicy, MultiSettings, NamedBackend, NodeSettings,
+    ObjectLimits, ProtobufSettings, QuorumValue, RequestSettings, Settings, StorageBackend,
+    SyncOnWrite, TlsMode, TlsSettings, ValueLogSettings,
 };

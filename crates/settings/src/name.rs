@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_name_is_told_apart() {
+    fn text_that_is_no_name_is_recognized() {
         for text in ["", ".", "a..b", "a b", "a=b", "a.\\", "a\\b", "\u{e9}"] {
             assert_eq!(Name::parse(text), None, "{text}");
         }

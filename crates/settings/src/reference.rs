@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 
 use crate::catalogue::riak_families;
+use crate::former_names::FORMER_NAMES;
 use crate::honoured::SECTIONS;
 use crate::key::Key;
 use crate::riak::Fate;
 
-/// The page in Markdown: every key that Kvorum honours, then every other key of Riak's and its fate.
+/// The page in Markdown: every key that Kvorum honours, their former names, then every other key of
+/// Riak's and its fate.
 pub fn reference_page() -> String {
     let mut text = String::from(INTRODUCTION);
     for section in &SECTIONS {
@@ -16,6 +18,10 @@ pub fn reference_page() -> String {
         for key in section.keys {
             write_key(&mut text, key);
         }
+    }
+    text.push_str(FORMER);
+    for (former, present) in FORMER_NAMES {
+        let _ = writeln!(text, "| `{former}` | `{present}` |");
     }
     text.push_str(RIAK);
     for family in riak_families() {
@@ -74,6 +80,15 @@ Flags are `on` and `off`, `true` and `false`, or `enabled` and `disabled`.
 
 A write is on stable storage before it is acknowledged.
 This one line gives Riak's default behaviour instead: `bitcask.sync.strategy = none`.
+";
+
+const FORMER: &str = "
+## Former names
+
+A key of Kvorum's own is taken under the name that it had in earlier versions, too.
+
+| Former name | Key |
+|---|---|
 ";
 
 const RIAK: &str = "

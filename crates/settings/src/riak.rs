@@ -425,7 +425,7 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ignored(
                 "leveled.journal_size leveled.journal_objectcount",
                 "the journal begins in the value log, whose files have \
-                 `commit_log.segment_bytes`; its own files are cut so that each can be rewritten \
+                 `value_log.segment_bytes`; its own files are cut so that each can be rewritten \
                  alone",
             ),
             ignored(
@@ -480,7 +480,7 @@ pub(crate) const FAMILIES: [Family; 17] = [
             ignored(
                 "innostore.log_group_home_dir innostore.log_buffer_size innostore.log_file_size \
                  innostore.log_files_in_group",
-                "the redo log is the node's value log, whose settings are those of `commit_log`",
+                "the redo log is the node's value log, whose settings are those of `value_log`",
             ),
             ignored(
                 "innostore.format innostore.file_format",

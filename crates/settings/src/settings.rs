@@ -30,7 +30,7 @@ pub struct Settings {
     /// `durability` and `durability.interval`: the default of every backend.
     pub durability: Durability,
     /// The value log.
-    pub commit_log: CommitLogSettings,
+    pub value_log: ValueLogSettings,
     /// The bitcask backend.
     pub bitcask: BitcaskSettings,
     /// The leveldb backend.
@@ -354,9 +354,9 @@ pub enum DurabilityMode {
     None,
 }
 
-/// The value log: `commit_log.*`.
+/// The value log: `value_log.*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CommitLogSettings {
+pub struct ValueLogSettings {
     /// `segment_bytes`.
     pub segment_bytes: u64,
     /// `bytes_max`.
@@ -380,8 +380,8 @@ pub struct BitcaskSettings {
     pub read_cache_bytes: Option<u64>,
     /// `merge.policy`.
     pub merge_policy: MergePolicy,
-    /// `merge.dead_share_max`, percent.
-    pub merge_dead_share_max_percent: u8,
+    /// `merge.garbage_share_max`, percent.
+    pub merge_garbage_share_max_percent: u8,
     /// `merge.window.start`: hour of the day, 0 to 23.
     pub merge_window_start_hour: u8,
     /// `merge.window.end`: hour of the day, 0 to 23, itself within the window.
@@ -389,11 +389,11 @@ pub struct BitcaskSettings {
     /// `merge.triggers.fragmentation`: per cent of garbage keys.
     pub merge_trigger_fragmentation_percent: u8,
     /// `merge.triggers.dead_bytes`.
-    pub merge_trigger_dead_bytes: u64,
+    pub merge_trigger_garbage_bytes: u64,
     /// `merge.thresholds.fragmentation`: per cent of garbage keys.
     pub merge_threshold_fragmentation_percent: u8,
     /// `merge.thresholds.dead_bytes`.
-    pub merge_threshold_dead_bytes: u64,
+    pub merge_threshold_garbage_bytes: u64,
     /// `merge.thresholds.small_file`, bytes; `None` is disabled.
     pub merge_threshold_small_file_bytes: Option<u64>,
     /// `expiry`; `None` is off.
@@ -764,7 +764,7 @@ impl Settings {
             objects: ObjectLimits::default(),
             buckets: BucketDefaults::default(),
             durability: Durability::default(),
-            commit_log: CommitLogSettings::default(),
+            value_log: ValueLogSettings::default(),
             bitcask: BitcaskSettings::default(),
             leveldb: LeveldbSettings::default(),
             leveled: LeveledSettings::default(),

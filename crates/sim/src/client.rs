@@ -227,9 +227,9 @@ impl Client {
             ledger.operations.reads += 1;
             let is_checked = is_strict && !ledger.is_amnesiac;
             ledger.operations.checked_reads += u64::from(is_checked);
-            let is_owed =
+            let must_show =
                 |at: Duration, by_primaries: bool| is_checked && by_primaries && at < begun;
-            ledger.histories[key].judge(&name, object.as_deref(), versions, is_owed)
+            ledger.histories[key].judge(&name, object.as_deref(), versions, must_show)
         };
         for wrong in wrong {
             let (number, at) = (self.number, begun.as_millis());
@@ -303,14 +303,14 @@ impl Client {
             }
         };
         let what = format!("{change:?} {write} strict {is_strict}");
-        let told = match &answer {
+        let outcome = match &answer {
             Ok(object) => {
                 let clock = object.as_ref().map(|it| it.clock().fingerprint());
                 format!("{clock:x?}")
             }
             Err(error) => error.to_string(),
         };
-        self.note(key, &what, &told);
+        self.note(key, &what, &outcome);
         let is_all_down = matches!(&answer, Err(NoAnswer::Refused(RequestError::AllNodesDown)));
         if is_all_down && is_replica && node.is_replica_of(&address(BUCKET, &name)) {
             self.cluster.accuse(&format!(
@@ -428,7 +428,7 @@ impl History {
         key: &str,
         object: Option<&Object>,
         versions: Versions,
-        is_owed: impl Fn(Duration, bool) -> bool,
+        must_show: impl Fn(Duration, bool) -> bool,
     ) -> (Seen, Vec<String>) {
         let mut wrong = Vec::new();
         let seen = match object {
@@ -440,14 +440,14 @@ impl History {
         };
         match versions {
             Versions::LastOfOneWriter => {
-                let wrong = self.not_the_last(key, object, &is_owed);
+                let wrong = self.not_the_last(key, object, &must_show);
                 return (seen, wrong.into_iter().collect());
             }
             Versions::All => {
-                let lost = self.lost(&seen, &is_owed);
+                let lost = self.lost(&seen, &must_show);
                 wrong.extend(lost.map(|lost| format!("{key} lacks {}", self.describe(lost))));
             }
-            Versions::Newest => wrong.extend(self.not_the_newest(key, object, &seen, &is_owed)),
+            Versions::Newest => wrong.extend(self.not_the_newest(key, object, &seen, &must_show)),
         }
         // Holds also where one is chosen: the value that a client had read precedes the value that it wrote
         // after that.

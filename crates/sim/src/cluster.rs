@@ -97,7 +97,7 @@ impl Cluster {
             return Ok(());
         }
         for number in 1..=self.plan.nodes {
-            self.add_told_machine(number).await?;
+            self.add_follower(number).await?;
         }
         self.runtime
             .spawn("mover", self.clone().carry_out_changes());
@@ -115,7 +115,7 @@ impl Cluster {
     }
 
     /// A new machine with a node that has the present agreed state.
-    async fn add_told_machine(self: &Arc<Self>, number: u8) -> anyhow::Result<()> {
+    async fn add_follower(self: &Arc<Self>, number: u8) -> anyhow::Result<()> {
         let machine = self.add_machine(number);
         machine.start().await?;
         let cluster = self.clone();
@@ -306,7 +306,7 @@ impl Cluster {
         };
         let node = node_id(number);
         self.propose(Command::AddMember { node, member })?;
-        self.add_told_machine(number).await?;
+        self.add_follower(number).await?;
         Ok(number)
     }
 }

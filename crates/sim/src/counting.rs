@@ -55,12 +55,12 @@ enum Fate {
 }
 
 /// The outcomes of one key's operations, by their numbers.
-type Told = BTreeMap<u32, Fate>;
+type Outcomes = BTreeMap<u32, Fate>;
 
-/// The tellers of a run.
+/// The clients of a run that operate on counters and sets, and the outcomes of their operations.
 pub(crate) struct Counting {
     cluster: Arc<Cluster>,
-    told: Mutex<BTreeMap<(Kind, u64), Told>>,
+    outcomes: Mutex<BTreeMap<(Kind, u64), Outcomes>>,
 }
 
 /// The address of a key.
@@ -108,31 +108,34 @@ fn has(value: &Value, number: u32) -> bool {
 }
 
 /// True if a value has an effect without an operation, or twice.
-fn is_made_up(value: &Value, told: &Told) -> bool {
+fn is_made_up(value: &Value, outcomes: &Outcomes) -> bool {
     match value {
         Value::Counter(sum) => {
-            (0..=OPERATIONS_MAX).any(|it| sum >> it & 1 == 1 && !told.contains_key(&it))
+            (0..=OPERATIONS_MAX).any(|it| sum >> it & 1 == 1 && !outcomes.contains_key(&it))
         }
         Value::Set(members) => members
             .iter()
-            .any(|it| !told.keys().any(|number| member(*number) == it)),
+            .any(|it| !outcomes.keys().any(|number| member(*number) == it)),
         Value::GrowSet(_) | Value::Map(_) | Value::HyperLogLog(_) => true,
     }
 }
 
-/// The violation in a value; `owed` has the outcomes from before the read.
-fn wrong_with(value: &Value, owed: &Told, told: &Told) -> Option<String> {
+/// The violation in a value; `before` has the outcomes from before the read.
+fn wrong_with(value: &Value, before: &Outcomes, outcomes: &Outcomes) -> Option<String> {
     let lacking = |(number, fate): &(&u32, &Fate)| {
-        **fate == Fate::Acknowledged && told.get(*number) == Some(*fate) && !has(value, **number)
+        **fate == Fate::Acknowledged
+            && outcomes.get(*number) == Some(*fate)
+            && !has(value, **number)
     };
-    if let Some((number, _)) = owed.iter().find(lacking) {
+    if let Some((number, _)) = before.iter().find(lacking) {
         return Some(format!("lacks operation {number}, which was acknowledged"));
     }
     let undone = |(number, fate): &(&u32, &Fate)| **fate == Fate::Undone && has(value, **number);
-    if let Some((number, _)) = owed.iter().find(undone) {
+    if let Some((number, _)) = before.iter().find(undone) {
         return Some(format!("shows member {number}, which was removed"));
     }
-    is_made_up(value, told).then(|| "shows what nobody did, or something twice".to_owned())
+    is_made_up(value, outcomes)
+        .then(|| "shows an operation that no client sent, or one twice".to_owned())
 }
 
 impl Running {
@@ -218,22 +221,22 @@ impl Counting {
     pub(crate) fn new(cluster: &Arc<Cluster>) -> Arc<Self> {
         Arc::new(Self {
             cluster: cluster.clone(),
-            told: Mutex::default(),
+            outcomes: Mutex::default(),
         })
     }
 
-    /// All tellers, until clients end.
+    /// All of its clients, until those of objects end.
     pub(crate) async fn live(self: Arc<Self>) {
         let runtime = self.cluster.runtime.clone();
-        let tellers: Vec<_> = (0..TELLERS)
-            .map(|number| runtime.spawn("teller", self.clone().tell(number)))
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| runtime.spawn("data type client", self.clone().operate(number)))
             .collect();
-        for teller in tellers {
-            let _ended = teller.await;
+        for client in clients {
+            let _ended = client.await;
         }
     }
 
-    async fn tell(self: Arc<Self>, number: u64) {
+    async fn operate(self: Arc<Self>, number: u64) {
         let mut draw = Draw::new(self.cluster.plan.seed ^ (number << 44) ^ 0x7e11);
         let places: Vec<Place> = Place::all().collect();
         let runtime = self.cluster.runtime.clone();
@@ -254,9 +257,10 @@ impl Counting {
         }
     }
 
-    fn told(&self, place: Place) -> Told {
-        let told = self.told.lock();
-        told.get(&(place.kind, place.number))
+    fn outcomes(&self, place: Place) -> Outcomes {
+        let outcomes = self.outcomes.lock();
+        outcomes
+            .get(&(place.kind, place.number))
             .cloned()
             .unwrap_or_default()
     }
@@ -268,14 +272,17 @@ impl Counting {
         self.cluster
             .note(&format!("{kind} {key} operation {number}: {fate:?}"));
         if matches!(fate, Fate::Acknowledged | Fate::Undone) {
-            self.cluster.ledger.lock().operations.told += 1;
+            self.cluster.ledger.lock().operations.updates += 1;
         }
-        let mut told = self.told.lock();
-        told.entry((kind, key)).or_default().insert(number, fate);
+        let mut outcomes = self.outcomes.lock();
+        outcomes
+            .entry((kind, key))
+            .or_default()
+            .insert(number, fate);
     }
 
     async fn add(&self, node: &Running, place: Place) {
-        let number = u32::try_from(self.told(place).len()).unwrap_or(OPERATIONS_MAX);
+        let number = u32::try_from(self.outcomes(place).len()).unwrap_or(OPERATIONS_MAX);
         if number >= OPERATIONS_MAX {
             return;
         }
@@ -294,11 +301,11 @@ impl Counting {
         let Some(found) = self.read(node, place).await else {
             return;
         };
-        let told = self.told(place);
+        let outcomes = self.outcomes(place);
         let shown = found.value();
         let there =
             |(number, fate): &(&u32, &Fate)| **fate == Fate::Acknowledged && has(&shown, **number);
-        let there: Vec<u32> = told
+        let there: Vec<u32> = outcomes
             .iter()
             .filter(there)
             .map(|(number, _)| *number)
@@ -315,19 +322,19 @@ impl Counting {
     }
 
     async fn read(&self, node: &Running, place: Place) -> Option<DataType> {
-        let owed = self.told(place);
+        let before = self.outcomes(place);
         let found = node.fetch_value(place, Quorum::Quorum).await.ok()?;
         let is_amnesiac = self.cluster.ledger.lock().is_amnesiac;
         let found = found.unwrap_or_else(|| DataType::new(place.kind, 14));
         if !is_amnesiac {
-            self.judge(place, &found, &owed, "a read");
+            self.judge(place, &found, &before, "a read");
         }
         Some(found)
     }
 
-    fn judge(&self, place: Place, found: &DataType, owed: &Told, when: &str) {
+    fn judge(&self, place: Place, found: &DataType, before: &Outcomes, when: &str) {
         let value = found.value();
-        if let Some(wrong) = wrong_with(&value, owed, &self.told(place)) {
+        if let Some(wrong) = wrong_with(&value, before, &self.outcomes(place)) {
             let Place { kind, number, .. } = place;
             self.cluster
                 .accuse(&format!("{when}: {kind} {number} {wrong}: {value:?}"));
@@ -338,7 +345,7 @@ impl Counting {
     pub(crate) async fn check(&self) {
         for place in Place::all() {
             if let Some(found) = self.read_from_all(place).await {
-                self.judge(place, &found, &self.told(place), "in the end");
+                self.judge(place, &found, &self.outcomes(place), "in the end");
             }
         }
         self.cluster.runtime.sleep(REPAIR_WAIT).await;

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use kvorum_data_types::Value;
 
-use super::{Fate, Told, wrong_with};
+use super::{Fate, Outcomes, wrong_with};
 
-fn told(fates: &[(u32, Fate)]) -> Told {
+fn outcomes(fates: &[(u32, Fate)]) -> Outcomes {
     fates.iter().copied().collect()
 }
 
@@ -20,18 +20,18 @@ fn members(names: &[&'static str]) -> Value {
 
 #[test]
 fn a_sum_has_what_was_acknowledged_and_perhaps_what_is_in_doubt() {
-    let told = told(&[
+    let outcomes = outcomes(&[
         (0, Fate::Acknowledged),
         (1, Fate::InDoubt),
         (2, Fate::Acknowledged),
     ]);
     for sum in [0b101, 0b111] {
-        assert_eq!(wrong_with(&Value::Counter(sum), &told, &told), None);
+        assert_eq!(wrong_with(&Value::Counter(sum), &outcomes, &outcomes), None);
     }
     // One is lost, one counts twice, one was never done.
     for sum in [0b001, 0b1001, 0b1101] {
         assert!(
-            wrong_with(&Value::Counter(sum), &told, &told).is_some(),
+            wrong_with(&Value::Counter(sum), &outcomes, &outcomes).is_some(),
             "{sum:b}"
         );
     }
@@ -39,27 +39,27 @@ fn a_sum_has_what_was_acknowledged_and_perhaps_what_is_in_doubt() {
 
 #[test]
 fn a_set_shows_what_was_added_and_not_removed() {
-    let told = told(&[
+    let outcomes = outcomes(&[
         (0, Fate::Acknowledged),
         (1, Fate::Undone),
         (2, Fate::UndoneInDoubt),
     ]);
     for shown in [&["0"][..], &["0", "2"]] {
-        assert_eq!(wrong_with(&members(shown), &told, &told), None);
+        assert_eq!(wrong_with(&members(shown), &outcomes, &outcomes), None);
     }
     for shown in [&[][..], &["0", "1"], &["0", "7"]] {
         assert!(
-            wrong_with(&members(shown), &told, &told).is_some(),
+            wrong_with(&members(shown), &outcomes, &outcomes).is_some(),
             "{shown:?}"
         );
     }
 }
 
 #[test]
-fn a_read_owes_nothing_that_was_told_after_it_began() {
-    let before = told(&[(0, Fate::InDoubt)]);
-    let after = told(&[(0, Fate::Acknowledged)]);
+fn a_read_need_not_show_an_operation_that_was_acknowledged_after_it_began() {
+    let before = outcomes(&[(0, Fate::InDoubt)]);
+    let after = outcomes(&[(0, Fate::Acknowledged)]);
     assert_eq!(wrong_with(&Value::Counter(0), &before, &after), None);
-    let removed_since = told(&[(0, Fate::UndoneInDoubt)]);
+    let removed_since = outcomes(&[(0, Fate::UndoneInDoubt)]);
     assert_eq!(wrong_with(&members(&[]), &after, &removed_since), None);
 }

@@ -18,7 +18,7 @@ use kvorum_vnode::TreePlacing as _;
 
 use crate::client::{BUCKET, STEADY_BUCKET, STEADY_KEYS, address, key_name};
 use crate::cluster::Cluster;
-use crate::held::Held;
+use crate::replica_objects::ReplicaObject;
 
 /// Exchanges that are stopped have ended after this.
 const STOP_PAUSE: Duration = Duration::from_secs(4);
@@ -47,7 +47,7 @@ impl Cluster {
         for (bucket, key) in busy.chain(steady) {
             let tree = places.tree_of(&StorageKey::from_address(&address(bucket, &key)));
             let modified = self
-                .held(bucket, &key)
+                .replica_objects(bucket, &key)
                 .ok()
                 .and_then(|held| difference(&held));
             let (Some(tree), Some(modified)) = (tree, modified) else {
@@ -86,7 +86,7 @@ impl Cluster {
             let newest = differences.newest.iter();
             let mut keys = newest.map(|(bucket, (_, key))| (*bucket, key));
             let differs = |(bucket, key): (&[u8], &String)| {
-                let held = self.held(bucket, key).unwrap_or_default();
+                let held = self.replica_objects(bucket, key).unwrap_or_default();
                 difference(&held).is_some()
             };
             if keys.all(differs) {
@@ -122,7 +122,7 @@ impl Cluster {
 }
 
 /// The time of the last change of a key in which replicas differ.
-fn difference(held: &[Held]) -> Option<Timestamp> {
+fn difference(held: &[ReplicaObject]) -> Option<Timestamp> {
     let is_same = |one: &Option<Arc<Object>>, other: &Option<Arc<Object>>| match (one, other) {
         (Some(one), Some(other)) => one.is_same_as(other),
         (one, other) => one.is_none() && other.is_none(),

@@ -72,10 +72,10 @@ impl Follower {
         let here: Vec<Partition> = here.iter().map(|vnode| vnode.partition()).collect();
         for partition in here.iter().filter(|it| !wanted.contains(it)) {
             self.vnodes.remove(*partition);
-            self.stores.remove_told(size, *partition)?;
+            self.stores.remove_for_follower(size, *partition)?;
         }
         for partition in wanted.into_iter().filter(|it| !here.contains(it)) {
-            let store = self.stores.open_told(size, partition)?;
+            let store = self.stores.open_for_follower(size, partition)?;
             let epoch = ring.epoch(partition);
             let vnode = Vnode::new(partition, epoch, store, self.leases.clone(), VNODE_SETTINGS);
             self.leases.renew()?;

@@ -36,7 +36,7 @@ struct Write {
 
 impl Write {
     /// True if the write must show, by a rule on the time of its acknowledgement and on its strictness.
-    fn is_owed(&self, rule: impl Fn(Duration, bool) -> bool) -> bool {
+    fn must_show(&self, rule: impl Fn(Duration, bool) -> bool) -> bool {
         self.acknowledged.is_some_and(|at| rule(at, self.is_strict))
     }
 }
@@ -132,7 +132,7 @@ impl History {
             let write = write_of(key, &sibling.value).filter(|it| *it < self.writes.len());
             let Some(number) = write else {
                 return Err(format!(
-                    "{key}: a value that nobody wrote: {:?}",
+                    "{key}: a value that no client wrote: {:?}",
                     sibling.value
                 ));
             };
@@ -178,13 +178,13 @@ impl History {
     pub(crate) fn lost(
         &self,
         seen: &Seen,
-        is_owed: impl Fn(Duration, bool) -> bool,
+        must_show: impl Fn(Duration, bool) -> bool,
     ) -> Option<usize> {
         (0..self.writes.len()).find(|number| {
             let write = &self.writes[*number];
-            let owed = write.is_owed(&is_owed);
+            let is_required = write.must_show(&must_show);
             // A lost delete shows in the values that it deleted.
-            owed && write.change == Change::Put && !seen.at_most.contains(*number)
+            is_required && write.change == Change::Put && !seen.at_most.contains(*number)
         })
     }
 
@@ -193,16 +193,16 @@ impl History {
         &self,
         key: &str,
         object: &Object,
-        is_owed: impl Fn(Duration, bool) -> bool,
+        must_show: impl Fn(Duration, bool) -> bool,
     ) -> Option<(usize, usize)> {
         let there = object.siblings().iter().filter(|it| !it.metadata.deleted);
         let there: Vec<usize> = there.filter_map(|it| write_of(key, &it.value)).collect();
         self.writes.iter().enumerate().find_map(|(number, write)| {
-            let owed = write.is_owed(&is_owed);
+            let is_required = write.must_show(&must_show);
             let back = there
                 .iter()
                 .find(|it| write.replaces_at_least.contains(**it));
-            back.filter(|_| owed).map(|value| (*value, number))
+            back.filter(|_| is_required).map(|value| (*value, number))
         })
     }
 
@@ -215,10 +215,10 @@ impl History {
         &self,
         key: &str,
         object: Option<&Object>,
-        is_owed: impl Fn(Duration, bool) -> bool,
+        must_show: impl Fn(Duration, bool) -> bool,
     ) -> Option<String> {
         let mut writes = self.writes.iter();
-        let last = writes.rposition(|write| write.is_owed(&is_owed))?;
+        let last = writes.rposition(|write| write.must_show(&must_show))?;
         let siblings = object.map(Object::siblings).unwrap_or_default();
         let is_deleted =
             self.writes[last].change == Change::Delete || self.replaced_by_deletes.contains(last);
@@ -246,7 +246,7 @@ impl History {
         key: &str,
         object: Option<&Object>,
         seen: &Seen,
-        is_owed: impl Fn(Duration, bool) -> bool,
+        must_show: impl Fn(Duration, bool) -> bool,
     ) -> Option<String> {
         let siblings = object.map(Object::siblings).unwrap_or_default();
         if siblings.len() > 1 {
@@ -262,9 +262,9 @@ impl History {
         };
         let newer = self.stamps.iter().find(|(number, stamp)| {
             let write = &self.writes[**number];
-            let owed = write.is_owed(&is_owed);
+            let is_required = write.must_show(&must_show);
             let is_missed = !seen.at_most.contains(**number) && Some(**stamp) > shown;
-            owed && is_missed && !is_replaced(**number)
+            is_required && is_missed && !is_replaced(**number)
         });
         newer.map(|(number, stamp)| {
             let newer = self.describe(*number);

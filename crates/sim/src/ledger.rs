@@ -30,7 +30,7 @@ pub struct Operations {
     /// Listings that ended well.
     pub listings: u64,
     /// Operations on data types that were acknowledged.
-    pub told: u64,
+    pub updates: u64,
     /// Requests with an unknown outcome for the client.
     pub failed: u64,
 }
@@ -38,7 +38,7 @@ pub struct Operations {
 impl Operations {
     /// Everything that the database confirmed.
     pub fn acknowledged(&self) -> u64 {
-        self.reads + self.writes + self.deletes + self.listings + self.told
+        self.reads + self.writes + self.deletes + self.listings + self.updates
     }
 }
 

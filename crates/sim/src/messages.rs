@@ -33,12 +33,12 @@ use crate::trace::Trace;
 pub(crate) struct Messages {
     runtime: Runtime,
     trace: Arc<Trace>,
-    troubles: Mutex<BTreeMap<usize, Trouble>>,
+    disturbances: Mutex<BTreeMap<usize, Disturbance>>,
 }
 
 /// One fault, while it lasts and while messages delayed by it are under way.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct Disturbance {
     pub(crate) kind: FaultKind,
     /// The node whose messages it hits; `None` for all.
     pub(crate) to: Option<u8>,
@@ -68,48 +68,48 @@ impl Messages {
         Self {
             runtime,
             trace,
-            troubles: Mutex::default(),
+            disturbances: Mutex::default(),
         }
     }
 
     /// A fault begins.
-    pub(crate) fn begin(&self, fault: usize, trouble: Trouble) {
-        self.troubles.lock().insert(fault, trouble);
+    pub(crate) fn begin(&self, fault: usize, disturbance: Disturbance) {
+        self.disturbances.lock().insert(fault, disturbance);
     }
 
     /// No further message is hit by a fault; messages that it holds back are under way.
     pub(crate) fn let_be(&self, fault: usize) {
-        if let Some(trouble) = self.troubles.lock().get_mut(&fault) {
-            trouble.lasts = false;
+        if let Some(disturbance) = self.disturbances.lock().get_mut(&fault) {
+            disturbance.lasts = false;
         }
     }
 
     /// Ends a fault; returns the number of messages that it hit.
     pub(crate) fn end(&self, fault: usize) -> u64 {
-        let trouble = self.troubles.lock().remove(&fault);
-        trouble.map_or(0, |it| it.hits)
+        let disturbance = self.disturbances.lock().remove(&fault);
+        disturbance.map_or(0, |it| it.hits)
     }
 
     /// The fate of a message to a node, with the fault that decides it; `None` without a fault.
     fn fate(&self, to: u8, message: &Message) -> Option<(usize, Fate)> {
-        let mut troubles = self.troubles.lock();
-        troubles.iter_mut().find_map(|(fault, trouble)| {
-            let concerns = trouble.lasts && trouble.to.is_none_or(|it| it == to);
-            let fate = concerns.then(|| trouble.draw_fate(message)).flatten();
+        let mut disturbances = self.disturbances.lock();
+        disturbances.iter_mut().find_map(|(fault, disturbance)| {
+            let concerns = disturbance.lasts && disturbance.to.is_none_or(|it| it == to);
+            let fate = concerns.then(|| disturbance.draw_fate(message)).flatten();
             fate.map(|fate| (*fault, fate))
         })
     }
 
     fn note_hit(&self, fault: usize, what: &str) {
-        if let Some(trouble) = self.troubles.lock().get_mut(&fault) {
-            trouble.hits += 1;
+        if let Some(disturbance) = self.disturbances.lock().get_mut(&fault) {
+            disturbance.hits += 1;
         }
         let at = self.runtime.now().elapsed();
         self.trace.note(at, &format!("fault {fault}: {what}"));
     }
 }
 
-impl Trouble {
+impl Disturbance {
     fn draw_fate(&mut self, message: &Message) -> Option<Fate> {
         if !self.draw.chance(self.percent) {
             return None;

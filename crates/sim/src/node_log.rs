@@ -15,7 +15,7 @@ const DIRECTORY: &str = "/node/value_log";
 /// the default one.
 const SETTINGS: ValueLogSettings = ValueLogSettings {
     segment_bytes: 16 << 10,
-    dead_percent_max: 30,
+    garbage_percent_max: 30,
 };
 const UPKEEP_STEPS_MAX: usize = 8;
 

@@ -190,9 +190,9 @@ async fn live(cluster: &Arc<Cluster>) {
         return;
     }
     begin("clients under faults");
-    let tellers = counting
+    let counting_clients = counting
         .clone()
-        .map(|it| runtime.spawn("tellers", it.live()));
+        .map(|it| runtime.spawn("data type clients", it.live()));
     let clients: Vec<_> = (0..cluster.plan.clients)
         .map(|number| runtime.spawn("client", Client::new(cluster, number).live()))
         .collect();
@@ -202,8 +202,8 @@ async fn live(cluster: &Arc<Cluster>) {
     for client in clients {
         let _ended = client.await;
     }
-    if let Some(tellers) = tellers {
-        let _ended = tellers.await;
+    if let Some(counting_clients) = counting_clients {
+        let _ended = counting_clients.await;
     }
     begin("faults that outlast clients");
     for fault in faults {
@@ -457,7 +457,7 @@ impl Cluster {
 
     /// The object that all replicas of a key hold; `None` when they differ, which is reported.
     fn same_everywhere(&self, bucket: &[u8], key: &str) -> Option<Option<Arc<Object>>> {
-        let mut held = match self.held(bucket, key) {
+        let mut held = match self.replica_objects(bucket, key) {
             Ok(held) => held,
             Err(error) => {
                 self.accuse(&format!("in the end: {error}"));

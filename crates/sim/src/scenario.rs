@@ -15,8 +15,8 @@ pub struct Scenario {
     pub id: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// The property that must hold.
-    pub holds: &'static str,
+    /// The rule that excludes it.
+    pub rule: &'static str,
     /// The faults; the first of them has to happen, or nothing was shown.
     pub kinds: &'static [FaultKind],
     adapt: fn(&mut RunPlan),
@@ -50,7 +50,7 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-01",
         name: "lww-partition",
-        holds: "with one writer a key and no siblings, the last acknowledged value wins",
+        rule: "with one writer a key and no siblings, the last acknowledged write of a key wins",
         kinds: &[PartitionHalves, IsolateOne, OneWay, ClockForward, ClockBack],
         adapt: |plan| {
             plan.nodes = 5;
@@ -60,7 +60,7 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-02",
         name: "stomp-nondeterminism",
-        holds: "which version wins is for the set of versions to say, not for the order in which they come",
+        rule: "the remaining versions depend on the set of versions, and not on the order in which they arrive",
         kinds: &[
             Join,
             LateNews,
@@ -82,14 +82,14 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-05",
         name: "coordinator-amnesia",
-        holds: "a vnode that lost its data issues no dot twice, and nothing new is taken for old",
+        rule: "a vnode that lost its data issues no dot twice, and no new write counts as an old one",
         kinds: &[Wipe, Rollback, IsolateOne, Crash],
         adapt: |plan| plan.blind_percent = 60,
     },
     Scenario {
         id: "R-06",
         name: "doomstone",
-        holds: "what is written after a delete outlives the tombstones that stand-ins hand over",
+        rule: "a write after a delete survives the tombstones that stand-ins hand over",
         kinds: &[IsolateOne, PartitionHalves, Crash, Restart],
         adapt: |plan| {
             plan.delete_percent = 25;
@@ -100,7 +100,7 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-07",
         name: "double-coordination",
-        holds: "one put is one dot, however often it is forwarded",
+        rule: "one put is one dot, however often it is forwarded",
         kinds: &[
             Replace,
             Join,
@@ -124,7 +124,7 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-08",
         name: "lost-in-handoff",
-        holds: "no acknowledged write is lost or missed while nodes join and leave",
+        rule: "no acknowledged write is lost or missing while nodes join and leave",
         kinds: &[Join, Leave],
         adapt: |plan| {
             (plan.nodes, plan.ring_size, plan.n_val) = (5, 32, 3);
@@ -167,14 +167,14 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-12",
         name: "delete-during-handoff",
-        holds: "in the end replicas agree on what is there, what is deleted and what is not",
+        rule: "in the end all replicas agree on objects and tombstones",
         kinds: &[Join, Leave, Replace, Restart],
         adapt: |plan| plan.delete_percent = 25,
     },
     Scenario {
         id: "R-15",
         name: "expiry-and-anti-entropy",
-        holds: "trees converge while objects expire by clocks that differ, and nothing expired is repaired",
+        rule: "trees converge while objects expire by different clocks, and no expired object is repaired",
         kinds: &[
             ClockBack,
             ClockForward,
@@ -191,21 +191,21 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-16",
         name: "handoff-never",
-        holds: "every hint reaches its replica once that is back, also after restarts",
+        rule: "every hint reaches its replica when the replica is back, also after restarts",
         kinds: &[Restart, Crash, IsolateOne],
         adapt: |plan| plan.strict_percent = 0,
     },
     Scenario {
         id: "R-20",
         name: "partial-transfer",
-        holds: "a transfer that was cut short is not taken to be complete",
+        rule: "a transfer that ended early does not count as complete",
         kinds: &[Join, Replace, Leave, IsolateOne, Crash, WriteError],
         adapt: |_| {},
     },
     Scenario {
         id: "R-26",
         name: "torn-manifest",
-        holds: "a power cut at any point of a flush or a compaction leaves a store that opens",
+        rule: "a power cut at any point of a flush or compaction leaves a store that opens",
         kinds: &[CrashAll, Crash, SyncError],
         adapt: |plan| {
             alternate_trees(plan);
@@ -215,7 +215,7 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-28",
         name: "disk-full",
-        holds: "a full disk loses nothing, and all goes on when there is space again",
+        rule: "a full disk loses nothing, and writes resume when there is space again",
         kinds: &[DiskFull, Restart, Crash],
         adapt: |plan| {
             plan.value_bytes_max = 3_000;
@@ -225,14 +225,14 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-29",
         name: "failed-sync",
-        holds: "what a failed sync may have lost is not acknowledged",
+        rule: "writes that a failed sync may have lost are not acknowledged",
         kinds: &[SyncError, WriteError, CrashAll],
         adapt: alternate_engines,
     },
     Scenario {
         id: "R-31",
         name: "damaged-trees",
-        holds: "trees are built again by themselves, and exchanges mend what differs though nobody reads",
+        rule: "trees are rebuilt by themselves, and exchanges repair all differences without reads",
         kinds: &[
             Restart,
             Crash,
@@ -255,7 +255,7 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-32",
         name: "wiped-node",
-        holds: "a node that lost all its data has every key again though nobody reads",
+        rule: "a node that lost all its data has every key again without reads",
         kinds: &[Wipe],
         adapt: |plan| {
             (plan.has_exchanges, plan.nodes, plan.keys) = (true, 5, 40);
@@ -269,14 +269,14 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-34",
         name: "clock-skew",
-        holds: "clocks that jump by up to a day lose nothing and bring nothing back",
+        rule: "clocks that jump by up to a day lose nothing and bring nothing back",
         kinds: &[ClockForward, ClockBack, Delay, PartitionHalves],
         adapt: |plan| plan.delete_percent = 20,
     },
     Scenario {
         id: "R-35",
         name: "counted-twice",
-        holds: "a counter is what was acknowledged and some of what was not answered, and so is a set",
+        rule: "a counter has all acknowledged increments and some of the unanswered ones, and a set likewise",
         kinds: &[
             LostMessages,
             ResetConnections,
@@ -292,7 +292,7 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-37",
         name: "lone-survivor",
-        holds: "the last node that is left has every key and answers quorums within ten seconds",
+        rule: "the last remaining node has every key and answers quorum reads within ten seconds",
         kinds: &[Restart, Crash, IsolateOne, Delay],
         adapt: |plan| {
             (plan.control, plan.loses_majority) = (Control::Members, true);
@@ -311,7 +311,7 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-38",
         name: "moves-between-backends",
-        holds: "nothing is lost, and nothing old comes back, while buckets move between backends there and back",
+        rule: "nothing is lost, and no older value comes back, while buckets move between backends and back",
         kinds: &[
             Crash, CrashAll, Restart, DiskFull, WriteError, SyncError, Join, Leave, IsolateOne,
         ],

@@ -60,7 +60,7 @@ pub(crate) struct SimulatedStores {
     /// Batches that the log has lost, and that have not been reported to a member.
     losses: Mutex<Vec<(StoreId, Sequence)>>,
     /// Losses of tenants that have been reported.
-    told_losses: Mutex<Vec<(StoreId, Sequence)>>,
+    reported_losses: Mutex<Vec<(StoreId, Sequence)>>,
     /// Damage found in logs, in words.
     damage: Mutex<Vec<String>>,
     open: Mutex<BTreeMap<PathBuf, Arc<dyn Backend>>>,
@@ -74,7 +74,7 @@ pub(crate) struct SimulatedStores {
 /// Upkeep of the stores and the logs of machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upkeep {
-    /// Merges that stores have ended.
+    /// Merges and collections of files that stores have ended.
     pub merges: u64,
     /// Segments of value logs that were collected.
     pub collections: u64,
@@ -118,7 +118,7 @@ impl SimulatedStores {
             recovery: Mutex::default(),
             parts: Mutex::default(),
             losses: Mutex::default(),
-            told_losses: Mutex::default(),
+            reported_losses: Mutex::default(),
             damage: Mutex::default(),
             open: Mutex::default(),
             of_member: Mutex::default(),
@@ -231,20 +231,24 @@ impl SimulatedStores {
     }
 
     /// Opens the store of a partition that comes to the node; files of an earlier one are removed.
-    pub(crate) fn open_told(
+    pub(crate) fn open_for_follower(
         &self,
         size: RingSize,
         partition: Partition,
     ) -> anyhow::Result<Arc<dyn Backend>> {
         let path = directory(size, Which::Partition(partition));
-        self.remove_told(size, partition)?;
+        self.remove_for_follower(size, partition)?;
         let store = self.open_anew(&path)?;
         self.open.lock().insert(path, store.clone());
         Ok(store)
     }
 
     /// Removes the store of a partition that has gone elsewhere.
-    pub(crate) fn remove_told(&self, size: RingSize, partition: Partition) -> anyhow::Result<()> {
+    pub(crate) fn remove_for_follower(
+        &self,
+        size: RingSize,
+        partition: Partition,
+    ) -> anyhow::Result<()> {
         let path = directory(size, Which::Partition(partition));
         let open = self.open.lock().remove(&path);
         self.remove(&path, open)
@@ -320,8 +324,8 @@ impl SimulatedStores {
     /// A store that is made of a store of each of [`CHILDREN`].
     fn several(&self, path: &Path) -> anyhow::Result<Arc<dyn Backend>> {
         let belonging = Belonging::by_directory(path);
-        let told = || format!("open {}", path.display());
-        let known = known_children(&*self.disk, path, &belonging).with_context(told)?;
+        let context = || format!("open {}", path.display());
+        let known = known_children(&*self.disk, path, &belonging).with_context(context)?;
         let children = CHILDREN.map(|(name, engine)| self.child(path, name, engine, &known));
         let children = children.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         let parts = children.iter().map(|it| it.store.identity()).collect();
@@ -330,7 +334,7 @@ impl SimulatedStores {
         let (disk, routes) = (self.disk.clone(), Arc::new(DrawnRoutes::new(&self.runtime)));
         let moves = Some(Box::new(kvorum_vnode::index_entries) as Box<_>);
         let opened = MultiBackend::open(disk, path, &belonging, children, routes, draw, moves);
-        let store = opened.with_context(told)?;
+        let store = opened.with_context(context)?;
         self.parts.lock().insert(store.identity(), parts);
         Ok(Arc::new(store))
     }
@@ -372,7 +376,7 @@ impl SimulatedStores {
             bail!("no value log is open");
         };
         let disk = self.disk.clone();
-        let told = || format!("open {}", path.display());
+        let context = || format!("open {}", path.display());
         let (store, tenant): (Arc<dyn Backend>, Arc<dyn Tenant>) = match engine {
             Engine::Leveldb => {
                 let own = LeveldbSettings {
@@ -381,7 +385,7 @@ impl SimulatedStores {
                 };
                 let shared = self.shared();
                 let opened = Leveldb::open(disk, path, &own, shared, draw, Some(log));
-                let store = opened.with_context(told)?;
+                let store = opened.with_context(context)?;
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
             }
@@ -392,7 +396,7 @@ impl SimulatedStores {
                 };
                 let shared = self.shared();
                 let opened = Hanoidb::open(disk, path, &own, shared, draw, Some(log));
-                let store = opened.with_context(told)?;
+                let store = opened.with_context(context)?;
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
             }
@@ -403,7 +407,7 @@ impl SimulatedStores {
                 };
                 let shared = kvorum_backend_innostore::Shared::new(1 << 20);
                 let opened = Innostore::open(disk, path, &own, shared, draw, log);
-                let store = opened.with_context(told)?;
+                let store = opened.with_context(context)?;
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
             }
@@ -414,7 +418,7 @@ impl SimulatedStores {
                 };
                 let shared = self.shared();
                 let opened = kvorum_backend_leveled::open(disk, path, &own, shared, draw, log);
-                let store = opened.with_context(told)?;
+                let store = opened.with_context(context)?;
                 let tenant = store.tenant();
                 (Arc::new(store), tenant)
             }
@@ -424,7 +428,7 @@ impl SimulatedStores {
                     ..bitcask_settings()
                 };
                 let opened = Bitcask::open(disk, path, own, draw, Some(log));
-                let store = Arc::new(opened.with_context(told)?);
+                let store = Arc::new(opened.with_context(context)?);
                 (store.clone(), store)
             }
         };
@@ -479,7 +483,7 @@ impl SimulatedStores {
                 // A failed step is tried again.
                 let stepped = store.maintenance_step(task, STEP_BUDGET, now);
                 let is_done = stepped.is_ok_and(|step| step.is_done);
-                let is_merge = task.kind == TaskKind::Merge;
+                let is_merge = matches!(task.kind, TaskKind::Merge | TaskKind::Collect);
                 self.counted.lock().merges += u64::from(is_done && is_merge);
             }
         }
@@ -606,7 +610,7 @@ impl Stores for MemberStores {
 
     fn take_losses(&self) -> Vec<(StoreId, Sequence)> {
         let losses = std::mem::take(&mut *self.0.losses.lock());
-        self.0.told_losses.lock().extend(losses.iter().copied());
+        self.0.reported_losses.lock().extend(losses.iter().copied());
         let of_wholes = losses.into_iter();
         of_wholes
             .map(|(tenant, lost_to)| (self.0.whole_of(tenant), lost_to))
@@ -617,10 +621,10 @@ impl Stores for MemberStores {
         let Some(log) = self.0.log.lock().clone() else {
             return Ok(());
         };
-        let told = self.0.told_losses.lock().clone();
+        let reported = self.0.reported_losses.lock().clone();
         let is_it =
             |loss: &&(StoreId, Sequence)| loss.1 == lost_to && self.0.whole_of(loss.0) == store;
-        for (tenant, lost_to) in told.iter().filter(is_it) {
+        for (tenant, lost_to) in reported.iter().filter(is_it) {
             log.note_loss(*tenant, *lost_to)?;
         }
         Ok(())
@@ -706,8 +710,8 @@ fn settings_of_files(bytes_max: u64) -> BitcaskSettings {
         checkpoint_after_bytes: bytes_max,
         ..BitcaskSettings::default()
     };
-    settings.merge.dead_bytes_trigger = bytes_max;
-    settings.merge.dead_bytes_threshold = bytes_max / 4;
+    settings.merge.garbage_bytes_trigger = bytes_max;
+    settings.merge.garbage_bytes_threshold = bytes_max / 4;
     settings.merge.small_file_threshold_bytes = bytes_max / 8;
     settings
 }

@@ -14,7 +14,7 @@ use crate::cluster::{Cluster, MemberChange};
 use crate::draw::Draw;
 use crate::fault::{Fault, FaultKind};
 use crate::machine::Machine;
-use crate::messages::Trouble;
+use crate::messages::Disturbance;
 use crate::plan::Control;
 use crate::weather::FAIR;
 
@@ -151,7 +151,7 @@ impl Storm<'_> {
                 self.break_connections(&numbers, victim.number).await;
             }
             FaultKind::LostMessages | FaultKind::DoubledMessages | FaultKind::OvertakenMessages => {
-                return self.trouble_messages(victim.number).await;
+                return self.disturb_messages(victim.number).await;
             }
             FaultKind::ClockForward => self.jump_clock(&victim, 1),
             FaultKind::ClockBack => self.jump_clock(&victim, -1),
@@ -324,14 +324,14 @@ impl Storm<'_> {
     }
 
     /// True when it hit a message.
-    async fn trouble_messages(&mut self, victim: u8) -> bool {
+    async fn disturb_messages(&mut self, victim: u8) -> bool {
         let percent = match self.fault.kind {
             // Each costs its sender the whole of its patience.
             FaultKind::LostMessages => self.draw.between(1, 8),
             _ => self.draw.between(5, 40),
         };
         let late_max = Duration::from_millis(self.draw.between(20, 1_500));
-        let trouble = Trouble {
+        let disturbance = Disturbance {
             kind: self.fault.kind,
             to: self.draw.chance(50).then_some(victim),
             percent,
@@ -341,7 +341,7 @@ impl Storm<'_> {
             hits: 0,
         };
         let (messages, runtime) = (&self.cluster.messages, &self.cluster.runtime);
-        messages.begin(self.id, trouble);
+        messages.begin(self.id, disturbance);
         runtime.sleep(self.fault.length).await;
         messages.let_be(self.id);
         runtime.sleep(late_max).await;
@@ -487,7 +487,7 @@ impl Storm<'_> {
             messages, weather, ..
         } = &**self.cluster;
         weather.lock().deaf.insert(self.id, victim.number);
-        let news = Trouble {
+        let news = Disturbance {
             kind: FaultKind::LateNews,
             to: Some(victim.number),
             percent: 100,

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_of_others_are_nobody() {
+    fn uris_of_others_name_no_node() {
         for uri in [
             "https://orders/kvorum@10.0.0.1",
             "kvorum://orders",

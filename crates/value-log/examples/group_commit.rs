@@ -277,7 +277,7 @@ impl RunningValueLog {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let settings = ValueLogSettings {
             segment_bytes: 64 << 20,
-            dead_percent_max: 30,
+            garbage_percent_max: 30,
         };
         let (log, _) = ValueLog::open(disk, directory, 1, settings).unwrap();
         let is_over = Arc::new(AtomicBool::new(false));

@@ -41,7 +41,7 @@ const NOW: Timestamp = Timestamp(1_000_000);
 /// As in a server.
 const LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 64 << 20,
-    dead_percent_max: 30,
+    garbage_percent_max: 30,
 };
 
 /// The worst seen, with and without an open fold.

@@ -38,7 +38,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const STORES: u64 = 64;
 const AT_ONCE: u64 = 2;
 const ADMISSION_THREADS: usize = 2;
-/// The server's defaults: `commit_log.segment_bytes`, and `commit_log.bytes_max` in segments.
+/// The server's defaults: `value_log.segment_bytes`, and `value_log.bytes_max` in segments.
 const SEGMENT_BYTES: u64 = 64 << 20;
 const SEGMENTS_BEHIND_MAX: u32 = 16;
 
@@ -113,7 +113,7 @@ impl Node {
         let settings = ValueLogSettings {
             segment_bytes: SEGMENT_BYTES,
             // Overwritten entries stay, so that opening has to distinguish them from live ones.
-            dead_percent_max: 100,
+            garbage_percent_max: 100,
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let path = directory.join("value_log");

@@ -43,7 +43,7 @@ pub struct ValueLogStatus {
     /// Bytes in all segments.
     pub bytes: u64,
     /// Bytes of segments that no store needs, as of the last survey.
-    pub dead_bytes: u64,
+    pub garbage_bytes: u64,
     /// Segments.
     pub segments: u64,
     /// Bytes of segments that are kept for stores that are not open.
@@ -236,10 +236,10 @@ impl ValueLog {
     /// Sizes and counts.
     pub fn status(&self) -> ValueLogStatus {
         let (groups, batches) = self.keeper.queue.queue.lock().counts();
-        let (dead_bytes, waiting_bytes) = self.upkeep.dead_and_waiting_bytes();
+        let (garbage_bytes, waiting_bytes) = self.upkeep.garbage_and_waiting_bytes();
         ValueLogStatus {
             bytes: self.keeper.files().bytes(),
-            dead_bytes,
+            garbage_bytes,
             segments: self.keeper.files().segments().len() as u64,
             waiting_bytes,
             groups,

@@ -28,7 +28,7 @@ pub(crate) struct SegmentFacts {
 }
 
 impl SegmentFacts {
-    fn dead_bytes(&self) -> u64 {
+    fn garbage_bytes(&self) -> u64 {
         match self.is_passing {
             true => 0,
             false => self.bytes.saturating_sub(self.live_bytes),
@@ -69,26 +69,26 @@ impl SegmentFacts {
         let age = u128::from(newest.saturating_sub(self.number)) + 1;
         let cost = u128::from(self.cost_bytes()) + 1;
         // In millionths, to keep the fraction in an integer.
-        u128::from(self.dead_bytes()) * age * 1_000_000 / cost
+        u128::from(self.garbage_bytes()) * age * 1_000_000 / cost
     }
 }
 
 /// Bytes of all segments, and of the garbage in them.
 pub(crate) fn totals(segments: &[SegmentFacts]) -> (u64, u64) {
     let bytes = segments.iter().map(|it| it.bytes).sum();
-    let garbage = segments.iter().map(SegmentFacts::dead_bytes).sum();
+    let garbage = segments.iter().map(SegmentFacts::garbage_bytes).sum();
     (bytes, garbage)
 }
 
-/// The segment to collect now, if garbage takes more than `dead_percent_max` of all. Its copies
+/// The segment to collect now, if garbage takes more than `garbage_percent_max` of all. Its copies
 /// have to fit into `room_bytes`.
 pub(crate) fn choose(
     segments: &[SegmentFacts],
-    dead_percent_max: u8,
+    garbage_percent_max: u8,
     room_bytes: u64,
 ) -> Option<u32> {
     let (bytes, garbage) = totals(segments);
-    let is_due = u128::from(garbage) * 100 > u128::from(bytes) * u128::from(dead_percent_max);
+    let is_due = u128::from(garbage) * 100 > u128::from(bytes) * u128::from(garbage_percent_max);
     if !is_due {
         return None;
     }
@@ -97,18 +97,18 @@ pub(crate) fn choose(
         .iter()
         .filter(|it| it.is_closed && it.written_bytes() <= room_bytes);
     let best = closed.max_by_key(|it| (it.worth(newest), u32::MAX - it.number))?;
-    (best.dead_bytes() > 0).then_some(best.number)
+    (best.garbage_bytes() > 0).then_some(best.number)
 }
 
-/// Bytes that collecting reads and copies until garbage takes at most `dead_percent_max`, as far as
+/// Bytes that collecting reads and copies until garbage takes at most `garbage_percent_max`, as far as
 /// is known: the first victims.
-pub(crate) fn backlog_bytes(segments: &[SegmentFacts], dead_percent_max: u8) -> u64 {
+pub(crate) fn backlog_bytes(segments: &[SegmentFacts], garbage_percent_max: u8) -> u64 {
     let mut left = segments.to_vec();
     // They go first, for nothing, and allow no estimate for the others.
     left.retain(|it| it.has_to_be_read() || !it.is_closed);
     let mut backlog = 0;
     for _ in 0..VICTIMS_COUNTED {
-        let Some(number) = choose(&left, dead_percent_max, u64::MAX) else {
+        let Some(number) = choose(&left, garbage_percent_max, u64::MAX) else {
             break;
         };
         let collected = left.extract_if(.., |it| it.number == number);
@@ -121,8 +121,8 @@ pub(crate) fn backlog_bytes(segments: &[SegmentFacts], dead_percent_max: u8) -> 
 mod tests {
     use super::*;
 
-    fn choose(segments: &[SegmentFacts], dead_percent_max: u8) -> Option<u32> {
-        super::choose(segments, dead_percent_max, u64::MAX)
+    fn choose(segments: &[SegmentFacts], garbage_percent_max: u8) -> Option<u32> {
+        super::choose(segments, garbage_percent_max, u64::MAX)
     }
 
     /// Segments of an earlier version were longer than the reserve. The one with the highest worth
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dead_in_the_segment_being_written_counts_and_others_pay() {
+    fn garbage_in_the_segment_being_written_counts_and_others_pay() {
         let open = SegmentFacts {
             is_closed: false,
             ..facts(3, 0)
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_ends_where_the_bound_is_met() {
+    fn the_backlog_ends_where_the_bound_is_met() {
         let segments = [facts(1, 20), facts(2, 50), facts(3, 100)];
         // Of 300 bytes 130 are garbage; without the first one, 50 of 200.
         assert_eq!(backlog_bytes(&segments, 30), 120);

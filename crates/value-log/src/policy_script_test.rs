@@ -17,14 +17,14 @@ use super::*;
 fn segments_are_collected_as_the_scripts_say() {
     play_scripts("collection_scripts", || Log {
         segments: Vec::new(),
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
         room_bytes: u64::MAX,
     });
 }
 
 struct Log {
     segments: Vec<SegmentFacts>,
-    dead_percent_max: u8,
+    garbage_percent_max: u8,
     room_bytes: u64,
 }
 
@@ -35,17 +35,17 @@ impl Stage for Log {
             ["segment", segment, bytes, ref facts @ ..] => {
                 self.segments.push(segment_of(segment, bytes, facts)?);
             }
-            ["bound", percent] => self.dead_percent_max = number(percent)?,
+            ["bound", percent] => self.garbage_percent_max = number(percent)?,
             ["room", bytes] => self.room_bytes = number(bytes)?,
             ["collect"] => return Ok(vec![self.collect().unwrap_or("nothing".to_owned())]),
             ["settle"] => return Ok(std::iter::from_fn(|| self.collect()).collect()),
             ["backlog"] => {
-                let backlog = backlog_bytes(&self.segments, self.dead_percent_max);
+                let backlog = backlog_bytes(&self.segments, self.garbage_percent_max);
                 return Ok(vec![format!("{backlog} bytes")]);
             }
             ["garbage"] => {
-                let (bytes, dead) = totals(&self.segments);
-                return Ok(vec![format!("{dead} of {bytes} bytes")]);
+                let (bytes, garbage) = totals(&self.segments);
+                return Ok(vec![format!("{garbage} of {bytes} bytes")]);
             }
             _ => return Err(format!("no command is called {line}")),
         }
@@ -55,7 +55,7 @@ impl Stage for Log {
 
 impl Log {
     fn collect(&mut self) -> Option<String> {
-        let chosen = choose(&self.segments, self.dead_percent_max, self.room_bytes)?;
+        let chosen = choose(&self.segments, self.garbage_percent_max, self.room_bytes)?;
         let at = self.segments.iter().position(|it| it.number == chosen)?;
         let collected = self.segments.remove(at);
         let copied = collected.live_bytes;

@@ -8,5 +8,5 @@ pub struct ValueLogSettings {
     pub segment_bytes: u64,
     /// The share of garbage in all segments above which one is collected. Lower: less space, more
     /// copying. 100 for never. Percent.
-    pub dead_percent_max: u8,
+    pub garbage_percent_max: u8,
 }

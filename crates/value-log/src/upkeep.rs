@@ -31,10 +31,10 @@ const SURVEYS_PER_SEGMENT: u64 = 4;
 const PRESSING_PERCENT: u8 = 3;
 /// Limit of garbage while puts are refused for want of space, regardless of the settings: copying
 /// much for little is better than refusing. Percent.
-const EXHAUSTED_DEAD_PERCENT: u8 = 5;
+const EXHAUSTED_GARBAGE_PERCENT: u8 = 5;
 /// The same where removals will soon be refused too: removals of small values take nearly as much
 /// as they free.
-const DEAD_PERCENT_FOR_REMOVALS: u8 = 1;
+const GARBAGE_PERCENT_FOR_REMOVALS: u8 = 1;
 
 /// The upkeep of a log: surveys of what stores need, and collections.
 pub(crate) struct Upkeep {
@@ -158,7 +158,7 @@ impl Upkeep {
     pub(crate) fn next_collection(&self) -> Option<CollectionDue> {
         let headroom = self.keeper.measure_headroom();
         let is_pressing = headroom.is_scarce() || self.has_too_much_garbage();
-        let percent_max = self.dead_percent_max();
+        let percent_max = self.garbage_percent_max();
         let upkeep = self.state.lock();
         let (facts, read_to) = match &upkeep.collection {
             Some(under_way) if !upkeep.is_held => (under_way.facts, under_way.scan.read_to()),
@@ -205,25 +205,25 @@ impl Upkeep {
             return false;
         }
         let (bytes, garbage) = totals(&upkeep.facts);
-        let percent_max = self.dead_percent_max().saturating_add(PRESSING_PERCENT);
+        let percent_max = self.garbage_percent_max().saturating_add(PRESSING_PERCENT);
         u128::from(garbage) * 100 > u128::from(bytes) * u128::from(percent_max)
     }
 
     /// The garbage allowed in the log at present. A log that is never collected keeps its setting.
-    fn dead_percent_max(&self) -> u8 {
+    fn garbage_percent_max(&self) -> u8 {
         let files = self.keeper.files();
-        let set = files.settings.dead_percent_max;
+        let set = files.settings.garbage_percent_max;
         let headroom = files.reserve.seen();
         if set >= 100 || !headroom.is_exhausted() {
             return set;
         }
         match headroom.is_short_for_removals() {
-            true => set.min(DEAD_PERCENT_FOR_REMOVALS),
-            false => set.min(EXHAUSTED_DEAD_PERCENT),
+            true => set.min(GARBAGE_PERCENT_FOR_REMOVALS),
+            false => set.min(EXHAUSTED_GARBAGE_PERCENT),
         }
     }
 
-    pub(crate) fn dead_and_waiting_bytes(&self) -> (u64, u64) {
+    pub(crate) fn garbage_and_waiting_bytes(&self) -> (u64, u64) {
         let upkeep = self.state.lock();
         (totals(&upkeep.facts).1, upkeep.waiting_bytes)
     }
@@ -427,7 +427,7 @@ impl Upkeep {
             true => headroom.available,
             false => u64::MAX,
         };
-        choose(&upkeep.facts, self.dead_percent_max(), room_bytes)
+        choose(&upkeep.facts, self.garbage_percent_max(), room_bytes)
     }
 
     /// Continues the collection of a segment, or begins one.

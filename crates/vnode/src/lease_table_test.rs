@@ -161,7 +161,7 @@ fn vnodes_that_were_not_opened_keep_their_leases() {
 }
 
 #[test]
-fn a_renewal_that_fails_makes_nobody_ready() {
+fn a_renewal_that_fails_makes_no_vnode_ready() {
     let memory = empty_disk();
     let disk = FaultyDisk::over_memory(&memory);
     let randomness = randomness();
@@ -190,7 +190,7 @@ fn a_renewal_that_fails_makes_nobody_ready() {
 }
 
 #[test]
-fn nobody_who_issues_dots_waits_for_the_table() {
+fn no_issue_of_a_dot_waits_for_the_table() {
     let table = open(&empty_disk(), &randomness());
     let source = table.source(partition(0), STORE, Sequence(0));
     // A renewal holds this lock over its sync.

@@ -106,7 +106,7 @@ pub enum Operation {
 
 impl Operation {
     /// True when the answer has the present object, or depends on it.
-    pub(crate) fn tells_what_is_there(&self) -> bool {
+    pub(crate) fn depends_on_present_object(&self) -> bool {
         match self {
             Self::Get { .. } => true,
             Self::Coordinate { update, .. } => update.condition != Condition::Always,

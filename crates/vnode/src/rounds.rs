@@ -98,7 +98,7 @@ impl Vnode {
             return Ok(());
         };
         let learned = KeeperEvent::Learned(watermark);
-        self.tell(rounds, &mut state, agreed.list, learned)
+        self.step_keeper(rounds, &mut state, agreed.list, learned)
             .map(|_| ())
     }
 
@@ -119,7 +119,7 @@ impl Vnode {
         let extent = self.extent_of(rounds, now, Duration::from_micros(age))?;
         let mut state = rounds.state.lock();
         let opened = KeeperEvent::Open { round, extent };
-        let answer = self.tell(rounds, &mut state, list, opened);
+        let answer = self.step_keeper(rounds, &mut state, list, opened);
         drop(state);
         // The trees show each batch of the extent then.
         self.await_earlier_writes();
@@ -312,7 +312,9 @@ impl Vnode {
     fn ask_keeper(&self, list: ListName, event: KeeperEvent) -> Option<KeeperAnswer> {
         let rounds = self.rounds.as_ref()?;
         let mut state = rounds.state.lock();
-        self.tell(rounds, &mut state, list, event).ok().flatten()
+        self.step_keeper(rounds, &mut state, list, event)
+            .ok()
+            .flatten()
     }
 
     fn note_all(
@@ -323,7 +325,7 @@ impl Vnode {
     ) -> Result<(), ReplicaFailure> {
         let lists: Vec<ListName> = state.keepers.keys().copied().collect();
         for list in lists {
-            self.tell(rounds, state, list, event.clone())?;
+            self.step_keeper(rounds, state, list, event.clone())?;
         }
         Ok(())
     }

@@ -378,7 +378,7 @@ impl Vnode {
 
     /// Carries out a request, or returns that it would have to wait for a device.
     pub fn handle(&self, request: &ReplicaRequest, now: Timestamp, reading: Reading) -> Handled {
-        if !self.is_complete() && request.operation.tells_what_is_there() {
+        if !self.is_complete() && request.operation.depends_on_present_object() {
             return Handled::Done(ReplicaReply::Failed(ReplicaFailure::Incomplete));
         }
         self.handle_filling(request, now, reading)

@@ -495,7 +495,7 @@ fn a_damaged_value_is_never_taken() {
 }
 
 #[test]
-fn another_version_is_told_apart() {
+fn another_version_is_recognized() {
     let mut message = encode_request(&requests()[0]);
     message.head = [&[2], &message.head[1..]].concat().into();
     assert_eq!(

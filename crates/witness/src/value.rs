@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_tells_its_attempt() {
+    fn a_value_names_its_attempt() {
         for lengths in [Lengths::Varied, Lengths::Short] {
             for attempt in 1..200 {
                 let bytes = value(3, 17, attempt, lengths);

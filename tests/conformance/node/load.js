@@ -25,7 +25,7 @@ module.exports = {
     assert.deepStrictEqual(others, []);
   },
 
-  async 'of many stores that want to be first, the one that is kept was told so'(riak) {
+  async 'of many stores that want to be first, the one that is kept was answered so'(riak) {
     const at = { bucket: fresh('bucket'), key: 'key' };
     const attempts = await Promise.allSettled(Array.from({ length: 50 }, (_, number) =>
       riak.storeValue({ ...at, ifNoneMatch: true, value: object(`writer ${number}`) })));

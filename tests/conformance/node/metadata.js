@@ -48,7 +48,7 @@ module.exports = {
     assert.deepStrictEqual([...stored.getLinks()].sort(byKey), links);
   },
 
-  async 'the time of the last change is told'(riak) {
+  async 'the time of the last change is reported'(riak) {
     const stored = await storeAndFetch(riak, object('value'));
     const age = Date.now() - stored.getLastModified();
     assert.ok(Math.abs(age) < 3600 * 1000, `${age} ms`);

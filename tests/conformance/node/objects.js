@@ -9,7 +9,7 @@ module.exports = {
     assert.strictEqual(await riak.ping(), true);
   },
 
-  async 'the server tells its name and a version of three numbers'(riak) {
+  async 'the server reports its name and a version of three numbers'(riak) {
     const info = await riak.fetchServerInfo();
     assert.match(info.node, /@/);
     assert.match(info.server_version, /^\d+\.\d+\.\d+/);

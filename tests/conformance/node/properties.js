@@ -42,7 +42,7 @@ module.exports = {
     assert.strictEqual((await riak.fetchBucketProps({ bucket })).nVal, 3);
   },
 
-  async 'a made bucket type keeps siblings unless told otherwise'(riak) {
+  async 'a made bucket type keeps siblings unless its properties exclude it'(riak) {
     assert.strictEqual((await riak.fetchBucketTypeProps({ bucketType: 'plain' })).allowMult, true);
     const props = await riak.fetchBucketTypeProps({ bucketType: 'no_siblings' });
     assert.strictEqual(props.allowMult, false);
@@ -62,12 +62,12 @@ module.exports = {
     await assert.rejects(riak.fetchBucketTypeProps({ bucketType: 'nobody_made_this' }));
   },
 
-  async 'a bucket type tells its data type'(riak) {
+  async 'a bucket type shows its data type'(riak) {
     const props = await riak.fetchBucketTypeProps({ bucketType: 'maps' });
     assert.strictEqual(props.dataType, 'map');
   },
 
-  async 'the replicas of a key are told'(riak) {
+  async 'the replicas of a key are reported'(riak) {
     const { preflist } = await riak.fetchPreflist({ bucket: fresh('bucket'), key: 'key' });
     assert.strictEqual(preflist.length, 3);
     for (const replica of preflist) {

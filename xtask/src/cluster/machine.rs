@@ -237,6 +237,6 @@ pub(super) fn compile_shim(source: &Path, directory: &Path) -> anyhow::Result<Pa
         .args(["-shared", "-fPIC", "-O2", "-o"])
         .arg(&shim)
         .arg(source);
-    crate::command::quiet(&mut compiler)?;
+    crate::command::capture(&mut compiler)?;
     Ok(shim)
 }

@@ -113,7 +113,7 @@ fn conditions(weather: &Weather, nodes: usize) -> Vec<String> {
 fn run(line: &str) -> anyhow::Result<()> {
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap_or_default());
-    command::quiet(command.args(words)).map(drop)
+    command::capture(command.args(words)).map(drop)
 }
 
 #[cfg(test)]

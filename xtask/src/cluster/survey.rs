@@ -66,7 +66,8 @@ async fn read_part(
             Ok(Err(foreign)) => bail!("{node}: {foreign}"),
             Err(error) if error.kind() == ErrorKind::Server && has_no_replica(&error) => {}
             Err(error) => {
-                return Err(error).with_context(|| writers::tell(id, &format!("read from {node}")));
+                return Err(error)
+                    .with_context(|| writers::finding(id, &format!("read from {node}")));
             }
         }
     }
@@ -103,7 +104,7 @@ pub(super) fn differences(holdings: &[Holding], replicas: usize) -> Vec<String> 
             .collect();
         let is_same = all.windows(2).all(|pair| pair[0].1 == pair[1].1);
         if !is_same || all.len() < replicas {
-            differing.push(writers::tell(*id, &format!("the nodes have {all:?}")));
+            differing.push(writers::finding(*id, &format!("the nodes have {all:?}")));
         }
     }
     differing
@@ -117,7 +118,7 @@ pub(super) fn judge(ledgers: &BTreeMap<KeyId, Ledger>, holding: &Holding) -> Vec
         let id = *id;
         wrong
             .into_iter()
-            .map(move |wrong| writers::tell(id, &wrong.to_string()))
+            .map(move |wrong| writers::finding(id, &wrong.to_string()))
     };
     holding.iter().flat_map(wrong).collect()
 }
@@ -181,7 +182,7 @@ pub(super) async fn resolve(node: SocketAddr, known: &mut Knowledge) -> anyhow::
         ensure!(
             siblings == Siblings::from([attempt]),
             "{}",
-            writers::tell(
+            writers::finding(
                 *id,
                 &format!("it holds {siblings:?} after write {attempt} replaced all")
             )
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replicas_that_differ_or_are_too_few_are_told() {
+    fn replicas_that_differ_or_are_too_few_are_reported() {
         let one = Holding::from([((0, 1), Siblings::from([1]))]);
         let other = Holding::from([((0, 1), Siblings::from([2]))]);
         assert!(differences(&[one.clone(), one.clone()], 2).is_empty());

@@ -260,8 +260,8 @@ impl Writer {
         let ledger = self.known.ledgers.entry(id).or_default();
         if let Some(grounds) = expectation.grounds() {
             let wrong = ledger.judge(&siblings).into_iter();
-            let told = wrong.map(|wrong| tell(id, &format!("{wrong}, {grounds}")));
-            self.known.findings.extend(told);
+            let findings = wrong.map(|wrong| finding(id, &format!("{wrong}, {grounds}")));
+            self.known.findings.extend(findings);
         }
         let is_delete = !siblings.is_empty() && self.random.random_ratio(1, 10);
         let attempt = ledger.attempt(is_delete, siblings);
@@ -287,7 +287,7 @@ impl Writer {
 }
 
 /// A sentence about a key.
-pub(super) fn tell((writer, key): KeyId, what: &str) -> String {
+pub(super) fn finding((writer, key): KeyId, what: &str) -> String {
     format!("key {key} of writer {writer}: {what}")
 }
 

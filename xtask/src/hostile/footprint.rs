@@ -51,7 +51,7 @@ impl Footprint {
     }
 
     /// # Errors
-    /// The memory has grown, or the run was too short to tell.
+    /// The memory has grown, or the run was too short to decide it.
     pub(super) fn require_no_growth(&self) -> anyhow::Result<()> {
         let minute = |number| {
             let mean = self.after_minute(number);

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_that_say_nothing_are_told() {
+    fn marks_that_say_nothing_are_reported() {
         for (marks, is_right) in [
             ("run", true),
             ("elsewhere", true),

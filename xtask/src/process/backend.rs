@@ -5,8 +5,8 @@ pub(crate) type Setting = (&'static str, &'static str);
 
 /// Logs of the least size, so that files are finished, merged and removed in every round.
 pub(super) const SMALL_LOGS: &[Setting] = &[
-    ("commit_log.segment_bytes", "256KB"),
-    ("commit_log.bytes_max", "1MB"),
+    ("value_log.segment_bytes", "256KB"),
+    ("value_log.bytes_max", "1MB"),
 ];
 
 /// A backend under test.

@@ -31,7 +31,7 @@ pub(crate) fn second_one_moves_what_is_new(
         .enable_all()
         .build()
         .context("starting the client's runtime")?;
-    let mut told = Vec::new();
+    let mut figures = Vec::new();
     for backend in BACKENDS {
         let directory = directory.join(backend.name);
         std::fs::create_dir_all(&directory).context("creating a site")?;
@@ -47,9 +47,9 @@ pub(crate) fn second_one_moves_what_is_new(
             first >= u64::from(KEYS) * VALUE_BYTES as u64,
             "{name}: the first backup moved {first} bytes, and cannot have everything"
         );
-        told.push(format!("{name} {second} bytes for {changed} changed"));
+        figures.push(format!("{name} {second} bytes for {changed} changed"));
     }
-    Ok(told.join(", "))
+    Ok(figures.join(", "))
 }
 
 struct Moved {

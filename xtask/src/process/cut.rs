@@ -128,9 +128,9 @@ fn one_round(
     let writing = load.start(site.protobuf, random.random());
     thread::sleep(Duration::from_millis(random.random_range(200..1500)));
     let cutter = mount.cutter()?;
-    writing.tell(Power::Failing);
+    writing.set_power(Power::Failing);
     cutter.cut()?;
-    writing.tell(Power::Off);
+    writing.set_power(Power::Off);
     // The server runs on for a moment with a failing disk, and has to report that to its clients.
     thread::sleep(Duration::from_millis(random.random_range(0..100)));
     server.kill();

@@ -46,8 +46,8 @@ const SEGMENT_BYTES: u64 = 4 << 20;
 /// Logs of a size that fits the disk, and the defaults, which do not.
 pub(super) const LOGS: [&[Setting]; 2] = [
     &[
-        ("commit_log.segment_bytes", "4MB"),
-        ("commit_log.bytes_max", "16MB"),
+        ("value_log.segment_bytes", "4MB"),
+        ("value_log.bytes_max", "16MB"),
     ],
     &[],
 ];

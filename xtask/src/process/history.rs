@@ -67,8 +67,8 @@ impl History {
             true => Ok(()),
             false => Err(format!(
                 "key {key} holds {}, and {} was acknowledged, with {} attempts under way",
-                tell(observed),
-                tell(history.settled),
+                shown(observed),
+                shown(history.settled),
                 history.open.len(),
             )),
         }
@@ -99,7 +99,7 @@ impl History {
     }
 }
 
-fn tell(content: Content) -> String {
+fn shown(content: Content) -> String {
     match content {
         Some(attempt) => format!("write {attempt}"),
         None => "nothing".to_owned(),

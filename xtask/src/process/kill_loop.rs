@@ -22,8 +22,8 @@ const ROUNDS_LONG: u32 = 100;
 
 /// Logs of the least size, so that files are finished, merged and removed in every round.
 const SMALL_LOGS: &[Setting] = &[
-    ("commit_log.segment_bytes", "128KB"),
-    ("commit_log.bytes_max", "512KB"),
+    ("value_log.segment_bytes", "128KB"),
+    ("value_log.bytes_max", "512KB"),
 ];
 
 /// Even without syncs a crash of the server alone loses nothing.

@@ -171,7 +171,7 @@ impl Writing {
     }
 
     /// Signals the state of the power to the writers.
-    pub(crate) fn tell(&self, power: Power) {
+    pub(crate) fn set_power(&self, power: Power) {
         self.signals.power.store(power as u8, Ordering::SeqCst);
     }
 }

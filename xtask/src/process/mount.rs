@@ -43,7 +43,7 @@ impl Mount {
         let image = fs::File::create(&mount.image).context("creating the disk's image")?;
         image.set_len(bytes).context("sizing the disk's image")?;
         let mut make = Command::new("mkfs.ext4");
-        command::quiet(make.args(["-q", "-F"]).arg(&mount.image))?;
+        command::capture(make.args(["-q", "-F"]).arg(&mount.image))?;
         mount.enter("loop")?;
         Ok(mount)
     }
@@ -114,7 +114,7 @@ impl Mount {
     fn enter(&self, options: &str) -> anyhow::Result<()> {
         let mut mount = Command::new("mount");
         mount.args(["-t", "ext4", "-o", options]);
-        command::quiet(mount.arg(&self.image).arg(&self.point))
+        command::capture(mount.arg(&self.image).arg(&self.point))
             .map(drop)
             .context(
                 "mounting a file system for the power cut needs root and loop devices; run as \
@@ -127,7 +127,7 @@ impl Mount {
     fn unmount(&self) -> anyhow::Result<()> {
         let mut attempts = 0;
         loop {
-            let result = command::quiet(Command::new("umount").arg(&self.point));
+            let result = command::capture(Command::new("umount").arg(&self.point));
             if result.is_ok() || attempts == 50 {
                 return result.map(drop);
             }
@@ -144,7 +144,7 @@ impl Mount {
             .lines()
             .any(|line| line.split(' ').nth(1) == Some(&point))
         {
-            let _ = command::quiet(Command::new("umount").args(["--lazy"]).arg(&self.point));
+            let _ = command::capture(Command::new("umount").args(["--lazy"]).arg(&self.point));
         }
     }
 }

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use crate::command::quiet;
+use crate::command::capture;
 use crate::suites::description::Source;
 
 /// The variable that names the folder of archives.
@@ -75,7 +75,7 @@ fn unpack(archive: &Path, place: &Path) -> anyhow::Result<()> {
     let mut command = Command::new("tar");
     command.args(["--extract", "--gzip", "--strip-components=1", "--file"]);
     command.arg(archive).arg("--directory").arg(place);
-    quiet(&mut command).map(drop)
+    capture(&mut command).map(drop)
 }
 
 /// Takes one commit from a public repository.
@@ -85,7 +85,7 @@ fn fetch(source: &Source, place: &Path) -> anyhow::Result<()> {
         let mut command = Command::new("timeout");
         command.args([FETCH_SECONDS, "git"]).args(arguments);
         command.env("GIT_TERMINAL_PROMPT", "0").current_dir(place);
-        quiet(&mut command).map(drop)
+        capture(&mut command).map(drop)
     };
     git(&["init", "--quiet"])?;
     git(&["fetch", "--quiet", "--depth", "1", &address, &source.commit])?;

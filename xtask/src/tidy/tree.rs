@@ -33,7 +33,7 @@ impl Tree {
             "--others",
             "--exclude-standard",
         ]);
-        let mut paths: Vec<String> = command::quiet(&mut git)?
+        let mut paths: Vec<String> = command::capture(&mut git)?
             .split('\0')
             .filter(|path| !path.is_empty())
             .map(str::to_owned)

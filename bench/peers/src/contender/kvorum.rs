@@ -1,7 +1,7 @@
 //! Kvorum's engines as the node runs them: 64 stores, one log for all of them, upkeep in the background.
 //!
 //! Synced, bitcask's entries and leveldb's large bodies stay in the value log; without syncs bitcask writes
-//! to its own files and leveldb to its own log. Writers are slowed by the arbiter's rule as debt grows; what
+//! to its own files and leveldb to its own log. Writers are slowed by the arbiter's rule as the backlog grows; what
 //! else the arbiter decides is done by a simple loop here.
 
 use std::ops::Bound;
@@ -33,7 +33,7 @@ const STORES: usize = 64;
 /// As the node's defaults.
 const VALUE_LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 64 << 20,
-    dead_percent_max: 30,
+    garbage_percent_max: 30,
 };
 /// As the node's defaults: write buffers may take two fifths of what leveldb has, and each store's
 /// is of another size, so that they do not flush all at once.
@@ -49,7 +49,7 @@ const MEMORY_GIVEN_BACK_EVERY: Duration = Duration::from_secs(1);
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
 const REST_MAX: Duration = Duration::from_millis(20);
 /// From half of it on puts are slowed, and by this much when it is reached.
-const DEBT_BYTES_MAX: f64 = 4e9;
+const BACKLOG_BYTES_MAX: f64 = 4e9;
 const DELAY_MAX: Duration = Duration::from_millis(20);
 const SCAN_LEASE_MICROS: u64 = 60_000_000;
 const INDEX: &[u8] = b"term_int";
@@ -234,11 +234,11 @@ impl Node {
 
     fn tend_once(&self) -> bool {
         let mut was_busy = self.tend_log();
-        let mut debt_bytes = 0;
+        let mut backlog_bytes = 0;
         for store in &self.stores {
             let now = now();
             let tasks = store.maintenance_due(now);
-            debt_bytes += tasks.iter().map(|task| task.cost_bytes).sum::<u64>();
+            backlog_bytes += tasks.iter().map(|task| task.cost_bytes).sum::<u64>();
             if let Some(task) = tasks.first() {
                 let is_pressing = task.urgency == Urgency::Pressing;
                 was_busy |= timed(is_pressing, || {
@@ -246,7 +246,7 @@ impl Node {
                 });
             }
         }
-        let delay = put_delay(debt_bytes as f64 / DEBT_BYTES_MAX, DELAY_MAX);
+        let delay = put_delay(backlog_bytes as f64 / BACKLOG_BYTES_MAX, DELAY_MAX);
         let delay_micros = u64::try_from(delay.as_micros()).unwrap_or(0);
         self.delay_micros.store(delay_micros, Ordering::Relaxed);
         was_busy

@@ -168,7 +168,7 @@ All nodes are up and reachable
 }
 
 #[test]
-fn the_ring_status_tells_of_replicas_and_of_who_waits_to_be_removed() {
+fn the_ring_status_shows_replicas_and_members_that_wait_to_be_removed() {
     let lines = |state: &ClusterState| seen(state, &[]).changes_text();
     let founded = founded();
     let ring = (**settled(commit(&join(&founded, 2))).ring()).clone();

@@ -103,7 +103,7 @@ fn fill(store: &dyn Backend) {
 }
 
 /// The predicted capacity for the objects that [`fill`] puts.
-fn told(backend: &str) -> kvorum_advise::CapacityAnswer {
+fn predicted(backend: &str) -> kvorum_advise::CapacityAnswer {
     let question = CapacityQuestion {
         backend: backend.to_owned(),
         keys: u64::from(KEYS),
@@ -131,7 +131,7 @@ fn leveldb_takes_the_disk_that_capacity_says() {
         let store = Leveldb::open(seam, Path::new("store"), &settings, shared, draw, None).unwrap();
         fill(&store);
         store.close().unwrap();
-        let declared = told("leveldb").disk_live_bytes_per_node as f64;
+        let declared = predicted("leveldb").disk_live_bytes_per_node as f64;
         let found = total_len(&disk, Path::new("store")) as f64;
         assert!(
             found < declared * 1.05 && found > declared * 0.75,
@@ -155,7 +155,7 @@ fn hanoidb_takes_the_disk_that_capacity_says() {
         let store = Hanoidb::open(seam, Path::new("store"), &settings, shared, draw, None).unwrap();
         fill(&store);
         store.close().unwrap();
-        let declared = told("hanoidb").disk_live_bytes_per_node as f64;
+        let declared = predicted("hanoidb").disk_live_bytes_per_node as f64;
         let found = total_len(&disk, Path::new("store")) as f64;
         assert!(
             found < declared * 1.05 && found > declared * 0.75,
@@ -171,7 +171,7 @@ fn innostore_takes_the_disk_that_capacity_says() {
     let disk: Arc<dyn Disk> = Arc::new(memory.clone());
     let log_settings = ValueLogSettings {
         segment_bytes: 1 << 20,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 1, log_settings).unwrap();
     let settings = InnostoreSettings::default();
@@ -181,7 +181,7 @@ fn innostore_takes_the_disk_that_capacity_says() {
     let store = store.unwrap();
     fill(&store);
     store.close().unwrap();
-    let declared = told("innostore").disk_live_bytes_per_node as f64;
+    let declared = predicted("innostore").disk_live_bytes_per_node as f64;
     let found = total_len(&memory, Path::new("store")) as f64;
     assert!(
         found < declared * 1.05 && found > declared * 0.75,
@@ -196,7 +196,7 @@ fn leveled_takes_the_disk_that_capacity_says() {
     let disk: Arc<dyn Disk> = Arc::new(memory.clone());
     let settings = ValueLogSettings {
         segment_bytes: 1 << 20,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 1, settings).unwrap();
     let settings = LeveledSettings {
@@ -216,7 +216,7 @@ fn leveled_takes_the_disk_that_capacity_says() {
     let before = log.status().bytes;
     fill(&store);
     store.close().unwrap();
-    let declared = told("leveled").disk_live_bytes_per_node as f64;
+    let declared = predicted("leveled").disk_live_bytes_per_node as f64;
     let journal = (log.status().bytes - before) as f64;
     let ledger = total_len(&memory, directory) as f64;
     let found = journal + ledger;
@@ -246,7 +246,7 @@ fn bitcask_takes_the_disk_and_memory_that_capacity_says() {
     fill(&store);
     let memory = store.status().memory_bytes;
     store.close().unwrap();
-    let answer = told("bitcask");
+    let answer = predicted("bitcask");
     let declared = answer.disk_live_bytes_per_node as f64;
     let found = total_len(&disk, Path::new("store")) as f64;
     assert!(
@@ -270,7 +270,7 @@ fn bitcask_over_the_value_log_takes_the_memory_that_capacity_says() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
     let settings = ValueLogSettings {
         segment_bytes: 1 << 20,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 1, settings).unwrap();
     let (shared, draw) = (log.clone(), Arc::new(|| 0x9e37_79b9_7f4a_7c15));

@@ -322,7 +322,7 @@ fn a_majority_goes_on_without_the_rest_and_a_minority_keeps_what_was_agreed() {
 
 /// The node could not announce its address: it asked the leader that it had known, and itself.
 #[test]
-fn who_comes_back_under_another_address_finds_who_leads_meanwhile() {
+fn a_node_that_comes_back_under_another_address_finds_the_present_leader() {
     simulated(31, |world| async move {
         let runtime = world.runtime();
         let mut nodes = cluster(&world, 5).await;

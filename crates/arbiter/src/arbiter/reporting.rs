@@ -9,27 +9,28 @@ use kvorum_runtime::Moment;
 use super::Arbiter;
 use crate::average::whole;
 use crate::backoff::TaskId;
+use crate::order::Owner;
 use crate::report::{DueTask, Report};
 
 impl Arbiter {
     /// Everything about this moment.
     pub fn report(&self, now: Moment) -> Report {
-        let debts = self.debts(now);
+        let backlogs = self.backlogs(now);
         let allowed = self.pace.allowed();
         let running = self.running.values();
         let stores = || self.accounts.iter();
         let rates = stores().map(|(owner, it)| (*owner, whole(it.ingest.per_second(now))));
-        let backlogs = stores().map(|(owner, it)| (*owner, it.debt_bytes()));
+        let by_owner = stores().map(|(owner, it)| (*owner, it.backlog_bytes()));
         Report {
             running: running
                 .map(|(order, since)| (order.clone(), now.since(*since)))
                 .collect(),
             due: self.due(now),
-            backlog_by_owner: backlogs.filter(|(_, bytes)| *bytes > 0).collect(),
+            backlog_by_owner: by_owner.filter(|(_, bytes)| *bytes > 0).collect(),
             backlog_by_kind: self.backlog_by_kind(),
-            debt_bytes: debts.sum(),
-            pressing_bytes: debts.pressing,
-            paid_in: self.paid_in(debts.sum(), now),
+            backlog_bytes: backlogs.sum(),
+            pressing_bytes: backlogs.pressing,
+            paid_in: self.paid_in(backlogs.sum(), now),
             done_rate: whole(self.pace.done(now)),
             needed_rate: whole(self.pace.needed()),
             transfer_rate: whole(self.pace.transferred(now)),
@@ -75,14 +76,16 @@ impl Arbiter {
 
     fn backlog_by_kind(&self) -> BTreeMap<TaskKind, u64> {
         let mut by_kind = BTreeMap::new();
-        for account in self.accounts.values() {
+        for (owner, account) in &self.accounts {
+            let of_unlisted = match owner {
+                Owner::ValueLog => TaskKind::Collect,
+                Owner::Store(_) => TaskKind::Merge,
+            };
             for ranked in &account.tasks {
                 *by_kind.entry(ranked.task.kind).or_default() += ranked.task.cost_bytes;
             }
-            let first = account
-                .tasks
-                .first()
-                .map_or(TaskKind::Merge, |it| it.task.kind);
+            let first = account.tasks.first();
+            let first = first.map_or(of_unlisted, |it| it.task.kind);
             if account.unlisted_bytes() > 0 {
                 *by_kind.entry(first).or_default() += account.unlisted_bytes();
             }
@@ -90,15 +93,15 @@ impl Arbiter {
         by_kind
     }
 
-    fn paid_in(&self, debt_bytes: u64, now: Moment) -> Option<Duration> {
-        if debt_bytes == 0 {
+    fn paid_in(&self, backlog_bytes: u64, now: Moment) -> Option<Duration> {
+        if backlog_bytes == 0 {
             return Some(Duration::ZERO);
         }
         // The recent rate of steps; before the first, the allowed one.
         let done = self.pace.done(now);
         let paying = if done > 1.0 { done } else { self.pace.needed() };
         let shrinking = paying - self.pace.arising(now);
-        let needed = debt_bytes as f64 / shrinking;
+        let needed = backlog_bytes as f64 / shrinking;
         (shrinking > 0.0)
             .then(|| Duration::try_from_secs_f64(needed).ok())
             .flatten()

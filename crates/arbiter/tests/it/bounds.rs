@@ -1,4 +1,4 @@
-//! Debt stays bounded at all rates that the device sustains, and idle time pays it off.
+//! The backlog stays bounded at all rates that the device sustains, and idle time works it off.
 
 use std::time::Duration;
 
@@ -31,9 +31,9 @@ proptest! {
     })]
 
     /// Phases of any load, each up to the sustained rate, with continuously slowed foreground
-    /// requests: the debt never exceeds the work that comes up within a fixed time.
+    /// requests: the backlog never exceeds the work that comes up within a fixed time.
     #[test]
-    fn debt_is_bounded_at_any_ingest_that_the_device_carries(
+    fn the_backlog_is_bounded_at_any_ingest_that_the_device_carries(
         seed in any::<u64>(),
         stores in prop_oneof![Just(64u16), Just(256)],
         amplification in 0.5..8.0f64,
@@ -64,14 +64,14 @@ proptest! {
         let lumps = f64::from(stores) * (speed / 100.0) * amplification;
         let bound = most * amplification * 8.0 + lumps;
         prop_assert!(
-            (world.debt_max as f64) < bound,
-            "{} MB of {} MB", world.debt_max / 1_000_000, bound / 1e6
+            (world.backlog_max as f64) < bound,
+            "{} MB of {} MB", world.backlog_max / 1_000_000, bound / 1e6
         );
     }
 }
 
 #[test]
-fn a_constant_load_for_an_hour_leaves_a_steady_debt() {
+fn a_constant_load_for_an_hour_leaves_a_steady_backlog() {
     let settings = Settings {
         pressing_bytes: u64::MAX,
         stores: 16,
@@ -82,12 +82,12 @@ fn a_constant_load_for_an_hour_leaves_a_steady_debt() {
     let mut world = World::new(settings);
     world.put_evenly(most * 0.8);
     world.run(SECOND * 600);
-    let early = world.debt_max;
+    let early = world.backlog_max;
     world.run(SECOND * 3000);
     assert!(
-        world.debt_max < early + early / 10,
+        world.backlog_max < early + early / 10,
         "{} after {early}",
-        world.debt_max
+        world.backlog_max
     );
 }
 
@@ -103,19 +103,19 @@ fn bursts_beyond_what_the_device_carries_are_paid_between_them() {
     let mut world = World::new(settings);
     let mut highest = Vec::new();
     for _ in 0..12 {
-        world.debt_max = 0;
+        world.backlog_max = 0;
         world.put_skewed(most * 2.5);
         world.run(SECOND * 3);
         world.put_evenly(most * 0.2);
         world.run(SECOND * 12);
-        highest.push(world.debt_max);
+        highest.push(world.backlog_max);
     }
     let (first, last) = (highest[1], highest[11]);
     assert!(last < first * 2, "{highest:?}");
 }
 
 #[test]
-fn idle_time_pays_all_debt_off() {
+fn idle_time_works_the_backlog_off() {
     let settings = Settings {
         lump_bytes: 40e6,
         ..Settings::default()
@@ -124,19 +124,23 @@ fn idle_time_pays_all_debt_off() {
     let mut world = World::new(settings);
     world.put_skewed(most * 2.0);
     world.run(SECOND * 20);
-    let debt = world.debt();
-    assert!(debt > 1_000_000_000, "{debt}");
+    let backlog = world.backlog_bytes();
+    assert!(backlog > 1_000_000_000, "{backlog}");
     world.put_evenly(0.0);
     // At the full rate, and a little for looking around.
-    world.run(Duration::from_secs_f64(debt as f64 / 400e6 * 1.3) + SECOND * 3);
-    assert_eq!(world.debt(), 0);
+    world.run(Duration::from_secs_f64(backlog as f64 / 400e6 * 1.3) + SECOND * 3);
+    assert_eq!(world.backlog_bytes(), 0);
     let report = world.arbiter.report(world.now);
     world.run(SECOND * 12);
-    assert_eq!(world.arbiter.report(world.now).debt_bytes, 0, "{report:?}");
+    assert_eq!(
+        world.arbiter.report(world.now).backlog_bytes,
+        0,
+        "{report:?}"
+    );
 }
 
 #[test]
-fn writers_that_heed_the_delay_keep_the_debt_bounded_beyond_what_the_device_carries() {
+fn writers_that_heed_the_delay_keep_the_backlog_bounded_beyond_what_the_device_carries() {
     let settings = Settings {
         budgets: coarse(),
         pressing_bytes: 32 << 20,
@@ -155,9 +159,9 @@ fn writers_that_heed_the_delay_keep_the_debt_bounded_beyond_what_the_device_carr
         delays.push(world.arbiter.put_delay());
     }
     assert!(
-        world.debt_max < 2 * pressing,
+        world.backlog_max < 2 * pressing,
         "{} MB",
-        world.debt_max / 1_000_000
+        world.backlog_max / 1_000_000
     );
     assert!(delays.iter().any(|delay| *delay > Duration::ZERO));
     for pair in delays.windows(2) {
@@ -174,11 +178,11 @@ fn writers_that_heed_the_delay_keep_the_debt_bounded_beyond_what_the_device_carr
 }
 
 #[test]
-fn a_debt_bound_of_the_operator_slows_writers_before_it_is_reached() {
+fn a_backlog_bound_of_the_operator_slows_writers_before_it_is_reached() {
     let settings = Settings {
         pressing_bytes: u64::MAX,
         budgets: Budgets {
-            debt_bytes_max: Some(2_000_000_000),
+            backlog_bytes_max: Some(2_000_000_000),
             ..Budgets::default()
         },
         ..Settings::default()
@@ -190,7 +194,7 @@ fn a_debt_bound_of_the_operator_slows_writers_before_it_is_reached() {
     world.run(SECOND * 120);
     // Writers are slowed from one half on; the work that comes up before that takes effect is on
     // top.
-    assert!(world.debt_max < 3_000_000_000, "{}", world.debt_max);
+    assert!(world.backlog_max < 3_000_000_000, "{}", world.backlog_max);
     assert!(world.arbiter.put_delay() > Duration::ZERO);
 }
 
@@ -203,7 +207,7 @@ fn the_same_seed_gives_the_same_decisions() {
         });
         world.put_skewed(80e6);
         world.run(SECOND * 20);
-        (world.decisions, world.debt(), world.steps)
+        (world.decisions, world.backlog_bytes(), world.steps)
     };
     assert!(run(7) == run(7));
     assert!(run(7).2 != run(8).2);
@@ -260,23 +264,23 @@ fn without_a_processor_share_only_what_presses_is_done() {
         ..Settings::default()
     };
     let mut world = World::new(settings);
-    world.owe(0, TaskKind::Merge, Urgency::Normal, 1_000_000);
-    world.owe(1, TaskKind::Merge, Urgency::Pressing, 1_000_000);
+    world.add_backlog(0, TaskKind::Merge, Urgency::Normal, 1_000_000);
+    world.add_backlog(1, TaskKind::Merge, Urgency::Pressing, 1_000_000);
     world.run(SECOND * 30);
     assert_eq!(world.stores[0].steps, 0);
-    assert_eq!(world.stores[1].debt(), 0);
+    assert_eq!(world.stores[1].backlog_bytes(), 0);
     // And there is no busy loop meanwhile.
     assert!(world.decisions < 2000, "{}", world.decisions);
 }
 
 #[test]
-fn the_estimate_of_when_the_debt_is_paid_comes_true() {
+fn the_estimate_of_when_the_backlog_is_done_comes_true() {
     let mut world = World::new(Settings::default());
-    world.owe(3, TaskKind::Merge, Urgency::Normal, 8_000_000_000);
+    world.add_backlog(3, TaskKind::Merge, Urgency::Normal, 8_000_000_000);
     world.run(SECOND * 8);
     let paid_in = world.arbiter.report(world.now).paid_in.unwrap();
     let mut waited = Duration::ZERO;
-    while world.debt() > 0 {
+    while world.backlog_bytes() > 0 {
         world.run(SECOND / 10);
         waited += SECOND / 10;
     }

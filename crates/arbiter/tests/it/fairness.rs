@@ -13,14 +13,14 @@ use crate::world::{Settings, World};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn stores_that_owe_without_end_are_served_the_same_bytes() {
+fn stores_with_endless_backlogs_are_served_the_same_bytes() {
     let mut world = World::new(Settings {
         overshoot: 3.0,
         pressing_bytes: u64::MAX,
         ..Settings::default()
     });
     for store in 0..64 {
-        world.owe(store, TaskKind::Merge, Urgency::Normal, 1 << 40);
+        world.add_backlog(store, TaskKind::Merge, Urgency::Normal, 1 << 40);
     }
     world.run(SECOND * 20);
     let served = world.stores.iter().map(|it| it.served);
@@ -29,29 +29,29 @@ fn stores_that_owe_without_end_are_served_the_same_bytes() {
 }
 
 #[test]
-fn a_store_that_owes_little_does_not_wait_behind_one_that_owes_much() {
+fn a_store_with_a_small_backlog_does_not_wait_behind_one_with_a_large_one() {
     let mut world = World::new(Settings {
         pressing_bytes: u64::MAX,
         ..Settings::default()
     });
-    world.owe(0, TaskKind::Merge, Urgency::Normal, 1 << 40);
+    world.add_backlog(0, TaskKind::Merge, Urgency::Normal, 1 << 40);
     world.run(SECOND * 20);
-    world.owe(1, TaskKind::Merge, Urgency::Normal, 4 << 20);
+    world.add_backlog(1, TaskKind::Merge, Urgency::Normal, 4 << 20);
     // Queried within ten seconds, and then at every other turn.
     world.run(SECOND * 11);
-    assert_eq!(world.stores[1].debt(), 0);
-    assert!(world.stores[0].debt() > 0);
+    assert_eq!(world.stores[1].backlog_bytes(), 0);
+    assert!(world.stores[0].backlog_bytes() > 0);
 }
 
 #[test]
 fn what_presses_goes_before_what_does_not() {
     let mut world = World::new(Settings::default());
-    world.owe(0, TaskKind::Scrub, Urgency::Normal, 4_000_000_000);
-    world.owe(1, TaskKind::Merge, Urgency::Normal, 4_000_000_000);
-    world.owe(2, TaskKind::Merge, Urgency::Pressing, 1_000_000_000);
-    world.owe(3, TaskKind::Flush, Urgency::Pressing, 100_000_000);
+    world.add_backlog(0, TaskKind::Scrub, Urgency::Normal, 4_000_000_000);
+    world.add_backlog(1, TaskKind::Merge, Urgency::Normal, 4_000_000_000);
+    world.add_backlog(2, TaskKind::Merge, Urgency::Pressing, 1_000_000_000);
+    world.add_backlog(3, TaskKind::Flush, Urgency::Pressing, 100_000_000);
     let finished = |world: &mut World, store: usize| {
-        while world.stores[store].debt() > 0 {
+        while world.stores[store].backlog_bytes() > 0 {
             world.run(SECOND / 20);
         }
         world.now
@@ -70,9 +70,9 @@ fn a_scrub_goes_on_below_merges_without_end() {
         ..Settings::default()
     });
     for store in 0..63 {
-        world.owe(store, TaskKind::Merge, Urgency::Normal, 1 << 40);
+        world.add_backlog(store, TaskKind::Merge, Urgency::Normal, 1 << 40);
     }
-    world.owe(63, TaskKind::Scrub, Urgency::Idle, 1 << 40);
+    world.add_backlog(63, TaskKind::Scrub, Urgency::Idle, 1 << 40);
     world.run(SECOND * 30);
     let all: u64 = world.stores.iter().map(|it| it.served).sum();
     let scrubbed = world.stores[63].served;
@@ -91,9 +91,9 @@ proptest! {
 
     /// With any backlog of all owners, and any new work: each store is served again and again.
     #[test]
-    fn nobody_starves(
+    fn no_store_starves(
         seed in any::<u64>(),
-        debts in prop::collection::vec((0..7usize, 0..3usize), 64),
+        backlogs in prop::collection::vec((0..7usize, 0..3usize), 64),
         is_slow in any::<bool>(),
     ) {
         const KINDS: [TaskKind; 7] = [
@@ -111,8 +111,8 @@ proptest! {
             },
             ..Settings::default()
         });
-        for (store, (kind, urgency)) in debts.iter().enumerate() {
-            world.owe(store, KINDS[*kind], URGENCIES[*urgency], 1 << 40);
+        for (store, (kind, urgency)) in backlogs.iter().enumerate() {
+            world.add_backlog(store, KINDS[*kind], URGENCIES[*urgency], 1 << 40);
         }
         world.run(SECOND * 10);
         for _ in 0..2 {
@@ -138,7 +138,7 @@ fn steps_last_as_long_as_they_should() {
             },
             ..Settings::default()
         });
-        world.owe(0, TaskKind::Merge, Urgency::Normal, 1 << 40);
+        world.add_backlog(0, TaskKind::Merge, Urgency::Normal, 1 << 40);
         world.run(SECOND * 5);
         let late = &world.steps[world.steps.len() - 100..];
         for (_, _, took) in late {
@@ -151,16 +151,16 @@ fn steps_last_as_long_as_they_should() {
     }
 }
 
-fn merge_of(cost_bytes: u64) -> Answer {
-    let merge = Task {
-        kind: TaskKind::Merge,
+fn backlog_of(kind: TaskKind, cost_bytes: u64) -> Answer {
+    let task = Task {
+        kind,
         subject: 1,
         urgency: Urgency::Normal,
         cost_bytes,
     };
     Answer {
-        tasks: (cost_bytes > 0).then_some(merge).into_iter().collect(),
-        debt_bytes: cost_bytes,
+        tasks: (cost_bytes > 0).then_some(task).into_iter().collect(),
+        backlog_bytes: cost_bytes,
         ..Answer::default()
     }
 }
@@ -183,8 +183,8 @@ fn the_log_does_not_wait_for_the_turns_of_all_stores() {
     arbiter.step(Event::Looked(looked), now);
     let mut served: BTreeMap<Owner, u64> = owners.iter().map(|owner| (*owner, 0)).collect();
     let backlog = |owner: Owner, served: u64| match owner {
-        Owner::ValueLog => merge_of(LOG_BYTES.saturating_sub(served)),
-        Owner::Store(_) => merge_of(1 << 30),
+        Owner::ValueLog => backlog_of(TaskKind::Collect, LOG_BYTES.saturating_sub(served)),
+        Owner::Store(_) => backlog_of(TaskKind::Merge, 1 << 30),
     };
     let mut by_stores_meanwhile = None;
     for _ in 0..2000 {

@@ -9,8 +9,8 @@ use crate::world::{Settings, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A large old debt, and requests that it slows.
-fn world_with_old_debt() -> World {
+/// A large old backlog, and requests that it slows.
+fn world_with_old_backlog() -> World {
     let mut world = World::new(Settings {
         pressing_bytes: u64::MAX,
         latency: Duration::from_millis(1),
@@ -23,15 +23,15 @@ fn world_with_old_debt() -> World {
     world.put_evenly(30e6);
     world.run(SECOND * 60);
     for store in 0..64 {
-        world.owe(store, TaskKind::Merge, Urgency::Normal, 1_000_000_000);
+        world.add_backlog(store, TaskKind::Merge, Urgency::Normal, 1_000_000_000);
     }
     world.run(SECOND * 15);
     world
 }
 
 #[test]
-fn what_the_debt_needs_runs_however_slow_requests_are() {
-    let mut world = world_with_old_debt();
+fn what_the_backlog_needs_runs_however_slow_requests_are() {
+    let mut world = world_with_old_backlog();
     let before = world.background_total;
     world.run(SECOND * 60);
     let rate = (world.background_total - before) / 60.0;
@@ -43,7 +43,7 @@ fn what_the_debt_needs_runs_however_slow_requests_are() {
 
 #[test]
 fn above_the_need_upkeep_gives_way_to_requests() {
-    let mut world = world_with_old_debt();
+    let mut world = world_with_old_backlog();
     world.latencies.clear();
     world.run(SECOND * 60);
     world.latencies.sort();
@@ -64,10 +64,10 @@ fn what_presses_does_not_wait_for_the_turn_of_what_is_held_back() {
     world.put_evenly(1e6);
     world.run(SECOND * 10);
     for store in 0..64 {
-        world.owe(store, TaskKind::Merge, Urgency::Normal, 100_000_000);
+        world.add_backlog(store, TaskKind::Merge, Urgency::Normal, 100_000_000);
     }
     for store in 0..4 {
-        world.owe(store, TaskKind::Compact, Urgency::Pressing, 2_000_000_000);
+        world.add_backlog(store, TaskKind::Compact, Urgency::Pressing, 2_000_000_000);
     }
     world.run(SECOND * 5);
     let left = |world: &World| -> u64 {
@@ -82,7 +82,7 @@ fn what_presses_does_not_wait_for_the_turn_of_what_is_held_back() {
 
 #[test]
 fn without_requests_upkeep_takes_the_whole_device() {
-    let mut world = world_with_old_debt();
+    let mut world = world_with_old_backlog();
     world.put_evenly(0.0);
     world.run(SECOND * 5);
     let before = world.background_total;

@@ -85,8 +85,8 @@ pub(crate) struct World {
     looked_at: Moment,
     pub(crate) background_total: f64,
     pub(crate) put_total: f64,
-    /// The largest debt that was seen.
-    pub(crate) debt_max: u64,
+    /// The largest backlog that was seen.
+    pub(crate) backlog_max: u64,
     pub(crate) decisions: u64,
     pub(crate) asks: u64,
     pub(crate) looks: u64,
@@ -112,7 +112,7 @@ impl World {
             looked_at: Moment::default(),
             background_total: 0.0,
             put_total: 0.0,
-            debt_max: 0,
+            backlog_max: 0,
             decisions: 0,
             asks: 0,
             looks: 0,
@@ -141,13 +141,19 @@ impl World {
         self.requests = bytes_per_second / 1000.0;
     }
 
-    pub(crate) fn owe(&mut self, store: usize, kind: TaskKind, urgency: Urgency, bytes: u64) {
+    pub(crate) fn add_backlog(
+        &mut self,
+        store: usize,
+        kind: TaskKind,
+        urgency: Urgency,
+        bytes: u64,
+    ) {
         *self.stores[store].backlog.entry(kind).or_default() += bytes;
         self.stores[store].urgency.insert(kind, urgency);
     }
 
-    pub(crate) fn debt(&self) -> u64 {
-        self.stores.iter().map(Store::debt).sum()
+    pub(crate) fn backlog_bytes(&self) -> u64 {
+        self.stores.iter().map(Store::backlog_bytes).sum()
     }
 
     pub(crate) fn random(&mut self) -> f64 {
@@ -180,7 +186,7 @@ impl World {
         self.now = self.now.plus(duration);
         if self.now.since(self.ingested_at) >= TAKEN_IN_EVERY {
             self.take_in();
-            self.debt_max = self.debt_max.max(self.debt());
+            self.backlog_max = self.backlog_max.max(self.backlog_bytes());
         }
     }
 
@@ -258,7 +264,7 @@ impl World {
         let answer = Answer {
             tasks: store.tasks(pressing_bytes),
             put_bytes: store.put_bytes as u64,
-            debt_bytes: store.debt(),
+            backlog_bytes: store.backlog_bytes(),
             memory_bytes: 0,
         };
         self.arbiter
@@ -325,12 +331,12 @@ impl World {
 }
 
 impl Store {
-    pub(crate) fn debt(&self) -> u64 {
+    pub(crate) fn backlog_bytes(&self) -> u64 {
         self.backlog.values().sum()
     }
 
     fn tasks(&self, pressing_bytes: u64) -> Vec<Task> {
-        let is_pressed = self.debt() > pressing_bytes;
+        let is_pressed = self.backlog_bytes() > pressing_bytes;
         let backlogs = self.backlog.iter().filter(|(_, bytes)| **bytes > 0);
         let task = |(kind, bytes): (&TaskKind, &u64)| Task {
             kind: *kind,

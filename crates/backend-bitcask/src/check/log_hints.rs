@@ -66,7 +66,7 @@ impl StoreCheck<'_> {
             FoundLog::Here(log) => Some(&**log),
             FoundLog::Another | FoundLog::NotChecked => None,
         };
-        self.tell_of_log(meta, &found, &hints[0].0);
+        self.note_unchecked_log(meta, &found, &hints[0].0);
         let mut records = Records {
             store: meta.identity,
             log,
@@ -80,7 +80,7 @@ impl StoreCheck<'_> {
     }
 
     /// Notes that entries in the log cannot be compared without it.
-    fn tell_of_log(&mut self, meta: &Meta, found: &FoundLog<'_>, first: &str) {
+    fn note_unchecked_log(&mut self, meta: &Meta, found: &FoundLog<'_>, first: &str) {
         let spoken = format!("log hints name the value log {:#018x}", meta.value_log);
         match found {
             FoundLog::Here(_) => {}
@@ -153,7 +153,7 @@ impl StoreCheck<'_> {
             self.compare_records(right, records, &mut wrong)?;
         }
         self.compare_counts(name, hint, by_segment);
-        self.tell_wrong(name, hint.table.len(), wrong);
+        self.report_wrong(name, hint.table.len(), wrong);
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl StoreCheck<'_> {
         Ok(())
     }
 
-    fn tell_wrong(&mut self, name: &str, len: u64, wrong: Wrong) {
+    fn report_wrong(&mut self, name: &str, len: u64, wrong: Wrong) {
         let finding = |what: String, keys: Vec<String>| Finding {
             file: name.to_owned(),
             offset: 0,

@@ -84,7 +84,7 @@ fn r24_a_flipped_byte_costs_one_key_which_says_so() {
 }
 
 #[test]
-fn r25_rot_before_what_was_synced_is_reported_and_not_cut() {
+fn r25_corruption_before_what_was_synced_is_reported_and_not_cut() {
     let disk = MemoryDisk::new();
     drop(filled(&disk));
     let last = disk
@@ -111,7 +111,7 @@ fn r25_rot_before_what_was_synced_is_reported_and_not_cut() {
 }
 
 #[test]
-fn r27_a_merge_passes_over_rot_and_comes_to_its_end() {
+fn r27_a_merge_passes_over_corruption_and_comes_to_its_end() {
     let disk = MemoryDisk::new();
     let store = filled(&disk);
     do_task(&store, TaskKind::Hint, 2, NOW);
@@ -241,7 +241,7 @@ fn scrub(store: &Bitcask, now: Timestamp) -> usize {
 }
 
 #[test]
-fn a_scrub_finds_rot_before_a_reader_does_and_tells_it_once() {
+fn a_scrub_finds_corruption_before_a_reader_does_and_reports_it_once() {
     const PERIOD: Duration = Duration::from_secs(100);
     let settings = BitcaskSettings {
         scrub_period: Some(PERIOD),
@@ -277,7 +277,7 @@ fn a_scrub_finds_rot_before_a_reader_does_and_tells_it_once() {
 /// Hints and the checkpoint are copies of segments' data: corruption in them costs nothing once it
 /// is found.
 #[test]
-fn a_scrub_finds_rot_in_hints_and_the_checkpoint_tells_it_and_has_them_written_again() {
+fn a_scrub_finds_corruption_in_hints_and_the_checkpoint_reports_it_and_has_them_written_again() {
     const PERIOD: Duration = Duration::from_secs(100);
     let settings = BitcaskSettings {
         scrub_period: Some(PERIOD),
@@ -301,14 +301,19 @@ fn a_scrub_finds_rot_in_hints_and_the_checkpoint_tells_it_and_has_them_written_a
     let whole = |path: &Path| kvorum_disk::read_file(&disk, path, 1 << 20).unwrap();
     let before = whole(hint);
     let middle = |path: &Path| disk.info(path).unwrap().unwrap().len / 2;
-    for rot in [middle(hint), 20, before.len() as u64 - 1] {
-        flip(&disk, hint, rot);
+    for offset in [middle(hint), 20, before.len() as u64 - 1] {
+        flip(&disk, hint, offset);
     }
     flip(&disk, checkpoint, middle(checkpoint));
     scrub(&store, Timestamp(NOW.0 + PERIOD.as_secs() * 1_000_000));
     let status = store.status();
-    let told: Vec<&str> = status.lost.iter().map(|it| &*it.file).collect();
-    assert_eq!(told, ["checkpoint", "0000000001.hint"], "{:?}", status.lost);
+    let files: Vec<&str> = status.lost.iter().map(|it| &*it.file).collect();
+    assert_eq!(
+        files,
+        ["checkpoint", "0000000001.hint"],
+        "{:?}",
+        status.lost
+    );
     assert!(
         status
             .lost

@@ -65,10 +65,10 @@ fn settings(variation: u32) -> BitcaskSettings {
         checkpoint_after_bytes: 8192,
         merge: MergeSettings {
             fragmentation_trigger_percent: 20,
-            dead_bytes_trigger: 512,
-            store_dead_trigger_percent: 20,
+            garbage_bytes_trigger: 512,
+            store_garbage_trigger_percent: 20,
             fragmentation_threshold_percent: 10,
-            dead_bytes_threshold: 256,
+            garbage_bytes_threshold: 256,
             small_file_threshold_bytes: 1024,
             ..MergeSettings::default()
         },

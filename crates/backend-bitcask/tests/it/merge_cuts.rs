@@ -118,8 +118,8 @@ fn cut_everywhere(
         for cut in 0..operations {
             let crash = crash_of(cut + merged.len() as u64);
             let disk = cut_merge(before, file, in_records, cut, crash);
-            let told = format!("{merged:?}, cut {cut} of {operations}, {crash:?}");
-            let _on_failure = TellOnPanic(told);
+            let case = format!("{merged:?}, cut {cut} of {operations}, {crash:?}");
+            let _on_failure = PrintOnPanic(case);
             check_and_merge_on(&disk, cut.is_multiple_of(2), expected);
             cuts += 1;
         }
@@ -132,10 +132,10 @@ fn cut_everywhere(
 }
 
 /// Prints the case of a failed assertion.
-struct TellOnPanic(String);
+struct PrintOnPanic(String);
 
 #[expect(clippy::print_stderr, reason = "the story of a failed test")]
-impl Drop for TellOnPanic {
+impl Drop for PrintOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.0);
@@ -186,7 +186,7 @@ fn walk(
         let crash = crash_of(walked.merges);
         let left = disk.crash_image(crash);
         if merged.len() as u64 == SIX {
-            let _on_failure = TellOnPanic(format!("{merged:?}, cut {cut}, {crash:?}"));
+            let _on_failure = PrintOnPanic(format!("{merged:?}, cut {cut}, {crash:?}"));
             check_and_merge_on(&left, walked.merges.is_multiple_of(2), expected);
         }
         walk(&left, merged, walked, expected);

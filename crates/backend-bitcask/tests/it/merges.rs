@@ -316,7 +316,7 @@ fn a_segment_that_cannot_be_read_holds_up_no_other_merge() {
     let memory = MemoryDisk::new();
     let mut settings = one_file_each();
     settings.file_bytes_max = 4_000;
-    settings.merge.store_dead_trigger_percent = 30;
+    settings.merge.store_garbage_trigger_percent = 30;
     settings.merge.small_file_threshold_bytes = 100;
     let big = |round: usize| format!("{round} ").repeat(100);
     {
@@ -350,7 +350,7 @@ fn a_segment_that_cannot_be_read_holds_up_no_other_merge() {
     }
     let status = store.status();
     assert!(
-        status.dead_bytes < 2 * len && status.disk_bytes < 3 * status.live_bytes,
+        status.garbage_bytes < 2 * len && status.disk_bytes < 3 * status.live_bytes,
         "{status:?}"
     );
     assert!(memory.info(first).unwrap().is_some());

@@ -23,8 +23,8 @@ fn r14_reads_folds_and_merges_beside_puts_see_every_finished_put() {
         checkpoint_after_bytes: 3000,
         ..BitcaskSettings::default()
     };
-    settings.merge.dead_bytes_trigger = 200;
-    settings.merge.dead_bytes_threshold = 100;
+    settings.merge.garbage_bytes_trigger = 200;
+    settings.merge.garbage_bytes_threshold = 100;
     let store = &open(&disk, settings.clone());
     let finished: &[AtomicU64; KEYS] = &Default::default();
     let is_over = &AtomicBool::new(false);

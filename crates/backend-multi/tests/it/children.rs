@@ -99,7 +99,7 @@ pub(crate) fn open_with(
 /// Segments so small that there are several.
 const LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 16 << 10,
-    dead_percent_max: 30,
+    garbage_percent_max: 30,
 };
 
 /// A child, and its tenant if it uses the value log.

@@ -98,10 +98,10 @@ fn a_child_may_be_added_and_not_left_out_while_its_files_are_there() {
     drop(two);
     let refused = open(&seam, &BOTH[..1], &draw).err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::Denied);
-    let told = refused.to_string();
+    let message = refused.to_string();
     assert!(
-        told.contains("multi_backend.ldb.storage_backend = leveldb"),
-        "{told}"
+        message.contains("multi_backend.ldb.storage_backend = leveldb"),
+        "{message}"
     );
     let other_engine = [BOTH[0], ("ldb", Engine::Memory)];
     assert_eq!(

@@ -311,7 +311,7 @@ fn lines_of_a_file_are_shared_by_all_workers() {
 }
 
 #[test]
-fn refusals_tell_what_would_work() {
+fn refusals_name_what_would_work() {
     for (text, part) in [
         ("{function, m, f, []}", "Erlang"),
         ("{int_to_bin, {uniform_int, 5}}", "int_to_bin_bigendian"),

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_one_server_does_not_tell_is_unknown() {
+    fn a_value_that_one_server_does_not_report_is_unknown() {
         let servers = [parse(METRICS), parse(METRICS), parse("other 1\n")];
         let name = ["kvorum_store_disk_bytes"];
         assert_eq!(sum_of(&servers[..2], &name), Some(200));

@@ -197,7 +197,7 @@ fn a_blob_file_replaces_the_blocks() {
 }
 
 #[test]
-fn refusals_tell_the_allowed_forms() {
+fn refusals_name_the_allowed_forms() {
     for (text, part) in [
         ("{function, m, f, []}", "Erlang"),
         ("{fixed_bin, -1}", "size in bytes"),

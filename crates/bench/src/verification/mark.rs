@@ -105,7 +105,7 @@ mod tests {
     };
 
     #[test]
-    fn a_marked_value_keeps_its_length_and_tells_its_mark() {
+    fn a_marked_value_keeps_its_length_and_shows_its_mark() {
         for length in [0, 39, 40, 41, 1000] {
             let marked = MARK.stamp(&vec![5; length]);
             assert_eq!(marked.len(), length.max(MARK_BYTES));

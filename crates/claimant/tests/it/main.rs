@@ -150,7 +150,7 @@ async fn joined(world: &World, count: u8) -> Vec<Node> {
             .iter()
             .all(|node| node.current().members().len() == members)
     };
-    until(world, "everybody knows everybody", all_know).await;
+    until(world, "all nodes know each other", all_know).await;
     nodes
 }
 

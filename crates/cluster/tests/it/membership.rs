@@ -183,7 +183,7 @@ fn who_comes_back_with_an_old_state_takes_nothing_back() {
 }
 
 #[test]
-fn who_is_marked_as_down_is_a_full_member_again_and_who_leaves_goes_on_leaving() {
+fn a_node_marked_as_down_is_a_full_member_again_and_a_leaving_one_goes_on_leaving() {
     let status = |state: &ClusterState| state.member(node(4)).unwrap().status;
     let said = |status| Command::UpdateMember {
         node: node(4),

@@ -134,15 +134,15 @@ fn world_of_sets() -> World {
 fn fetches_and_operations_are_metered_with_their_type() {
     let world = world_of_sets();
     let coordinator: &Coordinator = &world.coordinator;
-    let told = || std::mem::take(&mut *world.meter.finished.lock());
+    let finished = || std::mem::take(&mut *world.meter.finished.lock());
     let added = world.run(update(coordinator, "sets/b/k", add("a")));
     assert!(added.is_ok());
-    assert_eq!(told(), [(RequestKind::Update(Kind::Set), None)]);
+    assert_eq!(finished(), [(RequestKind::Update(Kind::Set), None)]);
     let found = world.run(fetch(coordinator, "sets/b/k", Kind::Set, 1));
     assert!(found.is_some());
-    assert_eq!(told(), [(RequestKind::Fetch(Kind::Set), None)]);
+    assert_eq!(finished(), [(RequestKind::Fetch(Kind::Set), None)]);
     assert!(world.get("sets/b/k").is_some());
-    assert_eq!(told(), [(RequestKind::Get, None)]);
+    assert_eq!(finished(), [(RequestKind::Get, None)]);
 }
 
 #[test]

@@ -303,9 +303,9 @@ fn queries_are_metered_bounded_in_time_and_refused_where_there_is_no_index() {
         let asked = query("n_int", &IndexValues::Equal("1".into()), options);
         world.run(results(&world.coordinator, asked)).map(drop)
     };
-    let told = || std::mem::take(&mut *world.meter.finished.lock());
+    let finished = || std::mem::take(&mut *world.meter.finished.lock());
     assert_eq!(ask(IndexOptions::default()), Ok(()));
-    assert_eq!(told(), [(RequestKind::IndexQuery, None)]);
+    assert_eq!(finished(), [(RequestKind::IndexQuery, None)]);
     assert_eq!(*world.meter.index_results.lock(), [0]);
     assert!(*world.meter.parts_read.lock() > 0);
     let no_time = IndexOptions {
@@ -314,7 +314,7 @@ fn queries_are_metered_bounded_in_time_and_refused_where_there_is_no_index() {
     };
     assert_eq!(ask(no_time), Err(RequestError::Timeout));
     let failed = (RequestKind::IndexQuery, Some(RequestError::Timeout));
-    assert_eq!(told(), [failed]);
+    assert_eq!(finished(), [failed]);
     for backend in world.backends.values() {
         backend.is_plain.store(true, Ordering::Relaxed);
     }

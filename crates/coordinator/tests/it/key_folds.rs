@@ -115,7 +115,7 @@ fn a_tree_is_the_same_whichever_replicas_it_is_made_of() {
 }
 
 #[test]
-fn a_scope_that_is_empty_asks_nobody_and_an_unknown_type_is_refused() {
+fn a_scope_that_is_empty_asks_no_vnode_and_an_unknown_type_is_refused() {
     let world = World::new(&colocated());
     world.put("k", "a", &Clock::new());
     let kind = FoldKind::ObjectStats;
@@ -124,8 +124,8 @@ fn a_scope_that_is_empty_asks_nobody_and_an_unknown_type_is_refused() {
     let unknown = FoldScope::bucket(&BucketType::from("none"), &Bucket::from("bucket"));
     let refused = world.run(fold(&world.coordinator, unknown, kind));
     assert_eq!(refused, Err(RequestError::UnknownBucketType));
-    let told = world.meter.finished.lock();
-    let folds = told
+    let finished = world.meter.finished.lock();
+    let folds = finished
         .iter()
         .filter(|(kind, _)| *kind == RequestKind::KeyFold);
     assert_eq!(folds.count(), 2);

@@ -231,16 +231,16 @@ fn buckets_are_listed_once_and_only_where_something_lives() {
 fn listings_are_metered_once() {
     let world = World::new(&Setup::default());
     world.put("k", "a", &Clock::new());
-    let told = || std::mem::take(&mut *world.meter.finished.lock());
-    told();
+    let finished = || std::mem::take(&mut *world.meter.finished.lock());
+    finished();
     world.run(list_keys(&world, "bucket")).unwrap();
-    assert_eq!(told(), [(RequestKind::ListKeys, None)]);
+    assert_eq!(finished(), [(RequestKind::ListKeys, None)]);
     world.run(list_buckets(&world));
-    assert_eq!(told(), [(RequestKind::ListBuckets, None)]);
+    assert_eq!(finished(), [(RequestKind::ListBuckets, None)]);
     // A client that leaves in the middle.
     let untyped = BucketType::default_type();
     drop(world.coordinator.list_buckets(&untyped, PATIENCE));
-    assert_eq!(told(), [(RequestKind::ListBuckets, None)]);
+    assert_eq!(finished(), [(RequestKind::ListBuckets, None)]);
     let unknown = BucketType::from("nowhere");
     let refused = world.coordinator.list_buckets(&unknown, PATIENCE);
     assert!(matches!(refused, Err(RequestError::UnknownBucketType)));
@@ -249,7 +249,7 @@ fn listings_are_metered_once() {
     assert!(matches!(refused, Err(RequestError::UnknownBucketType)));
     let error = Some(RequestError::UnknownBucketType);
     assert_eq!(
-        told(),
+        finished(),
         [
             (RequestKind::ListBuckets, error.clone()),
             (RequestKind::ListKeys, error)

@@ -63,9 +63,9 @@ impl Clients {
             self.runtime.sleep(pause).await;
             let node = &self.nodes[self.draw(self.nodes.len())];
             let key = &self.keys[self.draw(self.keys.len())];
-            let owed = self.ledger.lock().acknowledged.get(key).cloned();
+            let acknowledged = self.ledger.lock().acknowledged.get(key).cloned();
             let read = get(node, key, &GetOptions::default()).await;
-            let seen = self.note_read(key, &read, owed.as_deref().unwrap_or_default());
+            let seen = self.note_read(key, &read, acknowledged.as_deref().unwrap_or_default());
             // Some write blindly, others over the object that they have read.
             let context = if turn % 3 == 0 { Clock::new() } else { seen };
             let value = format!("{client}.{turn}");
@@ -79,7 +79,7 @@ impl Clients {
         &self,
         key: &str,
         read: &Outcome<Option<Arc<Object>>>,
-        owed: &[Arc<Object>],
+        acknowledged: &[Arc<Object>],
     ) -> Clock {
         let mut ledger = self.ledger.lock();
         let found = match read {
@@ -90,7 +90,7 @@ impl Clients {
                 return Clock::new();
             }
         };
-        for written in owed {
+        for written in acknowledged {
             let is_there = found
                 .as_ref()
                 .is_some_and(|it| it.clock().descends(written.clock()));

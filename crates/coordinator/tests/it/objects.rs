@@ -383,7 +383,7 @@ fn an_object_stored_as_it_is_keeps_its_clock() {
 }
 
 #[test]
-fn sync_on_write_decides_who_has_to_sync() {
+fn sync_on_write_decides_which_replicas_have_to_sync() {
     use Durability::{BackendDefault, Grouped};
     let world = World::new(&colocated());
     let cases = [

@@ -96,7 +96,7 @@ fn a_sync_that_fails_is_no_acknowledgement() {
 }
 
 #[test]
-fn a_put_that_waits_in_vain_times_out_when_it_was_told_to() {
+fn a_put_that_waits_in_vain_ends_at_its_timeout() {
     let world = World::new(&late_colocated());
     let options = PutOptions {
         timeout: Some(Duration::from_millis(250)),
@@ -192,7 +192,7 @@ fn writes_are_held_back_as_far_as_background_work_asks_for_and_reads_are_not() {
 }
 
 #[test]
-fn nobody_is_held_back_beyond_their_own_timeout() {
+fn no_request_is_held_back_beyond_its_own_timeout() {
     let world = World::new(&Setup {
         put_delay: Duration::from_secs(3_600),
         ..Setup::default()

@@ -56,7 +56,7 @@ fn counters_take_every_form_of_an_increment() {
 }
 
 #[test]
-fn bodies_that_are_no_increment_are_told_as_riak_tells_them() {
+fn bodies_that_are_no_increment_are_refused_in_riaks_words() {
     let bodies = [
         "null",
         "[1]",
@@ -159,7 +159,7 @@ fn a_maps_removes_come_first() {
 }
 
 #[test]
-fn bodies_that_are_no_change_of_a_map_are_told_as_riak_tells_them() {
+fn bodies_that_are_no_change_of_a_map_are_refused_in_riaks_words() {
     let cases = [
         ("5", "Invalid operation on datatype 'map': 5"),
         (r#"["x"]"#, r#"Invalid operation on datatype 'map': ["x"]"#),

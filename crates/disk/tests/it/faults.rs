@@ -171,7 +171,7 @@ fn each_operation_fails_once_in_its_turn() {
 }
 
 #[test]
-fn the_log_tells_what_happened_in_which_order() {
+fn the_log_lists_all_that_happened_in_order() {
     let (_, disk) = disks();
     replace_file(&disk, Path::new("state"), b"new").unwrap();
     let log = disk.log();

@@ -25,21 +25,21 @@ impl Done<'_> {
 
     /// The name of the cell among those of its test.
     fn in_test(&self) -> String {
-        self.told_apart(&self.cell.backend)
+        self.distinguished(&self.cell.backend)
     }
 
     /// The name of the cell's row among those of its backend.
     fn row(&self) -> String {
-        self.told_apart(&self.cell.test_title)
+        self.distinguished(&self.cell.test_title)
     }
 
     /// The same, short enough for the end of a line.
     fn short_row(&self) -> String {
-        self.told_apart(&self.cell.test)
+        self.distinguished(&self.cell.test)
     }
 
     /// A name, with the durability behind it where others have the same name.
-    fn told_apart(&self, name: &str) -> String {
+    fn distinguished(&self, name: &str) -> String {
         match &self.cell.durability {
             Some(durability) if self.cell.has_several_durabilities => {
                 format!("{name}, {durability}")

@@ -93,7 +93,7 @@ impl AgreedCluster for Agreed {
             let agreed = known.log.propose(command);
             if (drawn >> 32).is_multiple_of(8) {
                 // It may have been agreed all the same.
-                let detail = "nobody leads".to_owned();
+                let detail = "no node leads".to_owned();
                 return Err(ProposeError::NotAgreed { detail });
             }
             known.learn(&agreed?);
@@ -551,7 +551,7 @@ impl Cluster {
     }
 
     /// Gives the agreed state to all nodes that are not deaf, for as long as it is polled.
-    pub(crate) async fn tell(self: Arc<Self>) {
+    pub(crate) async fn spread_state(self: Arc<Self>) {
         loop {
             let state = self.agreed();
             let hearing = self.nodes.iter().filter(|it| !*it.known().is_deaf.lock());
@@ -561,7 +561,7 @@ impl Cluster {
     }
 
     /// True when everything that was committed is carried out.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_carried_out(&self) -> bool {
         let state = self.agreed();
         let ring = state.ring();
         state.transition().is_none()

@@ -39,11 +39,12 @@ impl Ledger {
     }
 
     /// A read has to have seen all that was acknowledged before.
-    fn judge(&mut self, key: &str, owed: &[Arc<Object>], found: Option<&Object>, by: &str) {
-        for written in owed {
+    fn judge(&mut self, key: &str, acknowledged: &[Arc<Object>], found: Option<&Object>, by: &str) {
+        for written in acknowledged {
             if !found.is_some_and(|it| it.clock().descends(written.clock())) {
-                let (owed, found) = (written.clock(), found.map(Object::clock));
-                let violation = format!("{by}: {key} is owed {owed:?}, found {found:?}");
+                let (written, found) = (written.clock(), found.map(Object::clock));
+                let violation =
+                    format!("{by}: {key}: {written:?} was acknowledged, found {found:?}");
                 self.violations.push(violation);
             }
         }
@@ -79,8 +80,8 @@ impl Race {
             turn += 1;
             self.cluster.sleep_ms(self.draw(6)).await;
             let key = format!("key{}", self.draw(KEYS));
-            let owed = self.ledger.lock().acknowledged.get(&key).cloned();
-            let seen = self.read(&key, &owed.unwrap_or_default()).await;
+            let acknowledged = self.ledger.lock().acknowledged.get(&key).cloned();
+            let seen = self.read(&key, &acknowledged.unwrap_or_default()).await;
             // Some write blindly, others over the object that they have read, and some of those delete.
             let context = if turn % 3 == 0 { Clock::new() } else { seen };
             let is_delete = turn % 7 == 1 && !context.is_empty();
@@ -92,7 +93,7 @@ impl Race {
         }
     }
 
-    async fn read(&self, key: &str, owed: &[Arc<Object>]) -> Clock {
+    async fn read(&self, key: &str, acknowledged: &[Arc<Object>]) -> Clock {
         let node = self.a_node();
         let read = node
             .get(&address("bucket", key), &GetOptions::default())
@@ -100,7 +101,7 @@ impl Race {
         let mut ledger = self.ledger.lock();
         match read {
             Ok(found) => {
-                ledger.judge(key, owed, found.as_deref(), "a client");
+                ledger.judge(key, acknowledged, found.as_deref(), "a client");
                 found.map_or_else(Clock::new, |it| it.clock().clone())
             }
             Err(error) => {
@@ -175,8 +176,8 @@ impl Race {
             self.cluster.agree(change);
         }
         self.cluster.commit();
-        let quiet = || self.cluster.is_quiet();
-        self.cluster.until(what, quiet).await;
+        let carried_out = || self.cluster.is_carried_out();
+        self.cluster.until(what, carried_out).await;
         self.cluster.sleep_ms(50).await;
         self.is_over.store(true, Ordering::Relaxed);
         for task in running {
@@ -201,7 +202,7 @@ impl Race {
         cluster.until("all is repaired", idle).await;
         let state = cluster.agreed();
         let mut ledger = self.ledger.lock();
-        for (key, owed) in ledger.acknowledged.clone() {
+        for (key, acknowledged) in ledger.acknowledged.clone() {
             let address = address("bucket", &key);
             let place = position(
                 &address.bucket_type,
@@ -213,7 +214,7 @@ impl Race {
                 let node = cluster.node(replica.node.as_bytes()[0]);
                 let found = node.stored(replica.partition, &address);
                 let by = format!("{what}, {} alone", node.number);
-                ledger.judge(&key, &owed, found.as_deref(), &by);
+                ledger.judge(&key, &acknowledged, found.as_deref(), &by);
             }
         }
     }

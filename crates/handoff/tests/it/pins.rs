@@ -87,7 +87,9 @@ async fn begin(
     let state = cluster.agreed();
     cluster.node(2).known().learn(&state);
     cluster.node(2).vnodes().replace(partition, to.clone());
-    let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+    let _spreading = cluster
+        .runtime
+        .spawn("spread", cluster.clone().spread_state());
     partition
 }
 

@@ -99,7 +99,9 @@ fn is_settled(cluster: &Cluster, partition: Partition) -> bool {
 fn a_source_has_to_learn_of_each_step_before_the_next() {
     simulated(two_nodes(1), async |cluster| {
         let partition = begin(&cluster).await;
-        let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+        let _spreading = cluster
+            .runtime
+            .spawn("spread", cluster.clone().spread_state());
         // The source has heard nothing.
         *cluster.node(1).known().is_deaf.lock() = true;
         cluster.sleep_ms(500).await;
@@ -159,7 +161,9 @@ fn a_page_waits_until_the_budgets_of_both_sides_let_it_pass() {
         let page = u64::from(setup.settings.page_entries_max);
         simulated(setup, async |cluster| {
             let partition = begin(&cluster).await;
-            let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+            let _spreading = cluster
+                .runtime
+                .spawn("spread", cluster.clone().spread_state());
             // The pages of the budget arrive, and no more while it has no more.
             let came = || cluster.node(2).keys(partition) == PAGES * page;
             cluster.until("what may pass is there", came).await;
@@ -185,7 +189,9 @@ fn a_source_that_sends_before_it_has_learned_is_found_out() {
     simulated(two_nodes(1), async |cluster| {
         begin(&cluster).await;
         *cluster.node(1).known().is_deaf.lock() = true;
-        let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+        let _spreading = cluster
+            .runtime
+            .spawn("spread", cluster.clone().spread_state());
         cluster.sleep_ms(500).await;
         let sent = cluster.node(1).running().transfers.status().outbound;
         assert!(!sent.is_empty());
@@ -207,7 +213,9 @@ fn count_answers(cluster: &Cluster, number: u8) -> Arc<AtomicU64> {
 fn a_receiver_that_was_killed_goes_on_behind_what_it_had_made_durable() {
     simulated(two_nodes(2), async |cluster| {
         let partition = begin(&cluster).await;
-        let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+        let _spreading = cluster
+            .runtime
+            .spawn("spread", cluster.clone().spread_state());
         let keys = cluster.node(1).keys(partition);
         let most = || cluster.node(2).keys(partition) * 4 > keys * 3;
         cluster.until("most is there", most).await;
@@ -227,7 +235,9 @@ fn a_receiver_that_was_killed_goes_on_behind_what_it_had_made_durable() {
 fn a_cursor_of_other_contents_is_not_believed() {
     simulated(two_nodes(3), async |cluster| {
         let partition = begin(&cluster).await;
-        let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+        let _spreading = cluster
+            .runtime
+            .spawn("spread", cluster.clone().spread_state());
         let keys = cluster.node(1).keys(partition);
         let most = || cluster.node(2).keys(partition) * 4 > keys * 3;
         cluster.until("most is there", most).await;
@@ -244,7 +254,9 @@ fn a_cursor_of_other_contents_is_not_believed() {
 fn a_source_that_was_killed_is_asked_again() {
     simulated(two_nodes(4), async |cluster| {
         let partition = begin(&cluster).await;
-        let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+        let _spreading = cluster
+            .runtime
+            .spawn("spread", cluster.clone().spread_state());
         let keys = cluster.node(1).keys(partition);
         let half = || cluster.node(2).keys(partition) * 2 > keys;
         cluster.until("half is there", half).await;
@@ -288,7 +300,9 @@ fn damaged_repeated_and_lost_answers_do_no_harm() {
                     }
                     answer
                 })));
-            let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+            let _spreading = cluster
+                .runtime
+                .spawn("spread", cluster.clone().spread_state());
             let closes = || phase(&cluster, partition) != Some(Phase::Filling);
             cluster.until("it closes", closes).await;
             let (source, receiver) = (cluster.node(1), cluster.node(2));
@@ -331,7 +345,9 @@ fn an_object_larger_than_a_message_goes_through_in_pieces() {
         let there = |address| source.stored(partition, address);
         let expected: Vec<_> = large.iter().map(there).collect();
         assert!(expected.iter().flatten().count() > 1);
-        let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+        let _spreading = cluster
+            .runtime
+            .spawn("spread", cluster.clone().spread_state());
         let settles = || is_settled(&cluster, partition);
         cluster.until("it settles", settles).await;
         let there = |address| receiver.stored(partition, address);
@@ -367,7 +383,9 @@ fn what_indexes_find_moves_with_its_partition() {
         let there = cluster.node(1).indexed(partition);
         let terms: BTreeSet<&[u8]> = there.iter().map(|it| &it.0[..]).collect();
         assert_eq!(terms, BTreeSet::from([&b"early"[..], b"late", b"moved"]));
-        let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+        let _spreading = cluster
+            .runtime
+            .spawn("spread", cluster.clone().spread_state());
         let settles = || is_settled(&cluster, partition);
         cluster.until("it settles", settles).await;
         assert_eq!(cluster.node(2).indexed(partition), there);
@@ -439,7 +457,9 @@ fn partitions_of_an_owner_that_is_gone_for_good_are_repaired_by_their_new_ones()
         });
         cluster.commit();
         *cluster.node(3).known().is_deaf.lock() = true;
-        let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+        let _spreading = cluster
+            .runtime
+            .spawn("spread", cluster.clone().spread_state());
         cluster.sleep_ms(100).await;
         let idle = || is_idle(&cluster, 1) && is_idle(&cluster, 2);
         cluster.until("all is repaired", idle).await;
@@ -490,7 +510,9 @@ fn a_lone_survivor_repairs_its_partitions_before_it_lowers_the_number_of_replica
                 }
             };
             read_all().await;
-            cluster.until("all is quiet", || cluster.is_quiet()).await;
+            cluster
+                .until("all is carried out", || cluster.is_carried_out())
+                .await;
             assert_eq!(cluster.agreed().ring().replicas_max(), 1);
             read_all().await;
             took
@@ -515,7 +537,9 @@ fn a_move_whose_receiver_or_source_is_gone_for_good_is_not_waited_for() {
             let source = cluster.agreed().ring().owner(partition).as_bytes()[0];
             let keys = cluster.node(source).keys(partition);
             cluster.begin_move(partition);
-            let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+            let _spreading = cluster
+                .runtime
+                .spawn("spread", cluster.clone().spread_state());
             let some = || cluster.node(4).keys(partition) > 3;
             cluster.until("some is there", some).await;
             // Node 0 stands for the source.
@@ -530,11 +554,11 @@ fn a_move_whose_receiver_or_source_is_gone_for_good_is_not_waited_for() {
             let _leading = cluster.runtime.spawn("lead", cluster.clone().lead());
             let idle = || {
                 let rest = (1..=4).filter(|number| *number != gone);
-                cluster.is_quiet() && rest.into_iter().all(|it| is_idle(&cluster, it))
+                cluster.is_carried_out() && rest.into_iter().all(|it| is_idle(&cluster, it))
             };
-            cluster.until("all is quiet", idle).await;
+            cluster.until("all is carried out", idle).await;
             cluster.sleep_ms(500).await;
-            cluster.until("all is quiet still", idle).await;
+            cluster.until("all is still carried out", idle).await;
             let owner = cluster.agreed().ring().owner(partition);
             let has = cluster.node(owner.as_bytes()[0]).keys(partition);
             assert!(has >= keys, "{has} of {keys}");
@@ -548,7 +572,9 @@ fn switches_hold_transfers_back_until_they_are_set_again() {
         let partition = begin(&cluster).await;
         let transfers = |number| cluster.node(number).running().transfers.clone();
         transfers(2).set_transfers_max(0);
-        let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+        let _spreading = cluster
+            .runtime
+            .spawn("spread", cluster.clone().spread_state());
         let holds = async |what: &str| {
             cluster.sleep_ms(300).await;
             assert_eq!(cluster.node(2).keys(partition), 0, "{what}");
@@ -582,7 +608,9 @@ fn switches_hold_transfers_back_until_they_are_set_again() {
 fn an_answer_that_does_not_come_in_time_is_counted() {
     simulated(two_nodes(15), async |cluster| {
         let partition = begin(&cluster).await;
-        let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+        let _spreading = cluster
+            .runtime
+            .spawn("spread", cluster.clone().spread_state());
         let some = || cluster.node(2).keys(partition) > 5;
         cluster.until("it goes on", some).await;
         cluster.set_links(1, true);
@@ -624,7 +652,9 @@ fn strangers_are_not_answered() {
 fn what_changes_and_what_is_deleted_meanwhile_arrives_as_it_is_at_the_end() {
     simulated(two_nodes(14), async |cluster| {
         let partition = begin(&cluster).await;
-        let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+        let _spreading = cluster
+            .runtime
+            .spawn("spread", cluster.clone().spread_state());
         let (source, receiver) = (cluster.node(1), cluster.node(2));
         let some = || receiver.keys(partition) > 3;
         cluster.until("some is there", some).await;

@@ -25,7 +25,7 @@ fn filled() -> MemoryDisk {
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
     let settings = ValueLogSettings {
         segment_bytes: 4_000,
-        dead_percent_max: 10,
+        garbage_percent_max: 10,
     };
     let log = Path::new("data/value_log");
     kvorum_disk::create_directory_durably(&*seam, Path::new(DATA)).unwrap();

@@ -24,7 +24,7 @@ const ALL: StepBudget = StepBudget { bytes: u64::MAX };
 fn open(disk: &MemoryDisk) -> (ValueLog, Leveled) {
     let settings = ValueLogSettings {
         segment_bytes: 1_000,
-        dead_percent_max: 10,
+        garbage_percent_max: 10,
     };
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
     let (log, _) = ValueLog::open(seam.clone(), Path::new(LOG), 0x77, settings).unwrap();

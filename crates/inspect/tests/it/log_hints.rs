@@ -36,7 +36,7 @@ impl Node {
         let shared_disk = Arc::new(disk.clone());
         let settings = ValueLogSettings {
             segment_bytes: 700,
-            dead_percent_max: 30,
+            garbage_percent_max: 30,
         };
         let log = ValueLog::open(shared_disk.clone(), Path::new(LOG), log_id, settings);
         let log = log.unwrap().0;

@@ -256,7 +256,7 @@ fn a_whole_hint_or_checkpoint_that_says_something_else_is_found() {
 
 /// Version 0.1.0 wrote hints in a layout of their own; the next opening rewrites them.
 #[test]
-fn a_hint_of_an_earlier_version_is_told_apart_from_damage() {
+fn a_hint_of_an_earlier_version_is_distinguished_from_damage() {
     let disk = filled(false);
     for (name, content) in [
         ("0000000001.hint", b"KVbchint and what it said"),

@@ -25,7 +25,7 @@ const LOG: &str = "data/value_log";
 fn open_log(disk: &MemoryDisk) -> ValueLog {
     let settings = ValueLogSettings {
         segment_bytes: 700,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let disk = Arc::new(disk.clone());
     ValueLog::open(disk, Path::new(LOG), 0x77, settings)
@@ -128,8 +128,8 @@ fn a_whole_log_has_no_findings_and_what_was_reported_is_a_note() {
     let disk = filled();
     let checked = verify(&disk, Path::new(LOG));
     assert_eq!(checked.findings, []);
-    let told = checked.notes.iter().filter(|it| it.contains("is missing"));
-    assert_eq!(told.count(), 1, "{:?}", checked.notes);
+    let noted = checked.notes.iter().filter(|it| it.contains("is missing"));
+    assert_eq!(noted.count(), 1, "{:?}", checked.notes);
     assert_eq!(verify(&disk, Path::new(DATA)).findings, []);
 }
 
@@ -242,7 +242,7 @@ fn a_stray_segment_of_another_log_is_one_finding() {
         5,
         ValueLogSettings {
             segment_bytes: 700,
-            dead_percent_max: 30,
+            garbage_percent_max: 30,
         },
     );
     let (log, _) = log.unwrap();
@@ -266,7 +266,7 @@ fn with_tables(log_id: u64) -> MemoryDisk {
     let shared_disk = Arc::new(disk.clone());
     let settings = ValueLogSettings {
         segment_bytes: 700,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let (log, _) = ValueLog::open(shared_disk.clone(), Path::new(LOG), log_id, settings).unwrap();
     let draws = AtomicU64::new(1);

@@ -79,7 +79,7 @@ async fn until(world: &World, limit: Duration, holds: impl Fn() -> bool) -> Dura
 const SOON: Duration = Duration::from_secs(30);
 
 #[test]
-fn everybody_sees_everybody_and_a_dead_node_is_noticed() {
+fn all_nodes_see_each_other_and_a_killed_node_is_noticed() {
     for seed in 1..6 {
         simulated(seed, |world| async move {
             let all = members(5);
@@ -156,7 +156,7 @@ fn two_halves_that_meet_again_see_one_another() {
 }
 
 #[test]
-fn nobody_is_taken_to_be_down_on_a_slow_network() {
+fn no_node_counts_as_down_on_a_slow_network() {
     simulated(4, |world| async move {
         let all = members(4);
         for one in 1..=4 {

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_one_hash_are_told_apart_and_no_more_are_taken_in_than_a_look_passes() {
+    fn keys_of_one_hash_are_distinguished_and_no_more_are_taken_in_than_a_look_passes() {
         let (index, mut pieces) = (KeyIndex::new(10, 10), Pieces::default());
         let mut insert = |number: u32| {
             let written = pieces.cut(&key(number), 1 + u64::from(number), None, None);

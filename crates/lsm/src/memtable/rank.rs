@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_rank_tells_nothing() {
+    fn an_unknown_rank_decides_nothing() {
         let known = Reference::new(b"").rank(b"");
         assert_eq!(known.compare(Rank::UNKNOWN), Compared::Equal);
         assert_ne!(known, Rank::UNKNOWN);

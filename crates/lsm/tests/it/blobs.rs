@@ -31,7 +31,7 @@ fn a_body_is_found_again_when_its_file_was_rewritten() {
             .for_each(|it| put(&store, it, b"small"));
         (100..140).for_each(|it| put(&store, it, b"filler, so that a flush is due, and a merge"));
         store.sync().unwrap();
-        while is_due(&store, TaskKind::Flush) || is_due(&store, TaskKind::Merge) {
+        while is_due(&store, TaskKind::Flush) || is_due(&store, TaskKind::Collect) {
             collect_alone(&disk, &store);
             do_all(&store);
         }
@@ -64,7 +64,7 @@ fn collect_alone(disk: &MemoryDisk, store: &kvorum_lsm::Lsm) {
     let tables = files(disk, ".sst");
     for task in store.maintenance_due(NOW) {
         let budget = StepBudget { bytes: 5_000 };
-        while task.kind == TaskKind::Merge
+        while task.kind == TaskKind::Collect
             && !store.maintenance_step(&task, budget, NOW).unwrap().is_done
         {}
     }

@@ -119,7 +119,7 @@ fn r24_a_flipped_byte_of_a_store_with_bodies_in_blob_files_costs_a_block_at_most
 }
 
 #[test]
-fn r25_rot_in_the_log_is_reported_and_not_cut() {
+fn r25_corruption_in_the_log_is_reported_and_not_cut() {
     let settings = LsmSettings {
         memtable_bytes: 1 << 20,
         ..settings()
@@ -462,13 +462,13 @@ fn r27_what_is_known_of_a_bad_block_stays_when_its_table_is_merged_away() {
     flip(&disk, &newer, 100);
     let store = open(&disk, deep(1, 1));
     assert!(right_and_damaged(&store).1 > 0);
-    let told = store.status(&everything()).lost;
-    let is_reported = told.len() == 1 && told[0].held.contains("with the keys from");
-    assert!(is_reported, "{told:?}");
+    let lost = store.status(&everything()).lost;
+    let is_reported = lost.len() == 1 && lost[0].held.contains("with the keys from");
+    assert!(is_reported, "{lost:?}");
     drop(store);
     assert!(merge_down(&disk, 1).absent > 0);
     let store = open(&disk, deep(1, 1));
-    assert_eq!(store.status(&everything()).lost, told);
+    assert_eq!(store.status(&everything()).lost, lost);
     let kept = disk.list(Path::new("store/lost")).unwrap();
     assert!(
         kept.iter().any(|it| it.name == "BLOCKS.bad") && kept.len() > 1,
@@ -528,7 +528,7 @@ fn one_bad_copy_of_the_manifest_costs_nothing() {
 }
 
 #[test]
-fn a_scrub_finds_rot_in_tables_and_blob_files_before_a_reader_does() {
+fn a_scrub_finds_corruption_in_tables_and_blob_files_before_a_reader_does() {
     let scrub = |store: &Lsm, now: Timestamp| {
         let scrub_of = || store.maintenance_due(now).into_iter();
         while let Some(task) = scrub_of().find(|it| it.kind == TaskKind::Scrub) {

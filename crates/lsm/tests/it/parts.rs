@@ -99,7 +99,7 @@ fn lost_of(store: &Lsm, path: &Path) -> Vec<String> {
 /// A table that is cut, between two blocks as well as inside of one, is detected by the opening,
 /// and its missing keys are reported before the first read.
 #[test]
-fn a_cut_table_degrades_the_store_tells_its_keys_and_is_merged_away() {
+fn a_cut_table_degrades_the_store_reports_its_keys_and_is_merged_away() {
     let settings = settings();
     let whole = MemoryDisk::new();
     filled(&whole, &settings);
@@ -113,13 +113,17 @@ fn a_cut_table_degrades_the_store_tells_its_keys_and_is_merged_away() {
             let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
             file.truncate(len).unwrap();
             let store = open(&disk, settings.clone());
-            let told = lost_of(&store, &path);
+            let reported = lost_of(&store, &path);
             let missing = damaged(&store, &story);
-            assert!(told.iter().any(|it| it.contains("the file ends at byte")));
+            assert!(
+                reported
+                    .iter()
+                    .any(|it| it.contains("the file ends at byte"))
+            );
             if let (Some(first), Some(last)) = (missing.first(), missing.last()) {
                 let last = format!("up to \"key {last:04}");
                 let has_range = |it: &String| it.contains("the keys from") && it.contains(&last);
-                assert!(told.iter().any(has_range), "{told:?}, {story}");
+                assert!(reported.iter().any(has_range), "{reported:?}, {story}");
                 assert_eq!(
                     missing,
                     (*first..*first + missing.len()).collect::<Vec<_>>()
@@ -179,8 +183,8 @@ fn each_part_of_a_table_has_its_answer() {
             // The copy of the properties in the table is for repair alone, and segment sets are for
             // anti-entropy's folds.
             let is_unread = ["properties", "segment sets"].contains(&&*piece.title);
-            let told = lost_of(&store, &path);
-            assert_eq!(told.is_empty(), is_unread, "{told:?}, {story}");
+            let reported = lost_of(&store, &path);
+            assert_eq!(reported.is_empty(), is_unread, "{reported:?}, {story}");
             merge_all(&store, &story);
             hit.insert(piece.title);
         }
@@ -225,10 +229,10 @@ fn a_scrub_reads_every_part_of_every_file() {
             let store = open(&disk, settings.clone());
             zero(&disk, &path, &piece);
             scrub(&store);
-            let (told, reads) = (lost_of(&store, &path), store.status(&everything()));
+            let (reported, reads) = (lost_of(&store, &path), store.status(&everything()));
             let title = &piece.title;
             assert!(
-                !told.is_empty() && reads.corrupt_reads > 0,
+                !reported.is_empty() && reads.corrupt_reads > 0,
                 "{title} of {path:?}"
             );
         }
@@ -439,8 +443,8 @@ fn a_table_that_cannot_be_opened_degrades_the_store_unless_none_can() {
         let disk = faulty(&memory, refused().path(&path));
         let store = open(&disk, settings.clone());
         let missing = damaged(&store, "refused");
-        let told = lost_of(&store, &path);
-        assert!(!missing.is_empty() && told[0].contains("the keys from"));
+        let reported = lost_of(&store, &path);
+        assert!(!missing.is_empty() && reported[0].contains("the keys from"));
         merge_all(&store, "refused");
         drop(store);
         let kept = Path::new("store/lost").join(path.file_name().unwrap());

@@ -248,7 +248,7 @@ fn a_sound_store_is_left_as_it_is() {
 }
 
 #[test]
-fn a_dry_run_tells_the_same_and_writes_nothing() {
+fn a_dry_run_reports_the_same_and_writes_nothing() {
     let settings = settings();
     let disk = MemoryDisk::new();
     filled(&disk, &settings);
@@ -408,7 +408,7 @@ fn logs_are_replayed_where_no_manifest_says_what_they_are_for() {
 }
 
 #[test]
-fn a_store_that_lost_its_manifest_and_more_tells_what_it_cannot_know() {
+fn a_store_that_lost_its_manifest_and_more_reports_what_it_cannot_know() {
     let settings = settings();
     let whole = MemoryDisk::new();
     let model = filled(&whole, &settings);

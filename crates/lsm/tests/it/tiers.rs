@@ -87,8 +87,8 @@ fn tables(disk: &MemoryDisk, directory: &str) -> usize {
 fn levels(store: &Lsm) -> Vec<usize> {
     let status = store.status(&everything());
     let details = status.details.iter();
-    let mut told = details.filter(|it| it.0 == "tables_per_level");
-    let text = &told.next().unwrap().1;
+    let mut levels = details.filter(|it| it.0 == "tables_per_level");
+    let text = &levels.next().unwrap().1;
     text.split(' ').map(|it| it.parse().unwrap()).collect()
 }
 
@@ -99,14 +99,14 @@ fn assert_placed(disk: &MemoryDisk, store: &Lsm, from_level: usize) {
     let expected: (usize, usize) = (fast.iter().sum(), slow.iter().sum());
     let got = (tables(disk, FAST), tables(disk, SLOW));
     assert_eq!(got, expected, "border {from_level}, levels {levels:?}");
-    let told = store.status(&everything()).details;
-    let told = told.iter().find(|it| it.0 == "slow_tier_bytes").unwrap();
+    let details = store.status(&everything()).details;
+    let reported = details.iter().find(|it| it.0 == "slow_tier_bytes").unwrap();
     let bytes: u64 = [".sst", ".blob"]
         .iter()
         .flat_map(|suffix| names(disk, SLOW, suffix))
         .map(|name| disk.info(&Path::new(SLOW).join(name)).unwrap().unwrap().len)
         .sum();
-    assert_eq!(told.1, bytes.to_string());
+    assert_eq!(reported.1, bytes.to_string());
 }
 
 fn move_directory(disk: &MemoryDisk, from: &str, to: &str) {

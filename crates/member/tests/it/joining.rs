@@ -73,7 +73,7 @@ fn a_committed_plan_gives_vnodes_to_all_and_takes_them_where_they_settled_elsewh
 }
 
 #[test]
-fn the_ring_of_one_who_joins_is_replaced() {
+fn the_ring_of_a_joining_node_is_replaced() {
     simulated(3, |world| async move {
         let (one, mut two) = (Machine::new(1), Machine::new(2));
         two.ring_size = 64;
@@ -170,7 +170,7 @@ fn a_join_that_is_cut_short_can_be_asked_for_again() {
 }
 
 #[test]
-fn one_who_leaves_hands_over_everything_and_is_gone() {
+fn a_leaving_node_hands_over_everything_and_is_gone() {
     simulated(6, |world| async move {
         let machines = cluster(&world, 3).await;
         let leaves = machines[2].member().node();
@@ -195,7 +195,7 @@ fn one_who_leaves_hands_over_everything_and_is_gone() {
 
 /// Operators of Riak let a node leave and join it again as it is; here its data directory had to go.
 #[test]
-fn one_who_has_left_joins_again_as_it_is() {
+fn a_node_that_has_left_joins_again_as_it_is() {
     simulated(58, |world| async move {
         let machines = cluster(&world, 3).await;
         machines[0].put("key", "value").await;
@@ -296,7 +296,7 @@ fn who_was_away_learns_from_a_leader_that_joined_meanwhile() {
         .await;
         // Any other leader is stopped until another node leads.
         loop {
-            until(&world, "somebody leads", || log().leader.is_some()).await;
+            until(&world, "a node leads", || log().leader.is_some()).await;
             let leader = log().leader;
             if leader == Some(newcomer.node()) {
                 break;
@@ -312,7 +312,7 @@ fn who_was_away_learns_from_a_leader_that_joined_meanwhile() {
         machines[3].start(&world).await;
         until(
             &world,
-            "who was away knows as much as the others did",
+            "a node that was away knows as much as the others",
             || machines[3].state().version() >= agreed,
         )
         .await;

@@ -572,7 +572,7 @@ fn a_partition_that_was_half_here_when_its_source_was_lost_is_repaired_first() {
             .iter()
             .filter(|it| it.number != machines[place].number)
             .collect();
-        until(&world, "somebody leads", || {
+        until(&world, "a node leads", || {
             let leader = left[0].member().state().agreement().status().leader;
             leader.is_some_and(|leader| leader != lost && leader != receiver)
         })

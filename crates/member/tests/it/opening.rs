@@ -290,7 +290,7 @@ fn a_crash_in_the_middle_of_opening_loses_nothing() {
 }
 
 #[test]
-fn a_store_that_cannot_be_opened_keeps_nobody_from_serving_and_is_tried_again() {
+fn a_store_that_cannot_be_opened_keeps_no_other_from_serving_and_is_tried_again() {
     simulated(1, |world| async move {
         let machine = Machine::new(1);
         machine.start(&world).await;
@@ -384,7 +384,7 @@ fn others_stand_in_for_vnodes_that_are_not_open() {
         let kept = |machine: &Machine| machine.member().hints().vnode().store_status().keys;
         assert!(machines.iter().map(kept).sum::<u64>() > 0);
         machines[1].gate.open();
-        until(&world, "everybody has what is theirs", || {
+        until(&world, "all nodes have what is theirs", || {
             machines.iter().map(kept).sum::<u64>() == 0
         })
         .await;

@@ -206,7 +206,7 @@ fn a_lost_majority_of_the_log_stops_neither_reads_nor_writes() {
         for lost in &machines[2..] {
             lost.start(&world).await;
         }
-        until(&world, "somebody leads again", || {
+        until(&world, "a node leads again", || {
             member.state().agreement().status().leader.is_some()
         })
         .await;

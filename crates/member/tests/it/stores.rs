@@ -161,7 +161,7 @@ impl Stores for DiskStores {
     fn begin(&self) -> Result<Arc<dyn Backend>, StoreError> {
         let settings = ValueLogSettings {
             segment_bytes: 1 << 20,
-            dead_percent_max: 30,
+            garbage_percent_max: 30,
         };
         let id = self.runtime.random_u64();
         let directory = Path::new(LOG_DIRECTORY);

@@ -181,7 +181,7 @@ fn is_refused_as_late(handled: &Handled) -> bool {
 }
 
 #[test]
-fn what_was_planned_before_is_refused_by_who_holds_nothing() {
+fn what_was_planned_before_is_refused_by_a_node_that_holds_nothing() {
     simulated(32, |world| async move {
         let machines = with_type(&world).await;
         let before = machines[0].state();

@@ -80,7 +80,7 @@ impl World {
         let seam: Arc<dyn Disk> = Arc::new(disk.clone());
         let log_settings = ValueLogSettings {
             segment_bytes: LOG_SEGMENT_BYTES,
-            dead_percent_max: 30,
+            garbage_percent_max: 30,
         };
         let log = is_logged.then(|| {
             ValueLog::open(seam.clone(), Path::new("log"), 3, log_settings)
@@ -226,7 +226,7 @@ impl World {
         Answer {
             tasks: store.maintenance_due(self.wall_time()),
             put_bytes: status.put_bytes,
-            debt_bytes: status.debt_bytes,
+            backlog_bytes: status.backlog_bytes,
             memory_bytes: status.memory_bytes,
         }
     }

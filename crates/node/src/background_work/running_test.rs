@@ -11,7 +11,7 @@ use crate::node::Node;
 
 /// A node on a real disk, overwritten until it has merged something.
 #[test]
-fn a_running_node_merges_and_tells_of_it() {
+fn a_running_node_merges_and_reports_it() {
     let directory = tempfile::tempdir().unwrap();
     let data = format!("platform_data_dir={}", directory.path().display());
     let overrides = [
@@ -22,8 +22,8 @@ fn a_running_node_merges_and_tells_of_it() {
         "bitcask.compression=none",
         "bitcask.max_file_size=1MB",
         "bitcask.merge.thresholds.small_file=disabled",
-        "commit_log.segment_bytes=1MB",
-        "commit_log.bytes_max=4MB",
+        "value_log.segment_bytes=1MB",
+        "value_log.bytes_max=4MB",
     ];
     let configuration = kvorum_settings::Configuration::load("", &overrides).unwrap();
     let executor = Runtime::production(&kvorum_runtime::ProductionOptions::default()).unwrap();

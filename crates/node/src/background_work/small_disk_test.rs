@@ -264,7 +264,7 @@ impl World {
         Answer {
             tasks: store.maintenance_due(self.wall_time()),
             put_bytes: status.put_bytes,
-            debt_bytes: status.debt_bytes,
+            backlog_bytes: status.backlog_bytes,
             memory_bytes: status.memory_bytes,
         }
     }
@@ -391,7 +391,7 @@ fn open(
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
     let settings = ValueLogSettings {
         segment_bytes: LOG_SEGMENT_BYTES,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let (values, _) = ValueLog::open(seam.clone(), Path::new("log"), 3, settings).unwrap();
     let shared = Shared::new(1 << 20, 64 << 20);

@@ -22,10 +22,10 @@ pub(super) fn settings_of(settings: &Settings, drawn: u64) -> BitcaskSettings {
         merge: MergeSettings {
             policy: merge_policy(settings),
             fragmentation_trigger_percent: bitcask.merge_trigger_fragmentation_percent,
-            dead_bytes_trigger: bitcask.merge_trigger_dead_bytes,
-            store_dead_trigger_percent: bitcask.merge_dead_share_max_percent,
+            garbage_bytes_trigger: bitcask.merge_trigger_garbage_bytes,
+            store_garbage_trigger_percent: bitcask.merge_garbage_share_max_percent,
             fragmentation_threshold_percent: bitcask.merge_threshold_fragmentation_percent,
-            dead_bytes_threshold: bitcask.merge_threshold_dead_bytes,
+            garbage_bytes_threshold: bitcask.merge_threshold_garbage_bytes,
             small_file_threshold_bytes: bitcask.merge_threshold_small_file_bytes.unwrap_or(0),
         },
         file_bytes_max: bitcask.file_bytes_max,

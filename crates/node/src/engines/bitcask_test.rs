@@ -34,7 +34,7 @@ const SMALL_FILES: &str = "bitcask.max_file_size = 64KB";
 const NOT_PACKED: &str = "bitcask.compression = none";
 const NO_SMALL: &str = "bitcask.merge.thresholds.small_file = disabled";
 /// Leaves merging to the triggers.
-const ANY_SHARE: &str = "bitcask.merge.dead_share_max = 100";
+const ANY_SHARE: &str = "bitcask.merge.garbage_share_max = 100";
 /// Out of reach of a fragmentation.
 const NOT_BY_KEYS: [&str; 2] = [
     "bitcask.merge.triggers.fragmentation = 100",
@@ -56,24 +56,24 @@ const EFFECTS: [Effect; 18] = [
     ("bitcask.merge.window.start", no_merge_before_the_window),
     ("bitcask.merge.window.end", no_merge_after_the_window),
     (
-        "bitcask.merge.dead_share_max",
-        too_large_a_dead_share_is_freed,
+        "bitcask.merge.garbage_share_max",
+        too_large_a_share_of_garbage_is_freed,
     ),
     (
         "bitcask.merge.triggers.fragmentation",
-        dead_keys_of_a_file_trigger_a_merge,
+        garbage_keys_of_a_file_trigger_a_merge,
     ),
     (
         "bitcask.merge.triggers.dead_bytes",
-        dead_bytes_of_a_file_trigger_a_merge,
+        garbage_bytes_of_a_file_trigger_a_merge,
     ),
     (
         "bitcask.merge.thresholds.fragmentation",
-        files_with_dead_keys_take_part,
+        files_with_garbage_keys_take_part,
     ),
     (
         "bitcask.merge.thresholds.dead_bytes",
-        files_with_dead_bytes_take_part,
+        files_with_garbage_bytes_take_part,
     ),
     ("bitcask.merge.thresholds.small_file", small_files_take_part),
     ("bitcask.expiry", objects_expire_after_their_time),
@@ -144,7 +144,7 @@ fn open_on(disk: FaultyDisk, lines: &[&str]) -> Opened {
 
 /// With its entries in the value log, whose files have the smallest size.
 fn open_logged(lines: &[&str]) -> Opened {
-    let small_segments = "commit_log.segment_bytes = 64KB";
+    let small_segments = "value_log.segment_bytes = 64KB";
     let settings = loaded(&[&[small_segments, NOT_PACKED], lines].concat());
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
@@ -255,11 +255,11 @@ impl Opened {
 }
 
 /// Two full files of ten values, with this many garbage values each.
-fn two_files(lines: &[&str], dead: [u32; 2]) -> Opened {
+fn two_files(lines: &[&str], garbage: [u32; 2]) -> Opened {
     let opened = open(lines);
     opened.fill(0..20);
-    opened.fill(0..dead[0]);
-    opened.fill(10..10 + dead[1]);
+    opened.fill(0..garbage[0]);
+    opened.fill(10..10 + garbage[1]);
     // The second one is full, and overwritten values are in later ones.
     opened.fill(20..40);
     // Both are finished before anything is merged.
@@ -272,47 +272,47 @@ fn two_files(lines: &[&str], dead: [u32; 2]) -> Opened {
 }
 
 /// Number of garbage values after a merge was due and upkeep was done; `None` if none was.
-fn dead_after_merge(lines: &[&str], dead: [u32; 2]) -> Option<u64> {
-    let opened = two_files(&[&[NO_SMALL, ANY_SHARE], lines].concat(), dead);
+fn garbage_after_merge(lines: &[&str], garbage: [u32; 2]) -> Option<u64> {
+    let opened = two_files(&[&[NO_SMALL, ANY_SHARE], lines].concat(), garbage);
     let done = opened.tend(NOW);
-    let left = opened.store.status().dead_bytes / VALUE_BYTES as u64;
+    let left = opened.store.status().garbage_bytes / VALUE_BYTES as u64;
     done.contains(&TaskKind::Merge).then_some(left)
 }
 
-fn dead_keys_of_a_file_trigger_a_merge() {
+fn garbage_keys_of_a_file_trigger_a_merge() {
     let line = "bitcask.merge.triggers.fragmentation = 50";
-    assert_eq!(dead_after_merge(&[line], [4, 0]), None);
-    assert_eq!(dead_after_merge(&[line], [5, 0]), Some(0));
+    assert_eq!(garbage_after_merge(&[line], [4, 0]), None);
+    assert_eq!(garbage_after_merge(&[line], [5, 0]), Some(0));
     // Riak's default.
-    assert_eq!(dead_after_merge(&[], [5, 5]), None);
-    assert_eq!(dead_after_merge(&[], [6, 0]), Some(0));
+    assert_eq!(garbage_after_merge(&[], [5, 5]), None);
+    assert_eq!(garbage_after_merge(&[], [6, 0]), Some(0));
 }
 
-fn dead_bytes_of_a_file_trigger_a_merge() {
+fn garbage_bytes_of_a_file_trigger_a_merge() {
     let lines = [
         &NOT_BY_KEYS[..],
         &["bitcask.merge.triggers.dead_bytes = 20KB"],
     ]
     .concat();
     let lines = [&lines[..], &["bitcask.merge.thresholds.dead_bytes = 1KB"]].concat();
-    assert_eq!(dead_after_merge(&lines, [3, 3]), None);
-    assert_eq!(dead_after_merge(&lines, [4, 0]), Some(0));
+    assert_eq!(garbage_after_merge(&lines, [3, 3]), None);
+    assert_eq!(garbage_after_merge(&lines, [4, 0]), Some(0));
 }
 
-fn files_with_dead_keys_take_part() {
-    assert_eq!(dead_after_merge(&[], [6, 3]), Some(3));
-    assert_eq!(dead_after_merge(&[], [6, 4]), Some(0));
+fn files_with_garbage_keys_take_part() {
+    assert_eq!(garbage_after_merge(&[], [6, 3]), Some(3));
+    assert_eq!(garbage_after_merge(&[], [6, 4]), Some(0));
     let line = "bitcask.merge.thresholds.fragmentation = 30";
-    assert_eq!(dead_after_merge(&[line], [6, 3]), Some(0));
+    assert_eq!(garbage_after_merge(&[line], [6, 3]), Some(0));
 }
 
-fn files_with_dead_bytes_take_part() {
+fn files_with_garbage_bytes_take_part() {
     let lines = [
         "bitcask.merge.thresholds.fragmentation = 60",
         "bitcask.merge.thresholds.dead_bytes = 20KB",
     ];
-    assert_eq!(dead_after_merge(&lines, [6, 3]), Some(3));
-    assert_eq!(dead_after_merge(&lines, [6, 4]), Some(0));
+    assert_eq!(garbage_after_merge(&lines, [6, 3]), Some(3));
+    assert_eq!(garbage_after_merge(&lines, [6, 4]), Some(0));
 }
 
 /// A file is small in comparison with the limit of its store's files: here the limit was raised after they
@@ -340,19 +340,19 @@ fn small_files_take_part() {
     assert!(at_their_limit < 40_000, "{at_their_limit}");
 }
 
-fn too_large_a_dead_share_is_freed() {
+fn too_large_a_share_of_garbage_is_freed() {
     // No file alone is a reason: ten of fifty values in all are garbage.
     let is_merged = |line| {
         let opened = two_files(&[line, NO_SMALL], [5, 5]);
         opened.tend(NOW).contains(&TaskKind::Merge)
     };
-    assert!(is_merged("bitcask.merge.dead_share_max = 20"));
-    assert!(!is_merged("bitcask.merge.dead_share_max = 21"));
+    assert!(is_merged("bitcask.merge.garbage_share_max = 20"));
+    assert!(!is_merged("bitcask.merge.garbage_share_max = 21"));
     assert!(!is_merged(ANY_SHARE));
     // A third of the log is garbage.
     let copied = |line| copied_out_of_the_log(&[line], NOW);
-    assert!(copied("bitcask.merge.dead_share_max = 30") > 0);
-    assert_eq!(copied("bitcask.merge.dead_share_max = 35"), 0);
+    assert!(copied("bitcask.merge.garbage_share_max = 30") > 0);
+    assert_eq!(copied("bitcask.merge.garbage_share_max = 35"), 0);
     assert_eq!(copied(ANY_SHARE), 0);
 }
 

@@ -457,8 +457,8 @@ fn a_buffer_is_written_at_its_most_size() {
 #[test]
 fn how_far_stores_may_lie_behind_the_log_differs_by_up_to_a_factor_of_two() {
     let lines = [
-        "commit_log.bytes_max = 64MB",
-        "commit_log.segment_bytes = 4MB",
+        "value_log.bytes_max = 64MB",
+        "value_log.segment_bytes = 4MB",
     ];
     let (settings, memory) = (loaded(&lines), memory(&lines, None));
     let of_leveldb =
@@ -471,8 +471,8 @@ fn how_far_stores_may_lie_behind_the_log_differs_by_up_to_a_factor_of_two() {
         .collect();
     assert_eq!(drawn, (8..=16).collect());
     let lines = [
-        "commit_log.bytes_max = 128KB",
-        "commit_log.segment_bytes = 64KB",
+        "value_log.bytes_max = 128KB",
+        "value_log.segment_bytes = 64KB",
     ];
     let of_two = |drawn| super::segments_behind_max(&loaded(&lines), drawn);
     assert_eq!((of_two(6), of_two(7)), (2, 1));

@@ -19,8 +19,8 @@ fn run_node(disk: &MemoryDisk, lines: &[&str]) -> Running {
     let of_node = [
         "storage_backend = leveled",
         "leveled.data_root = /stores",
-        "commit_log.segment_bytes = 64KB",
-        "bitcask.merge.dead_share_max = 5",
+        "value_log.segment_bytes = 64KB",
+        "bitcask.merge.garbage_share_max = 5",
     ];
     Running::open(disk, &[&of_node, lines].concat())
 }
@@ -160,7 +160,7 @@ impl Running {
     /// Files of the journal; returns the cost of the next rewriting of some in this hour, in bytes.
     fn rewriting_at(&self, hour: u64) -> Option<u64> {
         let due = self.store.maintenance_due(Timestamp(hour * HOUR_MICROS));
-        let task = due.iter().find(|it| it.kind == TaskKind::Merge);
+        let task = due.iter().find(|it| it.kind == TaskKind::Collect);
         task.map(|it| it.cost_bytes)
     }
 }

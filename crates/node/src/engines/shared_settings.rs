@@ -29,7 +29,7 @@ pub(super) fn sync_strategy(durability: &Durability) -> SyncStrategy {
 /// those that may wait, by a random number. With one bound for all, stores that take writes alike would
 /// all flush in the same seconds.
 pub(super) fn segments_behind_max(settings: &Settings, drawn: u64) -> u32 {
-    let log = &settings.commit_log;
+    let log = &settings.value_log;
     let most = (log.bytes_max / log.segment_bytes.max(1)).max(1);
     let segments = most - drawn % (most / 2 + 1);
     u32::try_from(segments).unwrap_or(u32::MAX)

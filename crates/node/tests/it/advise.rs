@@ -57,7 +57,7 @@ fn capacity_answers_for_people_and_for_programs() {
 }
 
 #[test]
-fn one_who_reads_no_more_ends_it_without_an_error() {
+fn a_reader_that_reads_no_more_ends_it_without_an_error() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
     let words = ["advise", "capacity", "--keys", "1m", "--key-bytes", "9"];
     command.args(words).args(["--value-bytes", "9"]);
@@ -162,7 +162,7 @@ fn types_that_are_best_in_different_backends_get_the_settings_of_several() {
 }
 
 #[test]
-fn a_load_test_tells_the_workload() {
+fn a_load_test_gives_the_workload() {
     let directory = tempfile::tempdir().unwrap();
     let run = r#"{"format": 1, "name": "mine", "backend": "bitcask", "durability": "grouped",
         "configuration": {"value_generator": "{fixed_bin,4096}"},
@@ -179,7 +179,7 @@ fn a_load_test_tells_the_workload() {
 }
 
 #[tokio::test]
-async fn a_running_node_tells_what_it_has_measured() {
+async fn a_running_node_gives_what_it_has_measured() {
     let site = Site::new();
     let _server = site.start();
     let mut client = site.client().await;

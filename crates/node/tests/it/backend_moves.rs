@@ -309,12 +309,12 @@ fn a_bucket_a_type_a_partition_and_everything_move_and_are_taken_back() {
     let moved = keys_of(&site, "new");
     assert!(moved > 0 && moved < 48, "{moved}");
     let status = site.run(&["admin", "backend", "status"]);
-    let told = String::from_utf8(status.stdout).unwrap();
+    let printed = String::from_utf8(status.stdout).unwrap();
     assert!(
-        told.contains(&format!(
+        printed.contains(&format!(
             "partition {partition} of 'kvorum@127.0.0.1' is pinned to new"
         )),
-        "{told}"
+        "{printed}"
     );
     admin(&site, &["cancel", "--partition", &partition]);
     until_moved(&site);
@@ -401,13 +401,13 @@ fn orders_that_cannot_be_carried_out_are_refused_with_reasons() {
         (&["migrate", "--to", "new"], "required"),
         (&["cancel", "--partition", "0"], "was not moved by itself"),
     ] {
-        let told = refused(&site, words);
-        assert!(told.contains(why), "{words:?}: {told}");
+        let printed = refused(&site, words);
+        assert!(printed.contains(why), "{words:?}: {printed}");
     }
     let single = Site::new();
     let _server = single.start();
-    let told = refused(&single, &["status"]);
-    assert!(told.contains("storage_backend = multi"), "{told}");
+    let printed = refused(&single, &["status"]);
+    assert!(printed.contains("storage_backend = multi"), "{printed}");
 }
 
 /// A node that has begun with one backend gets a second one over its data, and moves the data there.

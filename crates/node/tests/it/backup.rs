@@ -220,8 +220,8 @@ fn own_bytes(site: &Site) -> u64 {
 async fn what_the_node_has_let_go_of_counts_as_the_backups_own_until_that_is_removed() {
     const VALUES_BYTES: u64 = 2_000 * KEYS as u64;
     let mut site = site("bitcask");
-    site.settings.push("commit_log.segment_bytes=64KB".into());
-    site.settings.push("commit_log.bytes_max=1MB".into());
+    site.settings.push("value_log.segment_bytes=64KB".into());
+    site.settings.push("value_log.bytes_max=1MB".into());
     let server = site.start();
     let mut client = site.client().await;
     put(&mut client, 0..KEYS, 1).await;

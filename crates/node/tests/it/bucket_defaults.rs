@@ -52,7 +52,7 @@ fn one_command_changes_the_defaults_of_all_servers() {
     assert!(differing.contains(&"pw".into()), "{shown}");
 
     // Its values are agreed on by the operator's command: all of them.
-    until("somebody leads", || {
+    until("a node leads", || {
         json(&sites[2], &["cluster", "plan"])["behind"].is_null()
     });
     admin(&sites[2], &["bucket-defaults", "apply"]);

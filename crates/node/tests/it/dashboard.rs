@@ -13,7 +13,7 @@ const PAGE: &str = include_str!("../../../../docs/monitoring.md");
 /// The beginning of every metric's name.
 const PREFIX: &str = "kvorum_";
 
-/// A gauge that is absent while the debt does not shrink.
+/// A gauge that is absent while the backlog does not shrink.
 const NOT_ALWAYS: &str = "kvorum_maintenance_paid_in_seconds";
 
 /// Names of metrics in a text.

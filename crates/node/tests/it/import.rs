@@ -148,7 +148,7 @@ async fn a_running_node_takes_them_in_and_its_clients_writes_count_as_newer() {
 }
 
 #[tokio::test]
-async fn typed_buckets_wait_for_their_types_and_losses_tell_in_the_exit_code() {
+async fn typed_buckets_wait_for_their_types_and_losses_show_in_the_exit_code() {
     let site = Site::new();
     let _server = site.start();
     let mut file = CaskFile::default();

@@ -90,7 +90,7 @@ async fn assert_source(client: &mut Client) {
 }
 
 #[tokio::test]
-async fn a_running_server_takes_journals_in_and_heads_tell_in_the_exit_code() {
+async fn a_running_server_takes_journals_in_and_heads_show_in_the_exit_code() {
     let site = Site::new();
     source(&site);
     let _server = site.start();

@@ -238,6 +238,6 @@ fn a_directory_without_stores_of_any_backend_is_refused_by_name() {
     std::fs::create_dir(site.path().join("empty")).unwrap();
     let output = site.run(&["import", "riak-multi", "--dry-run", "riak", "empty"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("empty"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(printed.contains("empty"), "{printed}");
 }

@@ -38,8 +38,8 @@ async fn killed(engine: &str) -> Site {
     site.settings = vec![
         format!("storage_backend={engine}"),
         "buckets.default.allow_mult=false".to_owned(),
-        "commit_log.segment_bytes=64KB".to_owned(),
-        "commit_log.bytes_max=128KB".to_owned(),
+        "value_log.segment_bytes=64KB".to_owned(),
+        "value_log.bytes_max=128KB".to_owned(),
         "leveldb.write_buffer_size_min=64KB".to_owned(),
         "leveldb.write_buffer_size_max=64KB".to_owned(),
         "leveled.ledger_buffer=64KB".to_owned(),

@@ -100,7 +100,7 @@ impl Fleet {
             let unreachable = json(site, &["ring-status"])["unreachable"].clone();
             unreachable == Value::Array(vec![name(number).into()])
         });
-        until("somebody leads", || {
+        until("a node leads", || {
             json(site, &["cluster", "plan"])["behind"].is_null()
         });
     }
@@ -142,8 +142,8 @@ impl Fleet {
         let names = sorted(members).into_iter().map(name).collect::<Vec<_>>();
         until("the plan is carried out", || {
             let ring = json(site, &["ring-status"]);
-            let is_quiet = ring["settled"] == true && ring["exiting"] == Value::Array(vec![]);
-            is_quiet && self.members() == names
+            let is_settled = ring["settled"] == true && ring["exiting"] == Value::Array(vec![]);
+            is_settled && self.members() == names
         });
         until("nothing is repaired any more", || self.repairs() == 0);
         for number in members {
@@ -258,7 +258,7 @@ fn a_voter_that_is_gone_is_marked_as_down_and_replaced() {
         let output = fleet.site(1).run(&["admin", "down", &name(number)]);
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
-    until("who is up is not marked as down", || {
+    until("a node that is up is not marked as down", || {
         mark(&fleet, 2) == format!("Failed: {} is up", name(2))
     });
     until("all are full members, and three of them vote", || {
@@ -304,7 +304,7 @@ fn what_is_cleared_is_not_staged(fleet: &mut Fleet) {
     assert_eq!(fleet.member(4)["staged"], "leave");
     let shown = admin(site, &["member-status"]);
     assert!(shown.contains("(leaving)"), "{shown}");
-    until("somebody is marked as the claimant", || {
+    until("a node is marked as the claimant", || {
         admin(site, &["cluster", "status"]).contains("(C) node")
     });
 
@@ -378,13 +378,13 @@ fn a_node_comes_back_under_another_name_and_other_addresses() {
     servers.insert(1, sites[1].start());
 
     for site in &sites {
-        until("everybody knows its name and address", || {
+        until("all nodes know its name and address", || {
             let rows = json(site, &["member-status"]);
             let mut rows = rows.as_array().unwrap().iter();
             let row = rows.find(|it| it["node"] == second);
             row.is_some_and(|it| it["addresses"]["peer"] == peer.to_string())
         });
-        until("everybody reaches it", || {
+        until("all nodes reach it", || {
             let services = site.run(&["admin", "services", second]).stdout;
             services.trim_ascii() == b"[riak_kv]"
         });

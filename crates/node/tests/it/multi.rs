@@ -205,7 +205,7 @@ fn reports_and_statistics_name_all_backends() {
 
 /// Each had a cache of its own, of the size that is meant for all.
 #[test]
-fn backends_of_innostore_share_one_cache_of_pages_whose_size_the_metrics_tell() {
+fn backends_of_innostore_share_one_cache_of_pages_whose_size_the_metrics_show() {
     let mut site = site();
     for (name, bytes) in [("in1", "64MB"), ("in2", "128MB")] {
         let backend = format!("multi_backend.{name}");
@@ -274,9 +274,9 @@ async fn another_default_hides_nothing_and_a_backend_with_data_is_not_left_out()
         .retain(|it| !it.starts_with("multi_backend.bc"));
     let refused = site.run(&["server"]);
     assert!(!refused.status.success());
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
-        told.contains("multi_backend.bc.storage_backend = bitcask"),
-        "{told}"
+        printed.contains("multi_backend.bc.storage_backend = bitcask"),
+        "{printed}"
     );
 }

@@ -56,11 +56,11 @@ async fn a_byte_that_rots_under_a_running_server_is_reported_after_the_period() 
         let key = number.to_be_bytes();
         client.put_value(b"b", &key, value.clone()).await.unwrap();
     }
-    let rotten = segments(&site.path().join("data")).remove(0);
+    let damaged = segments(&site.path().join("data")).remove(0);
     let file = fs::OpenOptions::new()
         .read(true)
         .write(true)
-        .open(&rotten)
+        .open(&damaged)
         .unwrap();
     let middle = file.metadata().unwrap().len() / 2;
     let mut byte = [0];
@@ -74,7 +74,7 @@ async fn a_byte_that_rots_under_a_running_server_is_reported_after_the_period() 
         std::thread::sleep(Duration::from_millis(200));
     }
     let lost = lost_of(&site);
-    let name = rotten.file_name().unwrap().to_str().unwrap();
+    let name = damaged.file_name().unwrap().to_str().unwrap();
     assert!(lost[0].to_string().contains(name), "{lost:?}");
     let mut metrics = site.metrics();
     metrics.retain(|line| line.starts_with("kvorum_store_corrupt_reads"));

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use crate::cluster::{answer, until};
 use crate::server::{Site, free_address};
 
-fn told(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     let (out, err) = (&output.stdout, &output.stderr);
     [out, err]
         .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
@@ -17,13 +17,13 @@ fn told(output: &Output) -> String {
 /// Refused, and in words: no panic, no trace.
 fn refused(site: &Site, words: &[&str]) -> String {
     let output = site.run(words);
-    let told = told(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     assert!(
-        !told.contains("panicked") && !told.contains("backtrace"),
-        "{told}"
+        !printed.contains("panicked") && !printed.contains("backtrace"),
+        "{printed}"
     );
-    told
+    printed
 }
 
 /// The port between nodes is that of the clients, or would be where one of them listens everywhere.
@@ -34,13 +34,13 @@ fn r18_a_start_with_overlapping_ports_is_refused_and_chkconfig_says_so() {
     for taken in ["127.0.0.1", "0.0.0.0", "[::]"] {
         site.settings = vec![format!("listener.peer.internal={taken}:{port}")];
         for words in [&["chkconfig"][..], &["server"]] {
-            let told = refused(&site, words);
+            let printed = refused(&site, words);
             for word in [
                 "listener.protobuf.internal",
                 "listener.peer.internal",
                 &port.to_string(),
             ] {
-                assert!(told.contains(word), "{words:?}: {told}");
+                assert!(printed.contains(word), "{words:?}: {printed}");
             }
         }
     }
@@ -49,9 +49,9 @@ fn r18_a_start_with_overlapping_ports_is_refused_and_chkconfig_says_so() {
     let _holder = std::net::TcpListener::bind(address).unwrap();
     site.settings = vec![format!("listener.peer.internal={address}")];
     assert!(site.run(&["chkconfig"]).status.success());
-    let told = refused(&site, &["server"]);
-    assert!(told.contains("listener.peer.internal"), "{told}");
-    assert!(told.contains("choose another address"), "{told}");
+    let printed = refused(&site, &["server"]);
+    assert!(printed.contains("listener.peer.internal"), "{printed}");
+    assert!(printed.contains("choose another address"), "{printed}");
 }
 
 /// A node's identity is in its data, under any present name.
@@ -61,7 +61,7 @@ fn r22_a_node_under_another_name_is_the_same_node_and_says_so() {
     site.start().stop();
     site.settings = vec!["nodename=renamed@127.0.0.1".to_owned()];
     let server = site.start();
-    let shown = told(&site.run(&["admin", "member-status"]));
+    let shown = printed(&site.run(&["admin", "member-status"]));
     assert!(shown.contains("'renamed@127.0.0.1'"), "{shown}");
     assert!(shown.contains("Valid:1 / Leaving:0"), "{shown}");
     server.stop();
@@ -77,8 +77,8 @@ fn a_start_says_what_it_starts_and_returns_when_the_stores_are_open() {
     let data = site.path().join("data");
     let checked = out(&site.run(&["chkconfig"]));
     let started = site.run(&["start"]);
-    let told = told(&started);
-    assert!(started.status.success(), "{told}");
+    let printed = printed(&started);
+    assert!(started.status.success(), "{printed}");
     for words in [
         &format!("{} (new: nothing is there yet)", data.display()),
         "no file, defaults and the command line",
@@ -89,7 +89,7 @@ fn a_start_says_what_it_starts_and_returns_when_the_stores_are_open() {
         &format!("{}", site.path().join("log/console.log").display()),
         "health         ready",
     ] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(printed.contains(words), "{words}: {printed}");
     }
     assert!(
         checked.contains(&format!("{} (new", data.display())),
@@ -97,8 +97,8 @@ fn a_start_says_what_it_starts_and_returns_when_the_stores_are_open() {
     );
     let process = out(&site.run(&["pid"]));
     assert!(
-        told.contains(&format!("process {}", process.trim())),
-        "{process}: {told}"
+        printed.contains(&format!("process {}", process.trim())),
+        "{process}: {printed}"
     );
     assert!(site.vnode_states().iter().all(|state| state == "open"));
     assert!(site.run(&["stop"]).status.success());
@@ -157,7 +157,7 @@ fn relative_paths_in_a_file_go_by_the_file_and_data_elsewhere_is_not_passed_over
     };
     for working in [&beside, &elsewhere] {
         let output = check(working);
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", printed(&output));
         let data = format!("data           {}/data (new", beside.display());
         assert!(out(&output).contains(&data), "{}", out(&output));
     }
@@ -165,9 +165,12 @@ fn relative_paths_in_a_file_go_by_the_file_and_data_elsewhere_is_not_passed_over
     std::fs::write(elsewhere.join("data/format"), "3\n").unwrap();
     let output = check(&elsewhere);
     assert_eq!(output.status.code(), Some(1));
-    let told = told(&output);
+    let printed = printed(&output);
     let both = [&beside, &elsewhere].map(|it| format!("{}/data", it.display()));
-    assert!(both.iter().all(|place| told.contains(place)), "{told}");
+    assert!(
+        both.iter().all(|place| printed.contains(place)),
+        "{printed}"
+    );
 }
 
 /// A node that still opened its ring and its log did not answer, so that a second start went on: it emptied

@@ -212,7 +212,7 @@ fn renamed_and_ended(first: &mut Site) {
 }
 
 #[test]
-fn servers_prove_themselves_and_refuse_who_cannot() {
+fn servers_prove_themselves_and_refuse_those_that_cannot() {
     let (mut sites, peers): (Vec<Site>, Vec<SocketAddr>) = (1..=4).map(site).unzip();
     admin(&sites[0], &["tls", "init"]);
     issue(&sites[0], 2, &sites[1], "30");

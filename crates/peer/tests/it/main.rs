@@ -5,8 +5,8 @@
     reason = "a test that cannot make its input should fail"
 )]
 
+mod barrier;
 mod encryption;
-mod settling;
 mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};

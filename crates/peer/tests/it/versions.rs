@@ -41,7 +41,7 @@ async fn pass_on(mut caller: Stream, mut called: Stream, versions: RangeInclusiv
 }
 
 #[test]
-fn who_speaks_other_versions_learns_it_and_disturbs_nobody() {
+fn a_node_of_other_versions_learns_it_and_disturbs_no_other() {
     simulated(|runtime| async move {
         let _answering = answering(&runtime, 2, settings());
         let ask = |number: u8, at: u8| {

@@ -136,7 +136,7 @@ impl Driven {
             RoundEffect::AskNote { replica } => {
                 let answer = world
                     .replica(*replica)
-                    .tell(KeeperEvent::MakeNote { round });
+                    .step_keeper(KeeperEvent::MakeNote { round });
                 match answer {
                     Some(KeeperAnswer::Noted(answer)) => RoundEvent::Noted {
                         replica: *replica,
@@ -161,7 +161,7 @@ impl Driven {
         let (round, extent) = (self.request.name, asked.extent());
         let answer = match asked.is_complete {
             false => Err(KeptBecause::ReplicaIncomplete),
-            true => match asked.tell(KeeperEvent::Open { round, extent }) {
+            true => match asked.step_keeper(KeeperEvent::Open { round, extent }) {
                 Some(KeeperAnswer::Opened(answer)) => answer,
                 other => panic!("a keeper answered {other:?}"),
             },
@@ -192,7 +192,10 @@ impl Driven {
 
     fn confirm(&self, world: &mut World, replica: usize) -> Executed {
         let round = self.request.name;
-        match world.replica(replica).tell(KeeperEvent::Confirm { round }) {
+        match world
+            .replica(replica)
+            .step_keeper(KeeperEvent::Confirm { round })
+        {
             Some(KeeperAnswer::Confirmed(Err(KeptBecause::OtherWatermark))) => Executed::Waits,
             Some(KeeperAnswer::Confirmed(answer)) => {
                 Executed::Answered(RoundEvent::Confirmed { replica, answer })
@@ -204,7 +207,10 @@ impl Driven {
     /// Some tombstones go now, and others later or never.
     fn reap(&self, world: &mut World, replica: usize) -> RoundEvent {
         let round = self.request.name;
-        let answer = match world.replica(replica).tell(KeeperEvent::Reap { round }) {
+        let answer = match world
+            .replica(replica)
+            .step_keeper(KeeperEvent::Reap { round })
+        {
             Some(KeeperAnswer::MayReap(answer)) => answer,
             other => panic!("a keeper answered {other:?}"),
         };

@@ -247,7 +247,8 @@ impl World {
         self.hint_stores[member].learn(Some(&watermark));
         self.learned[member] = Some(watermark.clone());
         if let Some(place) = self.place_of(member) {
-            self.replica(place).tell(KeeperEvent::Learned(watermark));
+            self.replica(place)
+                .step_keeper(KeeperEvent::Learned(watermark));
         }
     }
 
@@ -409,7 +410,7 @@ impl World {
 
     fn repaired(&mut self, place: usize) {
         let replica = self.replica(place);
-        replica.tell(KeeperEvent::Repaired);
+        replica.step_keeper(KeeperEvent::Repaired);
         replica.is_complete = true;
     }
 

@@ -311,7 +311,7 @@ fn setup(entries: &[Entry<'_>], sections: &mut Vec<(String, String)>) -> Markup 
             @if !is_one_machine {
                 p.missing {
                     "These runs were made on different machines, or on one that has changed: \
-                     their ratios tell of the machines too."
+                     their ratios depend on the machines too."
                 }
             }
             div.columns {

@@ -416,7 +416,7 @@ function startTheme() {
   };
   const isDark = () =>
     root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  const tell = () => {
+  const label = () => {
     button.textContent = isDark() ? "Light" : "Dark";
     button.setAttribute("aria-label", isDark() ? "Use light colours" : "Use dark colours");
   };
@@ -430,10 +430,10 @@ function startTheme() {
     } catch {
       // it holds for this page then
     }
-    tell();
+    label();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tell);
-  tell();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", label);
+  label();
 }
 
 startTheme();

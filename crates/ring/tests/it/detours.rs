@@ -192,7 +192,7 @@ proptest! {
     #![proptest_config(cases(200))]
 
     #[test]
-    fn coverage_asks_for_each_key_once_and_those_who_have_it(
+    fn coverage_asks_for_each_key_once_and_those_that_have_it(
         partitions in prop::sample::select(vec![8u64, 16, 64]),
         nodes in 1usize..7,
         n in 1u16..5,

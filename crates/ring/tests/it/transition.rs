@@ -219,7 +219,7 @@ fn more_replicas_count_only_once_they_are_filled() {
         assert_eq!(
             ring.effective_n(3, false),
             1,
-            "whoever joins brings no replica"
+            "a joining node brings no replica"
         );
     });
     assert_eq!(ring.begin_growth(3), Err(MoveError::OtherGrowth));

@@ -1,8 +1,8 @@
 //! Segments over a disk that loses power, fills up, fails and corrupts data.
 
 mod anatomy;
+mod corruption;
 mod faults;
 mod log;
-mod rot;
 mod round_trip;
 mod torn;

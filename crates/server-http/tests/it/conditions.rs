@@ -163,7 +163,7 @@ fn a_version_named_by_the_client_must_be_the_stored_one() {
 }
 
 #[test]
-fn of_many_who_may_only_be_first_one_is() {
+fn of_many_puts_that_may_only_be_first_one_is() {
     run(|world| async move {
         let mut writers = Vec::new();
         for number in 0..16 {

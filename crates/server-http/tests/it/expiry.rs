@@ -68,8 +68,8 @@ fn siblings_stay_together_until_the_last_of_them_has_expired() {
         world.runtime.sleep(Duration::from_secs(61)).await;
         let both = client.ask("GET", path, &accept, b"").await;
         assert_eq!(both.status, 300);
-        let told = both.text().matches("X-Kvorum-Expires-At: Thu").count();
-        assert_eq!(told, 2, "{}", both.text());
+        let shown = both.text().matches("X-Kvorum-Expires-At: Thu").count();
+        assert_eq!(shown, 2, "{}", both.text());
         world.runtime.sleep(Duration::from_secs(60)).await;
         assert_eq!(client.get(path).await.status, 404);
     });

@@ -182,7 +182,7 @@ async fn not_found(client: &mut Client, path: &str) -> Response {
 }
 
 #[test]
-fn a_deleted_object_is_not_found_but_tells_its_clock() {
+fn a_deleted_object_is_not_found_but_shows_its_clock() {
     run(|world| async move {
         let mut client = world.client().await;
         let path = "/buckets/b/keys/k";
@@ -309,7 +309,7 @@ fn an_object_stored_as_it_is_keeps_its_clock() {
 }
 
 #[test]
-fn whole_bodies_come_in_gzip_to_those_who_ask_for_it() {
+fn whole_bodies_come_in_gzip_where_it_is_asked_for() {
     run(|world| async move {
         let mut client = world.client().await;
         let value = "the same words again and again; ".repeat(5_000);

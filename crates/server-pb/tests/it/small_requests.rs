@@ -32,7 +32,7 @@ fn the_client_id_is_remembered_on_its_connection() {
 }
 
 #[test]
-fn the_server_tells_its_name_and_a_version_of_three_integers() {
+fn the_server_reports_its_name_and_a_version_of_three_integers() {
     with_node(|node| async move {
         let info = node.client().await.server_info().await.unwrap();
         assert_eq!(info.node.unwrap(), NAME);

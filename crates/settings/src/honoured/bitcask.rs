@@ -51,7 +51,7 @@ pub(super) const KEYS: &[Key] = &[
         "The greatest length of a data file. Smaller files are merged in smaller steps, but more \
          of them are open. A partition with less than four times as much begins new files sooner, \
          at a quarter of its size, because the file being written cannot be merged. The value \
-         log's files have `commit_log.segment_bytes`.",
+         log's files have `value_log.segment_bytes`.",
     ),
     own_key(
         "bitcask.compression",
@@ -117,9 +117,9 @@ pub(super) const KEYS: &[Key] = &[
          A window that ends before it starts goes past midnight.",
     ),
     own_key(
-        "bitcask.merge.dead_share_max",
+        "bitcask.merge.garbage_share_max",
         Kind::Percent(|settings, value| {
-            settings.bitcask.merge_dead_share_max_percent = value;
+            settings.bitcask.merge_garbage_share_max_percent = value;
         }),
         "30",
         "The share of garbage above which space is freed whatever the triggers are, one file \
@@ -137,16 +137,16 @@ pub(super) const KEYS: &[Key] = &[
         }),
         "60",
         "The share of garbage keys in some file of a partition that starts a merge. It does not \
-         apply to the value log, for which `bitcask.merge.dead_share_max` alone counts.",
+         apply to the value log, for which `bitcask.merge.garbage_share_max` alone counts.",
     ),
     key(
         "bitcask.merge.triggers.dead_bytes",
         Kind::Bytes(1.., |settings, value| {
-            settings.bitcask.merge_trigger_dead_bytes = value;
+            settings.bitcask.merge_trigger_garbage_bytes = value;
         }),
         "512MB",
         "The bytes of garbage values in some file of a partition that start a merge. It does not \
-         apply to the value log, for which `bitcask.merge.dead_share_max` alone counts.",
+         apply to the value log, for which `bitcask.merge.garbage_share_max` alone counts.",
     ),
     key(
         "bitcask.merge.thresholds.fragmentation",
@@ -155,16 +155,16 @@ pub(super) const KEYS: &[Key] = &[
         }),
         "40",
         "The share of garbage keys from which a file of a partition takes part in a merge. It \
-         does not apply to the value log, for which `bitcask.merge.dead_share_max` alone counts.",
+         does not apply to the value log, for which `bitcask.merge.garbage_share_max` alone counts.",
     ),
     key(
         "bitcask.merge.thresholds.dead_bytes",
         Kind::Bytes(1.., |settings, value| {
-            settings.bitcask.merge_threshold_dead_bytes = value;
+            settings.bitcask.merge_threshold_garbage_bytes = value;
         }),
         "128MB",
         "The bytes of garbage values from which a file of a partition takes part in a merge. It \
-         does not apply to the value log, for which `bitcask.merge.dead_share_max` alone counts.",
+         does not apply to the value log, for which `bitcask.merge.garbage_share_max` alone counts.",
     ),
     key(
         "bitcask.merge.thresholds.small_file",

@@ -1,4 +1,4 @@
-//! Keys of when a write is safe, for all backends, and of the value log (`commit_log.*`).
+//! Keys of when a write is safe, for all backends, and of the value log (`value_log.*`).
 
 use std::time::Duration;
 
@@ -40,9 +40,9 @@ pub(super) const KEYS: &[Key] = &[
          this time.",
     ),
     own_key(
-        "commit_log.segment_bytes",
+        "value_log.segment_bytes",
         Kind::Bytes(64 << 10.., |settings, value| {
-            settings.commit_log.segment_bytes = value;
+            settings.value_log.segment_bytes = value;
         }),
         "64MB",
         "The size of one file of the value log, in which entries stay. Files are made in advance. \
@@ -50,9 +50,9 @@ pub(super) const KEYS: &[Key] = &[
          files together, but 1MB at least.",
     ),
     own_key(
-        "commit_log.bytes_max",
+        "value_log.bytes_max",
         Kind::Bytes(128 << 10.., |settings, value| {
-            settings.commit_log.bytes_max = value;
+            settings.value_log.bytes_max = value;
         }),
         "1GB",
         "The length of the value log that may wait for the partitions to catch up. It bounds the \

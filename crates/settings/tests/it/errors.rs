@@ -30,11 +30,11 @@ fn tiers_want_a_level_there_is_and_two_directories() {
     );
     let one = "storage_backend = leveldb\nleveldb.tiered = 5\nleveldb.data_root = /data\n\
                leveldb.tiered.path.fast = /fast\nleveldb.tiered.path.slow = /fast/";
-    let told = problems(one);
-    assert_eq!(told.len(), 1, "{told:?}");
+    let reported = problems(one);
+    assert_eq!(reported.len(), 1, "{reported:?}");
     assert!(
-        told[0].contains("lead to /fast/data and /fast/data"),
-        "{told:?}"
+        reported[0].contains("lead to /fast/data and /fast/data"),
+        "{reported:?}"
     );
 }
 
@@ -51,10 +51,16 @@ fn the_nearest_name_keeps_the_free_word() {
 
 #[test]
 fn a_name_without_its_front_words_is_still_recognised() {
-    let told = problems("sync.strategy = none");
-    assert!(told[0].contains("`bitcask.sync.strategy`"), "{told:?}");
-    let told = problems("n_val = 3");
-    assert!(told[0].contains("`buckets.default.n_val`"), "{told:?}");
+    let reported = problems("sync.strategy = none");
+    assert!(
+        reported[0].contains("`bitcask.sync.strategy`"),
+        "{reported:?}"
+    );
+    let reported = problems("n_val = 3");
+    assert!(
+        reported[0].contains("`buckets.default.n_val`"),
+        "{reported:?}"
+    );
 }
 
 #[test]
@@ -129,9 +135,9 @@ fn a_bad_value_under_a_name_of_riaks_is_reported_under_that_name() {
 fn everything_is_reported_at_once_in_the_order_of_the_file() {
     let text = "ring_size = 7\nno line at all\nrnig_size = 8\ninclude other.conf\n\
                 bitcask.data_root = $(nothing)/x\n";
-    let told = problems(text);
-    assert_eq!(told.len(), 5);
-    for (line, problem) in told.iter().enumerate() {
+    let reported = problems(text);
+    assert_eq!(reported.len(), 5);
+    for (line, problem) in reported.iter().enumerate() {
         assert!(problem.contains(&format!("line {}", line + 1)), "{problem}");
     }
     let together = crate::load(text).map_err(|problems| problems.to_string());
@@ -155,24 +161,24 @@ fn references_that_stand_for_nothing_are_reported() {
 
 #[test]
 fn an_option_that_is_wrong_is_reported_as_one() {
-    let told = |option: &str| {
+    let reported = |option: &str| {
         Configuration::load("", &[option])
             .map_err(|problems| problems.to_string())
             .err()
     };
     assert_eq!(
-        told("ring_siez=8").as_deref(),
+        reported("ring_siez=8").as_deref(),
         Some("unknown key `ring_siez` given with --set, did you mean `ring_size`?")
     );
     assert_eq!(
-        told("ring_size").as_deref(),
+        reported("ring_size").as_deref(),
         Some("cannot read `ring_size` given with --set: expected `key=value`")
     );
 }
 
 #[test]
 fn values_that_do_not_go_together_are_reported() {
-    for (text, told) in [
+    for (text, reported) in [
         (
             "buckets.default.n_val = 2\nbuckets.default.pr = 3",
             "`buckets.default.pr` is 3, more than the 2 replicas of `buckets.default.n_val`",
@@ -187,12 +193,12 @@ fn values_that_do_not_go_together_are_reported() {
              `buckets.default.merge_strategy = 2`: set the strategy to 1",
         ),
         (
-            "commit_log.bytes_max = 100MB",
-            "`commit_log.bytes_max` is 100MB, which is less than two segments of 64MB \
-             (`commit_log.segment_bytes`)",
+            "value_log.bytes_max = 100MB",
+            "`value_log.bytes_max` is 100MB, which is less than two segments of 64MB \
+             (`value_log.segment_bytes`)",
         ),
     ] {
-        assert_eq!(problems(text), [told]);
+        assert_eq!(problems(text), [reported]);
     }
 }
 
@@ -214,11 +220,14 @@ fn r18_listeners_that_overlap_are_refused_by_name() {
             ("[::]", "[::1]"),
         ] {
             let text = format!("listener.{first} = {one}:9\nlistener.{second} = {other}:9");
-            let told = everywhere(&text);
+            let reported = everywhere(&text);
             for name in [first, second] {
-                assert!(told.contains(&format!("`listener.{name}`")), "{told}");
+                assert!(
+                    reported.contains(&format!("`listener.{name}`")),
+                    "{reported}"
+                );
             }
-            assert!(told.contains(":9"), "{told}");
+            assert!(reported.contains(":9"), "{reported}");
             let text = format!("listener.{first} = {one}:9\nlistener.{second} = {other}:10");
             assert!(crate::load(&text).is_ok(), "{text}");
         }
@@ -278,12 +287,12 @@ fn a_merge_window_in_which_hours_count_is_a_warning() {
 #[test]
 fn commit_hooks_in_riak_conf_are_refused_unless_there_are_none() {
     for key in ["precommit", "postcommit"] {
-        let told = crate::problems(&format!("buckets.default.{key} = my_module:my_function"));
+        let reported = crate::problems(&format!("buckets.default.{key} = my_module:my_function"));
         assert!(
-            told[0].contains(&format!(
+            reported[0].contains(&format!(
                 "`buckets.default.{key}` on line 1 cannot be honoured"
             )),
-            "{told:?}"
+            "{reported:?}"
         );
         for nothing in ["", "''", "\"\"", "[]"] {
             let loaded = crate::loaded(&format!("buckets.default.{key} = {nothing}"));

@@ -51,6 +51,23 @@ fn a_mapped_key_and_its_target_are_one_key() {
 }
 
 #[test]
+fn a_former_name_and_the_present_one_are_one_key() {
+    let configuration = loaded("commit_log.bytes_max = 2GB\nvalue_log.bytes_max = 3GB\n");
+    assert_eq!(configuration.settings.value_log.bytes_max, 3 << 30);
+    assert_eq!(
+        configuration.lines[0].outcome,
+        Outcome::Overridden(Place::Line(2))
+    );
+    let configuration = loaded("bitcask.merge.dead_share_max = 40\n");
+    let bitcask = &configuration.settings.bitcask;
+    assert_eq!(bitcask.merge_garbage_share_max_percent, 40);
+    assert_eq!(
+        configuration.lines[0].outcome,
+        Outcome::MappedTo("bitcask.merge.garbage_share_max".to_owned())
+    );
+}
+
+#[test]
 fn the_default_listener_stands_only_while_there_is_none() {
     let listeners = loaded("").settings.listeners;
     assert_eq!(listeners.http.len(), 1);

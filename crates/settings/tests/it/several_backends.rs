@@ -302,11 +302,11 @@ fn no_suggestion_is_a_name_that_is_refused() {
         "bucket_prefix",
         "rng_size",
     ] {
-        let told = problems(&format!("{misspelt} = 1"));
-        let names = told[0].split('`').skip(1).step_by(2).skip(1);
+        let reported = problems(&format!("{misspelt} = 1"));
+        let names = reported[0].split('`').skip(1).step_by(2).skip(1);
         for name in names.filter(|it| !it.starts_with("kvorum ")) {
             let parsed = Name::parse(name).unwrap();
-            assert!(lookup(&parsed).is_some(), "{}", told[0]);
+            assert!(lookup(&parsed).is_some(), "{}", reported[0]);
         }
     }
     assert_eq!(

@@ -72,6 +72,19 @@ fn keys_of_riaks_are_described_too() {
 }
 
 #[test]
+fn former_names_are_described_too() {
+    let configuration = loaded("");
+    let name = "commit_log.bytes_max";
+    let text = configuration.describe(name).unwrap_or_default();
+    assert!(
+        text.starts_with(
+            "`commit_log.bytes_max` is a former name, taken as `value_log.bytes_max`."
+        ),
+        "{text}"
+    );
+}
+
+#[test]
 fn front_words_list_the_keys_behind_them() {
     let text = loaded("").describe("bitcask.merge").unwrap_or_default();
     assert_eq!(text.lines().count(), 9, "{text}");

@@ -57,7 +57,7 @@ pub(crate) fn run(
             "{verdict}  {} {}: {}; {} seeds from {first}, {} acknowledged, {} faults",
             scenario.id,
             scenario.name,
-            scenario.holds,
+            scenario.rule,
             sum.runs,
             sum.operations.acknowledged(),
             sum.fault_count(),

@@ -10,14 +10,14 @@ use kvorum_sst::{
     Compression, FilterKind, KnownTable, Part, ReadContext, ScanOptions, TableOptions,
 };
 
-use crate::support::{Map, PATH, Told, flip, get, map, open, scan, small_options, write};
+use crate::support::{Map, PATH, Reported, flip, get, map, open, scan, small_options, write};
 
 /// The number of keys that cannot be read; the others are compared with the map.
 fn lost_keys(disk: &MemoryDisk, written: &KnownTable, map: &Map) -> usize {
-    let told = Told::default();
-    let table = open(disk, written, &told);
+    let reported = Reported::default();
+    let table = open(disk, written, &reported);
     let context = ReadContext {
-        sink: &told,
+        sink: &reported,
         ..ReadContext::default()
     };
     let mut lost = BTreeSet::new();
@@ -43,10 +43,10 @@ fn lost_keys(disk: &MemoryDisk, written: &KnownTable, map: &Map) -> usize {
         assert_eq!(is_in_gap, lost.contains(key), "{key:?}");
     }
     assert!(seen.keys().all(|key| map.contains_key(key)));
-    let told = told.0.into_inner().unwrap();
+    let reported = reported.0.into_inner().unwrap();
     assert!(
-        lost.is_empty() || told.iter().any(|it| it.keys.is_some()),
-        "{told:?}"
+        lost.is_empty() || reported.iter().any(|it| it.keys.is_some()),
+        "{reported:?}"
     );
     lost.len()
 }
@@ -85,7 +85,7 @@ fn cut(disk: &MemoryDisk, len: u64) {
 /// Every cut, those between two blocks included: gets and scans report the lost keys, and the range
 /// of lost keys is reported when the table is opened.
 #[test]
-fn a_cut_table_serves_what_is_left_and_tells_the_keys_that_are_gone() {
+fn a_cut_table_serves_what_is_left_and_reports_the_keys_that_are_gone() {
     let map = map(35);
     let last = map.last_key_value().unwrap().0.clone();
     for filter in [small_options().filter, FilterKind::Fuse] {
@@ -101,10 +101,10 @@ fn a_cut_table_serves_what_is_left_and_tells_the_keys_that_are_gone() {
             let lost = lost_keys(&disk, &written, &map);
             assert!(lost >= before, "{lost} after {before} at {len}");
             before = lost;
-            let told = Told::default();
-            let _opened = open(&disk, &written, &told);
-            let told = told.0.into_inner().unwrap();
-            let of_cut = told.iter().find(|it| it.part == Part::Footer).unwrap();
+            let reported = Reported::default();
+            let _opened = open(&disk, &written, &reported);
+            let reported = reported.0.into_inner().unwrap();
+            let of_cut = reported.iter().find(|it| it.part == Part::Footer).unwrap();
             assert_eq!((of_cut.offset, of_cut.len), (len, written.file_len - len));
             let keys = of_cut.keys.clone();
             let count = |(from, to): &(Bytes, Bytes)| {
@@ -130,10 +130,10 @@ fn a_table_that_is_cut_while_it_is_open_says_which_keys_are_gone() {
     let whole = kvorum_disk::read_file(&disk, Path::new(PATH), 1 << 20).unwrap();
     for len in (0..written.file_len).step_by(7) {
         kvorum_disk::replace_file(&disk, Path::new(PATH), &whole).unwrap();
-        let told = Told::default();
-        let table = open(&disk, &written, &told);
+        let reported = Reported::default();
+        let table = open(&disk, &written, &reported);
         let context = ReadContext {
-            sink: &told,
+            sink: &reported,
             ..ReadContext::default()
         };
         cut(&disk, len);
@@ -150,8 +150,8 @@ fn a_table_that_is_cut_while_it_is_open_says_which_keys_are_gone() {
         let (seen, gaps) = scan(&table, ScanOptions::default(), &context);
         assert_eq!(seen.len() + lost, map.len(), "at {len}");
         assert_eq!(gaps.is_empty(), lost == 0, "at {len}");
-        let told = told.0.into_inner().unwrap();
-        assert_eq!(told.iter().any(|it| it.keys.is_some()), lost > 0);
+        let reported = reported.0.into_inner().unwrap();
+        assert_eq!(reported.iter().any(|it| it.keys.is_some()), lost > 0);
     }
 }
 
@@ -196,7 +196,7 @@ fn another_tables_blocks_do_not_pass() {
         ..written.id
     };
     let known = KnownTable { id, ..written };
-    let told = Told::default();
-    let opened = kvorum_sst::Table::open(&disk, Path::new(PATH), known, 1, &told);
+    let reported = Reported::default();
+    let opened = kvorum_sst::Table::open(&disk, Path::new(PATH), known, 1, &reported);
     assert!(matches!(opened, Err(kvorum_sst::SstError::Foreign { .. })));
 }

@@ -11,7 +11,7 @@ use kvorum_sst::{
 };
 use proptest::prelude::*;
 
-use crate::support::{Told, get, map, open, scan, segments_of, small_options, write};
+use crate::support::{Reported, get, map, open, scan, segments_of, small_options, write};
 
 fn options() -> impl Strategy<Value = TableOptions> {
     let filters = prop_oneof![
@@ -62,9 +62,9 @@ proptest! {
     fn reads_and_scans_agree_with_the_map(options in options(), keys in 1usize..300, ahead in 0usize..5000) {
         let disk = MemoryDisk::new();
         let map = map(keys);
-        let told = Told::default();
-        let table = open(&disk, &write(&disk, &map, options), &told);
-        let context = ReadContext { sink: &told, fills_cache: ahead == 0, ..ReadContext::default() };
+        let reported = Reported::default();
+        let table = open(&disk, &write(&disk, &map, options), &reported);
+        let context = ReadContext { sink: &reported, fills_cache: ahead == 0, ..ReadContext::default() };
         for number in 0..keys * 3 + 2 {
             let key = format!("key {number:05}").into_bytes();
             let got = get(&table, &key, &context).unwrap();
@@ -82,7 +82,7 @@ proptest! {
                 }
             }
         }
-        prop_assert!(told.0.lock().unwrap().is_empty());
+        prop_assert!(reported.0.lock().unwrap().is_empty());
         let properties = table.properties();
         prop_assert_eq!(properties.entries, keys as u64);
         prop_assert_eq!(&properties.smallest[..], &map.first_key_value().unwrap().0[..]);
@@ -103,7 +103,7 @@ fn a_filtered_scan_misses_nothing_that_it_was_asked_for_and_reads_less() {
     let table = open(
         &disk,
         &write(&disk, &map, small_options()),
-        &Told::default(),
+        &Reported::default(),
     );
     let context = ReadContext {
         fills_cache: false,
@@ -145,7 +145,7 @@ fn a_cached_read_of_a_cold_file_says_that_it_would_block() {
     let disk = MemoryDisk::new();
     let written = write(&disk, &map(50), small_options());
     let faulty = FaultyDisk::over_memory(&disk);
-    let table = open(&faulty, &written, &Told::default());
+    let table = open(&faulty, &written, &Reported::default());
     let cold = Fault::Error(kvorum_disk::ErrorKind::WouldBlock);
     faulty.add_rule(Rule::new(cold).on(Operation::Read));
     let context = ReadContext {

@@ -8,7 +8,7 @@ use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 use kvorum_sst::{Gap, KnownTable, Part, ReadContext, ScanFilter, ScanOptions};
 
 use crate::support::{
-    ID, Map, PATH, Told, flip, map, open, scan, segments_of, small_options, write,
+    ID, Map, PATH, Reported, flip, map, open, scan, segments_of, small_options, write,
 };
 
 const FILE_HEADER_BYTES: u64 = 32;
@@ -61,11 +61,11 @@ fn wanted() -> Vec<usize> {
 }
 
 /// Scans for the segments of the wanted entries. Each is seen or in a gap.
-fn scan_wanted(disk: &MemoryDisk, written: &KnownTable, map: &Map) -> (Map, Vec<Gap>, Told) {
-    let told = Told::default();
-    let table = open(disk, written, &told);
+fn scan_wanted(disk: &MemoryDisk, written: &KnownTable, map: &Map) -> (Map, Vec<Gap>, Reported) {
+    let reported = Reported::default();
+    let table = open(disk, written, &reported);
     let context = ReadContext {
-        sink: &told,
+        sink: &reported,
         ..ReadContext::default()
     };
     let segments = segments_of(&wanted());
@@ -84,12 +84,12 @@ fn scan_wanted(disk: &MemoryDisk, written: &KnownTable, map: &Map) -> (Map, Vec<
         let expected = (!is_in_gap).then_some(value);
         assert_eq!(seen.get(key), expected, "{number}: {gaps:?}");
     }
-    (seen, gaps, told)
+    (seen, gaps, reported)
 }
 
-fn tells_of_sets(told: &Told) -> bool {
-    let told = told.0.lock().unwrap();
-    let mut of_sets = told.iter().filter(|it| it.part == Part::SegmentSets);
+fn has_damaged_sets(reported: &Reported) -> bool {
+    let reported = reported.0.lock().unwrap();
+    let mut of_sets = reported.iter().filter(|it| it.part == Part::SegmentSets);
     of_sets.any(|it| it.keys.is_none())
 }
 
@@ -105,17 +105,17 @@ fn damaged_segment_sets_are_reported_and_their_partition_is_read_unfiltered() {
     for set in sets {
         for offset in set.offset..set.end {
             flip(&disk, offset, 1 << (offset % 8));
-            let (seen, gaps, told) = scan_wanted(&disk, &written, &map);
-            assert!(tells_of_sets(&told), "byte {offset}");
+            let (seen, gaps, reported) = scan_wanted(&disk, &written, &map);
+            assert!(has_damaged_sets(&reported), "byte {offset}");
             assert!(gaps.is_empty(), "{gaps:?}");
             let (more, less) = (seen.len(), filtered.len());
             assert!(more > less && more < map.len(), "{more}, {less}");
             flip(&disk, offset, 1 << (offset % 8));
         }
     }
-    let (seen, _, told) = scan_wanted(&disk, &written, &map);
+    let (seen, _, reported) = scan_wanted(&disk, &written, &map);
     assert_eq!(seen, filtered);
-    assert!(!tells_of_sets(&told));
+    assert!(!has_damaged_sets(&reported));
 }
 
 /// Writes another payload of the same length into a frame, under right checksums.
@@ -153,8 +153,8 @@ fn segment_sets_that_do_not_decode_hide_nothing_behind() {
         let payload = usize::try_from(set.offset + FRAME_HEADER_BYTES).unwrap();
         while payload + at < usize::try_from(set.end).unwrap() {
             replace_payload(&disk, &set, |bytes| bytes[at] = 0x7f);
-            let (seen, gaps, told) = scan_wanted(&disk, &written, &map);
-            assert!(gaps.is_empty() && !tells_of_sets(&told));
+            let (seen, gaps, reported) = scan_wanted(&disk, &written, &map);
+            assert!(gaps.is_empty() && !has_damaged_sets(&reported));
             assert!(seen.len() >= filtered.len());
             assert!(at > 0 || seen.len() > filtered.len());
             kvorum_disk::replace_file(&disk, Path::new(PATH), &whole).unwrap();

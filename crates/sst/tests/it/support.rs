@@ -65,16 +65,16 @@ pub(crate) fn write(disk: &MemoryDisk, map: &Map, options: TableOptions) -> Know
 
 /// Stores the damage that was reported.
 #[derive(Default)]
-pub(crate) struct Told(pub(crate) Mutex<Vec<TableDamage>>);
+pub(crate) struct Reported(pub(crate) Mutex<Vec<TableDamage>>);
 
-impl DamageSink for Told {
+impl DamageSink for Reported {
     fn met(&self, damage: TableDamage) {
         self.0.lock().unwrap().push(damage);
     }
 }
 
-pub(crate) fn open(disk: &dyn Disk, written: &KnownTable, told: &Told) -> Arc<Table> {
-    let opened = Table::open(disk, Path::new(PATH), written.clone(), 1, told);
+pub(crate) fn open(disk: &dyn Disk, written: &KnownTable, reported: &Reported) -> Arc<Table> {
+    let opened = Table::open(disk, Path::new(PATH), written.clone(), 1, reported);
     Arc::new(opened.unwrap())
 }
 

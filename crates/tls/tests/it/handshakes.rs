@@ -62,7 +62,7 @@ fn error(shaken: Shaken) -> HandshakeError {
 }
 
 #[test]
-fn both_ends_learn_who_the_other_is() {
+fn both_ends_learn_the_name_of_the_other() {
     simulated(|runtime| async move {
         let authority = authority();
         let one = tls(&runtime, material(&authority, "one@host"));
@@ -127,8 +127,11 @@ fn a_certificate_of_another_authority_is_refused_by_either_end() {
             matches!(refused, HandshakeError::Certificate { .. }),
             "{refused}"
         );
-        let told = error(answerer);
-        assert!(matches!(told, HandshakeError::Refused { .. }), "{told}");
+        let failure = error(answerer);
+        assert!(
+            matches!(failure, HandshakeError::Refused { .. }),
+            "{failure}"
+        );
         // The material of an end that accepts both authorities, with a certificate that the other end
         // does not accept.
         let own = issued(&other, "two@host", 30);
@@ -147,8 +150,11 @@ fn a_certificate_of_another_authority_is_refused_by_either_end() {
             matches!(refused, HandshakeError::Certificate { .. }),
             "{refused}"
         );
-        let told = error(caller);
-        assert!(matches!(told, HandshakeError::Refused { .. }), "{told}");
+        let failure = error(caller);
+        assert!(
+            matches!(failure, HandshakeError::Refused { .. }),
+            "{failure}"
+        );
     });
 }
 

@@ -21,7 +21,7 @@ fn files(disk: &FaultyDisk, segment_bytes: u64) -> Files {
     let opened = opening::open(disk, directory, 1).unwrap();
     let settings = ValueLogSettings {
         segment_bytes,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     Files::new(
         Arc::new(disk.clone()),
@@ -106,7 +106,7 @@ fn no_segment_is_longer_than_places_can_name() {
 /// Upkeep that marked an idle segment waited for the state and kept all batches from their places.
 /// Meanwhile the holder of the state waited for a file, and the maker of the file for a place.
 #[test]
-fn whoever_waits_for_the_state_keeps_no_batch_from_its_place() {
+fn a_wait_for_the_state_keeps_no_batch_from_its_place() {
     let files = files(&FaultyDisk::over_memory(&MemoryDisk::new()), 1 << 20);
     let begun = Barrier::new(2);
     let state = files.state.lock();
@@ -226,7 +226,7 @@ fn a_group_is_not_failed_by_what_did_not_fit_behind_it() {
     assert!(is_written(
         files.write(std::slice::from_ref(&ours), LogPromise::Durable)
     ));
-    assert!(files.is_stalled(), "and whoever appends next learns of it");
+    assert!(files.is_stalled(), "and the next append fails");
     let failure = files.write(std::slice::from_ref(&later), LogPromise::Durable);
     let Err(GroupFailure::ThisGroup(error)) = failure else {
         unreachable!("it could not be written");

@@ -58,7 +58,7 @@ impl Node {
     fn open_on(disk: Arc<dyn Disk>, settings: &LeveldbSettings) -> Result<Self> {
         let log_settings = ValueLogSettings {
             segment_bytes: LOG_SEGMENT_BYTES,
-            dead_percent_max: 20,
+            garbage_percent_max: 20,
         };
         let (log, _) = ValueLog::open(disk.clone(), Path::new(LOG), 5, log_settings)?;
         let drawn = AtomicU64::new(7);
@@ -343,9 +343,12 @@ fn a_body_that_is_lost_with_its_segment_is_reported_by_its_key() {
     node.collect();
     node.keep_store();
     if disk.info(&first).unwrap().is_none() {
-        let told = node.store.status().lost;
+        let reported = node.store.status().lost;
         let name = format!("key {lost:04}");
-        assert!(told.iter().any(|it| it.held.contains(&name)), "{told:?}");
+        assert!(
+            reported.iter().any(|it| it.held.contains(&name)),
+            "{reported:?}"
+        );
     }
     for key in (0..20).filter(|it| *it != lost) {
         assert!(matches!(node.value(key), Ok(Some(_))), "{key}");
@@ -369,9 +372,9 @@ fn a_segment_that_is_missing_is_reported_and_one_that_was_let_go_is_not() {
     let second = Path::new(LOG).join(file_name(2));
     disk.remove_file(&second).unwrap();
     let node = Node::open(&disk);
-    let told = node.store.status().lost;
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].file, format!("value_log/{}", file_name(2)));
+    let reported = node.store.status().lost;
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert_eq!(reported[0].file, format!("value_log/{}", file_name(2)));
     let lost = (0..50).filter(|key| node.value(*key).is_err()).count();
     assert!((3..20).contains(&lost), "{lost}");
     (0..50).for_each(|key| node.put(key, 2));

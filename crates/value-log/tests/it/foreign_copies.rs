@@ -168,7 +168,7 @@ impl Machine {
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let log_settings = ValueLogSettings {
             segment_bytes: 1_500,
-            dead_percent_max: 20,
+            garbage_percent_max: 20,
         };
         let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 77, log_settings)?;
         let mut stores = Vec::new();

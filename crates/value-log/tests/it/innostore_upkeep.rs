@@ -43,7 +43,7 @@ impl Node {
     fn open_on(disk: Arc<dyn Disk>, settings: &InnostoreSettings) -> Self {
         let log_settings = ValueLogSettings {
             segment_bytes: 4_000,
-            dead_percent_max: 20,
+            garbage_percent_max: 20,
         };
         let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 5, log_settings).unwrap();
         let drawn = AtomicU64::new(7);
@@ -105,7 +105,7 @@ impl Node {
 
 const ALL: [TaskKind; 4] = [
     TaskKind::Flush,
-    TaskKind::Merge,
+    TaskKind::Collect,
     TaskKind::Reclaim,
     TaskKind::Scrub,
 ];
@@ -155,7 +155,7 @@ fn a_scrub_finds_every_damaged_page_and_replaces_a_damaged_copy() {
     };
     let (disk, node) = filled(&settings);
     node.tend(&ALL, NOW);
-    let (mut told, mut mended) = (0, 0);
+    let (mut reported, mut mended) = (0, 0);
     for file in page_files(&disk) {
         let path = Path::new(STORE).join(&file);
         let len = disk.info(&path).unwrap().unwrap().len;
@@ -174,7 +174,7 @@ fn a_scrub_finds_every_damaged_page_and_replaces_a_damaged_copy() {
                 errors > 0,
                 "{file} at {at}: {status:?}"
             );
-            told += usize::from(errors > 0);
+            reported += usize::from(errors > 0);
             // Both copies of a branch are read, and one is enough.
             mended += usize::from(errors == 0 && status.corrupt_reads > 0);
             let again = status.corrupt_reads;
@@ -186,7 +186,10 @@ fn a_scrub_finds_every_damaged_page_and_replaces_a_damaged_copy() {
             );
         }
     }
-    assert!(told > 10 && mended > 2, "{told} were told, {mended} mended");
+    assert!(
+        reported > 10 && mended > 2,
+        "{reported} were reported, {mended} mended"
+    );
 }
 
 #[test]

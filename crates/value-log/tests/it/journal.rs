@@ -388,11 +388,11 @@ fn of_a_damaged_segment_only_what_was_not_moved_is_lost() {
     let node = Node::open(&disk);
     node.keep_all();
     let lost = node.store.status().lost;
-    let told = lost
+    let reported = lost
         .iter()
         .filter(|it| it.held.starts_with("the body of the key"));
-    let told = told.count();
+    let reported = reported.count();
     let read = (0..KEYS).map(|key| node.value(key));
-    assert_eq!(told, read.filter(Result::is_err).count(), "{lost:?}");
-    assert_eq!(told, 1);
+    assert_eq!(reported, read.filter(Result::is_err).count(), "{lost:?}");
+    assert_eq!(reported, 1);
 }

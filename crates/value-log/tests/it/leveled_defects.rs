@@ -192,9 +192,9 @@ fn compaction_that_drops_records_with_a_bad_checksum_in_silence() {
     flip(&disk, &path, at + BODY_BYTES / 2);
     let node = Node::open(&disk);
     node.keep_all();
-    let (in_log, told) = (damaged_keys(&node), lost_in(&node, "value_log"));
-    assert_eq!(in_log.len(), 1, "{told:?}");
-    assert!(!told.is_empty(), "{in_log:?} went without a word");
+    let (in_log, reported) = (damaged_keys(&node), lost_in(&node, "value_log"));
+    assert_eq!(in_log.len(), 1, "{reported:?}");
+    assert!(!reported.is_empty(), "{in_log:?} went without a word");
     // In a file of the journal, of which half goes then.
     let kept = (0..KEYS).find(|key| key % 8 == 1).unwrap();
     close(node);

@@ -33,7 +33,7 @@ pub(crate) const BODY_BYTES: usize = 400;
 pub(crate) const KEYS: usize = 40;
 pub(crate) const LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 4_000,
-    dead_percent_max: 20,
+    garbage_percent_max: 20,
 };
 
 pub(crate) struct Node {

@@ -53,7 +53,7 @@ impl Node {
         let below: Arc<dyn Disk> = Arc::new(disk.clone());
         let log_settings = ValueLogSettings {
             segment_bytes: 64 << 10,
-            dead_percent_max: 30,
+            garbage_percent_max: 30,
         };
         let log = ValueLog::open(below.clone(), Path::new("log"), 7, log_settings);
         let log = log.unwrap().0;
@@ -441,13 +441,13 @@ fn a_damaged_log_hint_costs_reads_and_is_written_again() {
 }
 
 #[test]
-fn rot_in_a_log_hint_is_found_by_scrubbing_and_mended() {
+fn corruption_in_a_log_hint_is_found_by_scrubbing_and_mended() {
     const COUNT: usize = 2_000;
     let memory = MemoryDisk::new();
     let node = Node::open(&memory);
     node.fill(COUNT);
-    let rotten = node.log_hint_paths().remove(0);
-    let file = memory.open(&rotten, OpenMode::ReadWrite).unwrap();
+    let damaged = node.log_hint_paths().remove(0);
+    let file = memory.open(&damaged, OpenMode::ReadWrite).unwrap();
     file.write_at(&[0xa5; 3], file.len().unwrap() / 2).unwrap();
     let later = Timestamp(NOW.0 + 40 * 86_400_000_000);
     for _ in 0..200 {
@@ -458,13 +458,13 @@ fn rot_in_a_log_hint_is_found_by_scrubbing_and_mended() {
         node.store.maintenance_step(&task, ALL, later).unwrap();
     }
     let lost = node.store.status().lost;
-    let name = rotten.file_name().unwrap().to_str().unwrap();
+    let name = damaged.file_name().unwrap().to_str().unwrap();
     let is_reported = lost
         .iter()
         .any(|it| it.file == name && it.held.contains("nothing is lost"));
     assert!(is_reported, "{lost:?}");
     node.upkeep();
-    assert!(!node.log_hint_paths().contains(&rotten));
+    assert!(!node.log_hint_paths().contains(&damaged));
     assert!(node.all_in_parts(usize::MAX).0 == keys(COUNT));
 }
 
@@ -597,7 +597,7 @@ fn a_key_takes_no_more_than_24_bytes_whether_log_hints_are_written_or_not() {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
         let settings = ValueLogSettings {
             segment_bytes,
-            dead_percent_max: 30,
+            garbage_percent_max: 30,
         };
         let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 7, settings).unwrap();
         let shared = log.clone();

@@ -41,7 +41,7 @@ impl Node {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let log_settings = ValueLogSettings {
             segment_bytes: 1_500,
-            dead_percent_max: 20,
+            garbage_percent_max: 20,
         };
         let (log, found) = ValueLog::open(disk.clone(), &root.join(LOG), 77, log_settings)?;
         let open = |number: usize| -> Result<Opened> {
@@ -175,8 +175,8 @@ fn a_missing_log_segment_is_reported_by_each_store_that_had_something_in_it() {
         assert_eq!(node.lost(), lost, "opening {opening}");
         let held = &node.stores[1].status().lost[0].held;
         assert!(held.starts_with("2 records in a missing"), "{held}");
-        let told = node.damage.iter().filter(|it| it.contains("segment 1 is"));
-        assert_eq!(told.count(), usize::from(opening == 0));
+        let reported = node.damage.iter().filter(|it| it.contains("segment 1 is"));
+        assert_eq!(reported.count(), usize::from(opening == 0));
         assert!(!node.has(0, 0) && !node.has(1, 1));
         assert!(node.has(2, 2) && (0..STORES).all(|store| node.has(store, 3)));
         node.do_chores();

@@ -36,7 +36,7 @@ const LAZY_ROUNDS: u64 = 12;
 /// Some twenty records to a segment.
 const LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 3_000,
-    dead_percent_max: 20,
+    garbage_percent_max: 20,
 };
 
 /// The round of a key in a round of its writer.
@@ -208,7 +208,10 @@ fn keep_up(log: &ValueLog, racing: &Racing, counts: &[AtomicU64; 2]) {
     }
     for task in racing.store.maintenance_due(NOW) {
         let stepped = racing.store.maintenance_step(&task, budget, NOW).unwrap();
-        let is_merge = matches!(task.kind, TaskKind::Merge | TaskKind::Compact);
+        let is_merge = matches!(
+            task.kind,
+            TaskKind::Merge | TaskKind::Collect | TaskKind::Compact
+        );
         if stepped.is_done && is_merge {
             counts[1].fetch_add(1, Ordering::AcqRel);
         }

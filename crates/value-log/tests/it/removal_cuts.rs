@@ -103,8 +103,8 @@ fn cut_everywhere(
         for cut in 0..operations {
             let crash = crash_of(cut + done.len() as u64);
             let (disk, _) = cut_collection(kind, before, segment, 1, cut, crash);
-            let told = format!("{done:?}, cut {cut} of {operations}, {crash:?}");
-            let _on_failure = TellOnPanic(told);
+            let case = format!("{done:?}, cut {cut} of {operations}, {crash:?}");
+            let _on_failure = PrintOnPanic(case);
             check_and_collect_on(kind, &disk, &FEW, cut.is_multiple_of(2), expected);
             cuts += 1;
         }
@@ -118,10 +118,10 @@ fn cut_everywhere(
 }
 
 /// Says which case a failed assertion was about.
-struct TellOnPanic(String);
+struct PrintOnPanic(String);
 
 #[expect(clippy::print_stderr, reason = "the story of a failed test")]
-impl Drop for TellOnPanic {
+impl Drop for PrintOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.0);
@@ -175,7 +175,7 @@ fn walk(
         let (disk, was_cut) = cut_collection(kind, before, segment, usize::MAX, cut, crash);
         walked.collections += 1;
         walked.cut += u64::from(was_cut);
-        let _on_failure = TellOnPanic(format!("{done:?}, cut {cut}, {crash:?}"));
+        let _on_failure = PrintOnPanic(format!("{done:?}, cut {cut}, {crash:?}"));
         let is_last = done.len() == SIX.len();
         if is_last {
             let is_newest_first = walked.collections.is_multiple_of(2);

@@ -32,7 +32,7 @@ const ALL: StepBudget = StepBudget { bytes: u64::MAX };
 /// Each batch is longer than a segment may be, and so has one of its own.
 const LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 100,
-    dead_percent_max: 100,
+    garbage_percent_max: 100,
 };
 
 pub(crate) struct Node {

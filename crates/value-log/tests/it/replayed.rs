@@ -34,7 +34,7 @@ fn open(engine: &Engine, disk: &MemoryDisk) -> Opened {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let settings = ValueLogSettings {
         segment_bytes: 64 << 10,
-        dead_percent_max: 100,
+        garbage_percent_max: 100,
     };
     let log = ValueLog::open(disk.clone(), Path::new("log"), 5, settings);
     let log = log.expect("the log opens").0;

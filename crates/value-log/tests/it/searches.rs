@@ -35,7 +35,7 @@ fn a_step_of_upkeep_asks_for_the_oldest_segment_once_and_not_for_each_record() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
     let settings = ValueLogSettings {
         segment_bytes: 1 << 20,
-        dead_percent_max: 10,
+        garbage_percent_max: 10,
     };
     let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 1, settings).unwrap();
     let draws = AtomicU64::new(2);

@@ -65,7 +65,7 @@ impl Store {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let log_settings = ValueLogSettings {
             segment_bytes: 1_500,
-            dead_percent_max: 20,
+            garbage_percent_max: 20,
         };
         let (log, found) = ValueLog::open(disk.clone(), Path::new(LOG), 77, log_settings)?;
         let drawn = AtomicU64::new(1);
@@ -214,16 +214,16 @@ fn flip_bytes(kind: Kind) {
 }
 
 #[test]
-fn r25_rot_in_the_value_log_before_what_was_synced_is_reported_and_not_cut() {
-    let_rot(Kind::Bitcask);
+fn r25_corruption_in_the_value_log_before_what_was_synced_is_reported_and_not_cut() {
+    corrupt(Kind::Bitcask);
 }
 
 #[test]
-fn r25_rot_under_leveldb_before_what_was_synced_is_reported_and_not_cut() {
-    let_rot(Kind::Leveldb);
+fn r25_corruption_under_leveldb_before_what_was_synced_is_reported_and_not_cut() {
+    corrupt(Kind::Leveldb);
 }
 
-fn let_rot(kind: Kind) {
+fn corrupt(kind: Kind) {
     let disk = MemoryDisk::new();
     let store = Store::filled(&disk, kind);
     let used = store.log.newest_segment() as usize;

@@ -39,7 +39,7 @@ pub(crate) const KEYS: usize = 5;
 /// Some ten batches to a segment.
 const LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 1_500,
-    dead_percent_max: 20,
+    garbage_percent_max: 20,
 };
 pub(crate) const NOW: Timestamp = Timestamp(1_000_000);
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -909,7 +909,7 @@ fn what_stores_write_to_let_go_of_a_segment_is_declared() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
     let log_settings = ValueLogSettings {
         segment_bytes: 256 << 10,
-        dead_percent_max: 20,
+        garbage_percent_max: 20,
     };
     let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 7, log_settings).unwrap();
     let (own, shared) = (BitcaskSettings::default(), log.clone());

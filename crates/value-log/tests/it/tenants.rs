@@ -139,7 +139,7 @@ impl TenantBackend {
         let (disk, draw) = (opening.disk(), opening.draw.clone());
         let log_settings = ValueLogSettings {
             segment_bytes: 4_000,
-            dead_percent_max: 20,
+            garbage_percent_max: 20,
         };
         // A backup has it in its own directory.
         let own = opening.directory.join(LOG);
@@ -299,10 +299,10 @@ pub(crate) fn bitcask_settings() -> BitcaskSettings {
         checkpoint_after_bytes: 8192,
         merge: MergeSettings {
             fragmentation_trigger_percent: 20,
-            dead_bytes_trigger: 512,
-            store_dead_trigger_percent: 20,
+            garbage_bytes_trigger: 512,
+            store_garbage_trigger_percent: 20,
             fragmentation_threshold_percent: 10,
-            dead_bytes_threshold: 256,
+            garbage_bytes_threshold: 256,
             small_file_threshold_bytes: 1024,
             ..MergeSettings::default()
         },

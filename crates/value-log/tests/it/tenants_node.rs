@@ -35,11 +35,11 @@ impl TenantsNode {
     pub(crate) fn open(
         disk: &Arc<dyn Disk>,
         settings: &BitcaskSettings,
-        dead_percent_max: u8,
+        garbage_percent_max: u8,
     ) -> Self {
         let log_settings = ValueLogSettings {
             segment_bytes: SEGMENT_BYTES,
-            dead_percent_max,
+            garbage_percent_max,
         };
         let directory = Path::new(LOG_DIRECTORY);
         let (log, _) = ValueLog::open(disk.clone(), directory, 7, log_settings).unwrap();

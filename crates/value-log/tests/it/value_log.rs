@@ -613,7 +613,7 @@ fn readers_meet_every_acknowledged_value_while_segments_come_and_go() {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let settings = ValueLogSettings {
         segment_bytes: 20_000,
-        dead_percent_max: 30,
+        garbage_percent_max: 30,
     };
     let (log, _) =
         ValueLog::open(disk.clone(), &directory.path().join("log"), 1, settings).unwrap();
@@ -838,7 +838,7 @@ fn stores_are_reported_in_which_segment_their_oldest_record_stands() {
 }
 
 #[test]
-fn a_scrub_finds_rot_in_closed_segments_before_a_reader_does() {
+fn a_scrub_finds_corruption_in_closed_segments_before_a_reader_does() {
     let disk = MemoryDisk::new();
     let node = Node::open(&shared(&disk), &drawn()).unwrap();
     for number in 0..12 {

@@ -32,7 +32,7 @@ const KEYS: usize = 4;
 /// A handful of batches to a segment.
 pub(crate) const SETTINGS: ValueLogSettings = ValueLogSettings {
     segment_bytes: 700,
-    dead_percent_max: 30,
+    garbage_percent_max: 30,
 };
 
 #[derive(Clone, Copy, Debug)]

@@ -30,7 +30,7 @@ use crate::tenant_engine::TenantEngine;
 
 const SETTINGS: ValueLogSettings = ValueLogSettings {
     segment_bytes: 64 << 10,
-    dead_percent_max: 30,
+    garbage_percent_max: 30,
 };
 
 /// A log, and this many stores over it.

@@ -44,7 +44,7 @@ impl Run {
         let seam: Arc<dyn Disk> = Arc::new(disk.clone());
         let log_settings = ValueLogSettings {
             segment_bytes: 64 << 10,
-            dead_percent_max: 50,
+            garbage_percent_max: 50,
         };
         let log = ValueLog::open(seam.clone(), Path::new("log"), 7, log_settings);
         let log = log.unwrap().0;

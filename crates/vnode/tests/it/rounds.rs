@@ -205,7 +205,7 @@ fn notes_do_not_count_for_an_older_copy_of_the_store() {
     };
     let (epoch, leases) = (Epoch::new(3), before.leases.clone());
     before.vnode = Vnode::new(partition(), epoch, older.clone(), leases, settings);
-    before.put("a", "back from the dead", &Clock::new());
+    before.put("a", "an older value", &Clock::new());
     assert_eq!(before.vnode.store_id(), bench.vnode.store_id());
     let bench = again(bench, older, vec![agreed(Some(watermark(1, incarnation)))]);
     assert!(bench.vnode.hides_anything());

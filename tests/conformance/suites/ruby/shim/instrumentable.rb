@@ -1,10 +1,10 @@
 # Stands for the gem instrumentable, which reports what the client does.
 module Instrumentable
   def self.included(base)
-    base.extend(Quiet)
+    base.extend(NoReports)
   end
 
-  module Quiet
+  module NoReports
     def instrument_method(*, **) = nil
     def instrument_for(*, **) = nil
   end

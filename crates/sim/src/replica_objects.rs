@@ -10,11 +10,15 @@ use crate::client::address;
 use crate::cluster::Cluster;
 
 /// The number of a machine, and the object of its replica.
-pub(crate) type Held = (u8, Option<Arc<Object>>);
+pub(crate) type ReplicaObject = (u8, Option<Arc<Object>>);
 
 impl Cluster {
     /// The object of each replica of a key; in words, why one of them cannot be asked.
-    pub(crate) fn held(&self, bucket: &[u8], key: &str) -> Result<Vec<Held>, String> {
+    pub(crate) fn replica_objects(
+        &self,
+        bucket: &[u8],
+        key: &str,
+    ) -> Result<Vec<ReplicaObject>, String> {
         let address = address(bucket, key);
         let storage_key = StorageKey::from_address(&address);
         // Any node may miss another for a moment, and would name a fallback for it.

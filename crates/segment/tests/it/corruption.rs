@@ -90,7 +90,7 @@ fn damage_that_no_promise_covers_is_cut() {
 }
 
 #[test]
-fn what_the_caller_knows_to_be_durable_is_rot_when_it_is_gone() {
+fn what_the_caller_knows_to_be_durable_is_corruption_when_it_is_gone() {
     let disk = new_disk();
     let writer = five(&disk);
     let durable_to = writer.end();
