@@ -52,7 +52,7 @@ impl Candidate {
         let copied = u128::from(self.copied_bytes());
         let cost = u128::from(self.bytes) + copied + 1;
         // In millionths, so that whole numbers suffice.
-        u128::from(self.dead_bytes) * age * 1_000_000 / cost
+        u128::from(self.garbage_bytes) * age * 1_000_000 / cost
     }
 }
 

@@ -107,7 +107,7 @@ pub(crate) struct StallWatch {
     /// The look before: its time, the operations ended by then, and true if others were under way.
     before: Option<(Duration, u64, bool)>,
     /// The time since which operations have been under way and none has ended.
-    quiet_since: Option<Duration>,
+    stalled_since: Option<Duration>,
 }
 
 impl StallWatch {

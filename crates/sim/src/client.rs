@@ -451,7 +451,7 @@ impl History {
         }
         // Holds also where one is chosen: the value that a client had read precedes the value that it wrote
         // after that.
-        let back = object.and_then(|object| self.back_again(key, object, &is_owed));
+        let back = object.and_then(|object| self.back_again(key, object, &must_show));
         if let Some((value, write)) = back {
             let (value, write) = (self.describe(value), self.describe(write));
             wrong.push(format!("{key} shows {value} again, which {write} replaced"));

@@ -32,7 +32,7 @@ const BUCKET: &str = "told";
 /// Keys of each kind.
 const KEYS: u64 = 4;
 /// The number of clients that operate at the same time.
-const TELLERS: u64 = 3;
+const CLIENTS: u64 = 3;
 /// The operations on a key, for each of which a counter has a binary digit.
 const OPERATIONS_MAX: u32 = 120;
 /// The first members of a set are short.

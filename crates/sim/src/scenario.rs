@@ -146,7 +146,7 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario {
         id: "R-11",
         name: "reap-resurrect",
-        holds: "what was deleted while a replica was away stays deleted",
+        rule: "an object that is deleted while a replica is away stays deleted",
         kinds: &[
             Crash,
             IsolateOne,

@@ -365,7 +365,7 @@ impl Vnode {
     }
 
     /// Passes an event to a keeper, and executes its effects.
-    fn tell(
+    fn step_keeper(
         &self,
         rounds: &Rounds,
         state: &mut RoundState,

@@ -112,7 +112,7 @@ impl Replica {
     }
 
     /// Passes an event to the keeper, and executes its effects.
-    pub(super) fn tell(&mut self, event: KeeperEvent) -> Option<KeeperAnswer> {
+    pub(super) fn step_keeper(&mut self, event: KeeperEvent) -> Option<KeeperAnswer> {
         let mut effects = Vec::new();
         self.keeper.step(event, &mut effects);
         self.carry_out(effects)
