@@ -1,8 +1,8 @@
 //! Tombstones of a cluster of three servers go from all replicas, and an operator sees why they stay.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::cluster::{admin, cluster_of_three_with, json, put_new, until};
+use crate::cluster::{self, admin, cluster_of_three_with, put_new, until};
 use crate::leveldb::http;
 use crate::server::Site;
 
@@ -21,7 +21,7 @@ fn put_and_delete(site: &Site, front: &str) {
 }
 
 fn tombstones(site: &Site) -> Value {
-    json(site, &["tictacaae", "tombstones"])
+    cluster::json(site, &["tictacaae", "tombstones"])
 }
 
 /// The value of a metric without labels, or with these.
@@ -61,11 +61,15 @@ fn they_go_in_rounds_and_stay_while_a_node_is_down_which_is_named() {
     // It is killed.
     drop(servers.pop());
     put_and_delete(&sites[0], "late");
-    until("the node that is down is named", || {
+    let is_kept = |it: &Value| it["stay_because"] == "member_down";
+    until("the node that is down is the reason", || {
         let shown = tombstones(&sites[0]);
-        let mut lists = shown["lists"].as_array().unwrap().iter();
-        lists.any(|it| it["members"] == serde_json::json!(["node3@127.0.0.1"]))
+        shown["lists"].as_array().unwrap().iter().any(is_kept)
     });
+    let shown = tombstones(&sites[0]);
+    let mut kept = shown["lists"].as_array().unwrap().iter();
+    let kept = kept.find(|it| is_kept(it)).unwrap();
+    assert_eq!(kept["members"], json!(["node3@127.0.0.1"]));
     let text = admin(&sites[0], &["tictacaae", "tombstones"]);
     assert!(text.contains("node3@127.0.0.1 is down"), "{text}");
     assert!(sum(&sites[..2], "kvorum_tombstones_waiting") > 0);
