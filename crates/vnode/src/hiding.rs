@@ -25,6 +25,15 @@ impl Scanned for HiddenKey {
     }
 }
 
+/// A page of hidden entries that were removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HiddenPage {
+    /// The hidden entries of the page.
+    pub entries: u64,
+    /// The beginning of the next page; `None` when this was the last.
+    pub next: Option<StorageKey>,
+}
+
 impl Vnode {
     /// Hides the entries of these batches; the vnode is incomplete from now on, and its trees are
     /// to be built anew. A store of several backends cannot hide: its batches have no order.
@@ -40,16 +49,12 @@ impl Vnode {
         self.drop_trees();
     }
 
-    /// Removes hidden entries of a page, and returns the beginning of the next page. Removals are
-    /// not synced. Blocks.
+    /// Removes hidden entries of a page. Removals are not synced. Blocks.
     ///
     /// # Errors
     /// When the store fails, or the lease ended before the first key. Earlier removals stay in
     /// effect.
-    pub fn remove_hidden_page(
-        &self,
-        request: &ScanRequest,
-    ) -> Result<Option<StorageKey>, PageFailure> {
+    pub fn remove_hidden_page(&self, request: &ScanRequest) -> Result<HiddenPage, PageFailure> {
         let is_hidden = &mut |visited: &Visited<'_>| self.hides(visited.sequence);
         let page = self.scan_visited::<HiddenKey>(request, |_| {}, is_hidden)?;
         let at = ReadAt {
@@ -66,7 +71,10 @@ impl Vnode {
             };
             removed.map_err(Interrupted::into_failure)?;
         }
-        Ok(page.next)
+        Ok(HiddenPage {
+            entries: page.entries.len() as u64,
+            next: page.next,
+        })
     }
 
     /// Shows hidden entries that were not removed; the trees are to be built again.

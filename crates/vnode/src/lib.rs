@@ -63,6 +63,7 @@ pub use data_type_update::{DataTypeUpdate, value_of_type};
 pub use dot_source::DotSource;
 pub use folding::{FoldRequest, fold_clock};
 pub use hash_trees::TreesStatus;
+pub use hiding::HiddenPage;
 pub use index_page_request::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
 pub use key_fold_request::{KeyFoldPart, KeyFoldRequest};
 pub use lease_file::Unreadable;

@@ -415,6 +415,13 @@ impl Vnode {
     /// Hides an extent in addition to those hidden already.
     fn hide_for_rounds(&self, extent: &Extent) {
         if !self.hidden.covers(extent) {
+            let partition = self.partition.number();
+            tracing::warn!(
+                event = "entries_hidden",
+                partition,
+                "tombstones have gone since this store was current: it answers no reads until it is \
+                 repaired from the other replicas",
+            );
             self.hide(extent.clone());
         }
         self.mark_incomplete();
@@ -431,6 +438,8 @@ impl Vnode {
             .map_err(|error| not_kept(&error))
     }
 
+    /// Removes what is hidden, and says how much that was: writes that this replica alone had acknowledged
+    /// are lost.
     fn remove_hidden_pages(&self) -> Result<(), ReplicaFailure> {
         let mut request = ScanRequest {
             range: FoldRange::all(),
@@ -442,12 +451,18 @@ impl Vnode {
                 ..ScanLimits::NONE
             },
         };
+        let mut entries = 0;
         loop {
-            match self.remove_hidden_page(&request).map_err(failure_of)? {
+            let page = self.remove_hidden_page(&request).map_err(failure_of)?;
+            entries += page.entries;
+            match page.next {
                 Some(next) => request.range = FoldRange::all().resumed_at(&next),
-                None => return Ok(()),
+                None => break,
             }
         }
+        let partition = self.partition.number();
+        tracing::info!(event = "hidden_entries_removed", partition, entries);
+        Ok(())
     }
 
     fn batch(&self, sequence: Sequence) -> BatchName {

@@ -80,7 +80,7 @@ fn only_what_is_hidden_is_removed() {
     let bench = hiding();
     bench.put("a", "new", &Clock::new());
     let mut request = request(1);
-    while let Some(next) = bench.vnode.remove_hidden_page(&request).unwrap() {
+    while let Some(next) = bench.vnode.remove_hidden_page(&request).unwrap().next {
         request.range = FoldRange::all().resumed_at(&next);
     }
     bench.vnode.show_hidden();
