@@ -1,12 +1,13 @@
 //! The project's own commands: `cargo xtask test`, `sim`, `tidy`, `lines`, `cycles`, `fix`,
-//! `profile-get`, `request-cost` and `cluster-cost`.
+//! `profile-get`, `request-cost`, `cluster-cost` and `tombstones`.
 //!
 //! `test` is the command for CI and for newcomers: it installs its dependencies (under the target
 //! directory, nothing else is written) and ends with a line of counts. `tidy` checks the rules of
 //! the house that no other tool checks; `lines` and `cycles` count lines and cycles, of which fewer
 //! are better. `fix` is the only command that changes a file of the tree. `profile-get` measures
 //! the figures of `docs/performance.md` for a cached get, `request-cost` those of requests beside
-//! each other, and `cluster-cost` those for several nodes. `sim` replays seeds of the simulation and runs campaigns of them.
+//! each other, `cluster-cost` those for several nodes, and `tombstones` those of a cluster with deletes. `sim` replays
+//! seeds of the simulation and runs campaigns of them.
 
 mod browser;
 mod cargo_stages;
@@ -37,6 +38,7 @@ mod suites;
 mod tally;
 mod test_run;
 mod tidy;
+mod tombstones;
 mod transcripts;
 mod workspace;
 
@@ -49,6 +51,7 @@ use crate::cycles::CyclesOptions;
 use crate::profile_get::ProfileOptions;
 use crate::request_cost::RequestCostOptions;
 use crate::test_run::TestOptions;
+use crate::tombstones::TombstoneOptions;
 use crate::workspace::Workspace;
 
 /// The project's own commands.
@@ -82,6 +85,8 @@ enum Verb {
     RequestCost(RequestCostOptions),
     /// Show what a cluster costs beside a single node, and what a node that is down does to clients.
     ClusterCost(CostOptions),
+    /// Show the memory and the disk of a cluster whose keys are written and deleted, over time.
+    Tombstones(TombstoneOptions),
 }
 
 fn main() -> ExitCode {
@@ -112,5 +117,6 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         Verb::ProfileGet(options) => profile_get::run(&workspace, options),
         Verb::RequestCost(options) => request_cost::run(&workspace, options),
         Verb::ClusterCost(options) => cluster_cost::run(&workspace, options),
+        Verb::Tombstones(options) => tombstones::run(&workspace, options),
     }
 }
