@@ -17,7 +17,7 @@ use kvorum_exchanges::KeyPlaces;
 use kvorum_object::{Clock, Content, ObjectTag, Resolution};
 use kvorum_ring::{Epoch, Ring, RingSize};
 use kvorum_runtime::{ProductionOptions, Runtime};
-use kvorum_test_cluster::{Failure, LearnedState, MemoryVnodes, node_id};
+use kvorum_test_cluster::{Failure, GivenState, MemoryVnodes, node_id};
 use kvorum_vnode::{
     BuildStep, ClientUpdate, Condition, Handled, Operation, ReplicaReply, ReplicaRequest, Vnode,
 };
@@ -60,7 +60,7 @@ fn vnode(runtime: &Runtime, has_trees: bool) -> Result<Vnode, Failure> {
     let ring = Ring::single(size, node_id(1));
     let id = ClusterId::from_random([9; 16]);
     let state = ClusterState::found(id, "cost", node_id(1), Member::new("cost@10.0.0.1"), ring);
-    let known = Arc::new(LearnedState::new(Arc::new(state)));
+    let known = Arc::new(GivenState::new(Arc::new(state)));
     let disk = Arc::new(MemoryDisk::new());
     let stores = MemoryVnodes::new(disk, Path::new("/node"), runtime.randomness(), || 7)?;
     let partition = size.partition(5).ok_or("there is no partition 5")?;

@@ -31,7 +31,7 @@ const KINDS: [(&str, Datatype, Kind); 2] = [
 const BUCKET: &str = "told";
 /// Keys of each kind.
 const KEYS: u64 = 4;
-/// Clients that operate at the same time.
+/// The number of clients that operate at the same time.
 const CLIENTS: u64 = 3;
 /// The operations on a key, for each of which a counter has a binary digit.
 const OPERATIONS_MAX: u32 = 120;

@@ -13,7 +13,7 @@ use kvorum_anti_entropy::{Target, TargetReport};
 use kvorum_encoding::StorageKey;
 use kvorum_exchanges::KeyPlaces;
 use kvorum_object::{Object, Timestamp};
-use kvorum_test_cluster::LearnedState;
+use kvorum_test_cluster::GivenState;
 use kvorum_vnode::TreePlacing as _;
 
 use crate::client::{BUCKET, STEADY_BUCKET, STEADY_KEYS, address, key_name};
@@ -40,7 +40,7 @@ impl Cluster {
     pub(crate) async fn look_for_differences(&self) -> Finds {
         self.enable_exchanges(false);
         self.runtime.sleep(STOP_PAUSE).await;
-        let places = KeyPlaces::new(Arc::new(LearnedState::new(self.agreed())));
+        let places = KeyPlaces::new(Arc::new(GivenState::new(self.agreed())));
         let busy = (0..usize::from(self.plan.keys)).map(|key| (BUCKET, key_name(key)));
         let steady = (0..STEADY_KEYS).map(|key| (STEADY_BUCKET, key_name(key)));
         let mut found: BTreeMap<Target, Differences> = BTreeMap::new();

@@ -8,7 +8,7 @@ use kvorum_cluster::ClusterState;
 use kvorum_coordinator::VnodeHints;
 use kvorum_liveness::Liveness;
 use kvorum_ring::{NodeId, Partition};
-use kvorum_test_cluster::{LearnedState, Vnodes, node_id, partitions_at};
+use kvorum_test_cluster::{GivenState, Vnodes, node_id, partitions_at};
 use kvorum_vnode::{LeaseTable, TreeFiles, TreePlacing, Vnode};
 
 use crate::node_settings::VNODE_SETTINGS;
@@ -16,7 +16,7 @@ use crate::stores::SimulatedStores;
 
 /// The parts that a member has in another way.
 pub(crate) struct Follower {
-    pub(crate) known: Arc<LearnedState>,
+    pub(crate) known: Arc<GivenState>,
     pub(crate) vnodes: Arc<Vnodes>,
     pub(crate) liveness: Liveness,
     pub(crate) leases: Arc<LeaseTable>,
@@ -54,7 +54,7 @@ impl Follower {
 
     /// Asks by a new state from now on, and refuses callers with an older one.
     pub(crate) fn follow(&self, news: &Arc<ClusterState>, number: u8) {
-        self.known.learn(news);
+        self.known.set(news);
         let ring = news.ring();
         self.vnodes.advance(ring);
         let mut members: BTreeSet<NodeId> = ring.members().iter().copied().collect();

@@ -1,7 +1,7 @@
 //! A machine of the simulation: its disk, its clock, and the node while it runs.
 //!
 //! Nodes are of two kinds: members as the server opens them (`agreeing`), and nodes with a stand-in for
-//! their control plane (`follower_node`). Both are put together from the parts that the server is made of.
+//! their control plane (`stand_in`). Both are put together from the parts that the server is made of.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -276,7 +276,7 @@ impl Machine {
         };
         let (runtime, disk): (_, Arc<dyn Disk>) = (process.runtime(), Arc::new(disk));
         let running = match self.plan.control {
-            Control::StandIn => self.follower(&runtime, &disk, &self.learned()),
+            Control::StandIn => self.stand_in(&runtime, &disk, &self.learned()),
             Control::Members => self.member(&runtime, disk).await,
         };
         let mut state = self.state.lock();

@@ -20,5 +20,5 @@ mod vnodes;
 pub use lone_node::LoneNode;
 pub use machines::{Down, Everybody, cut_off, link_all, machine, node_id, number_of, peer_address};
 pub use memory_vnodes::{Failure, MemoryVnodes};
-pub use stand_ins::{LearnedState, Unmeasured, coordinator_settings};
+pub use stand_ins::{GivenState, Unmeasured, coordinator_settings};
 pub use vnodes::{Vnodes, partitions_at};

@@ -49,21 +49,21 @@ impl MaintenanceWitness for Unmeasured {
 }
 
 /// A node's state of the cluster: the last one that it was given. It can propose nothing.
-pub struct LearnedState(Mutex<Arc<ClusterState>>);
+pub struct GivenState(Mutex<Arc<ClusterState>>);
 
-impl LearnedState {
+impl GivenState {
     /// A node that begins with this state.
     pub fn new(state: Arc<ClusterState>) -> Self {
         Self(Mutex::new(state))
     }
 
     /// Replaces the state.
-    pub fn learn(&self, state: &Arc<ClusterState>) {
+    pub fn set(&self, state: &Arc<ClusterState>) {
         *self.0.lock() = state.clone();
     }
 }
 
-impl AgreedState for LearnedState {
+impl AgreedState for GivenState {
     fn current(&self) -> Arc<ClusterState> {
         self.0.lock().clone()
     }

@@ -363,7 +363,7 @@ impl Vnode {
             .map(|_| ())
     }
 
-    /// Passes an event to a keeper, and carries out the effects.
+    /// Passes an event to a keeper, and executes its effects.
     fn step_keeper(
         &self,
         rounds: &Rounds,

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_consequences_name_lost_nodes_and_those_that_have_to_follow() {
+    fn the_consequences_name_the_lost_nodes_and_those_that_have_to_follow() {
         let outlook = Outlook {
             version: 17,
             reachable: vec!["b@2".to_owned()],

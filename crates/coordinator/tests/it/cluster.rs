@@ -20,7 +20,7 @@ use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{Epoch, Partition, Ring, RingSize};
 use kvorum_runtime::{Executor, ListenOptions, Runtime, SimulatedProcess, World};
 use kvorum_test_cluster::{
-    Down, Everybody, LearnedState, MemoryVnodes, Vnodes, coordinator_settings, cut_off, link_all,
+    Down, Everybody, GivenState, MemoryVnodes, Vnodes, coordinator_settings, cut_off, link_all,
     machine, node_id, number_of, partitions_at, peer_address,
 };
 use kvorum_vnode::{
@@ -37,7 +37,7 @@ pub(crate) struct ClusterNode {
     pub(crate) number: u8,
     _process: SimulatedProcess,
     pub(crate) coordinator: Arc<Coordinator>,
-    pub(crate) known: Arc<LearnedState>,
+    pub(crate) known: Arc<GivenState>,
     pub(crate) vnodes: Arc<Vnodes>,
     pub(crate) hints: Arc<VnodeHints>,
     /// Hints whose objects were read to be handed over.
@@ -138,7 +138,7 @@ impl Cluster {
         let hints = stores.open(hint_partition, Epoch::FIRST).unwrap();
         let hints = Arc::new(VnodeHints::new(hints));
         let hints_read = Arc::new(AtomicU64::new(0));
-        let known = Arc::new(LearnedState::new(state.clone()));
+        let known = Arc::new(GivenState::new(state.clone()));
         let vnodes = Arc::new(Vnodes::default());
         let meter = Arc::new(Recorder::default());
         let peers = Peers::new(
@@ -299,7 +299,7 @@ impl HintStore for WatchedHints {
 impl ClusterNode {
     /// Learns of a state, and opens no store for it yet.
     pub(crate) fn hear_of(&self, state: &Arc<ClusterState>) {
-        self.known.learn(state);
+        self.known.set(state);
     }
 
     /// Takes over a newer state: opens its new stores, and refuses older epochs from now on.

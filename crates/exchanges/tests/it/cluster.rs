@@ -24,7 +24,7 @@ use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{Epoch, KeyHash, Partition, Ring, RingSize};
 use kvorum_runtime::{Executor, ListenOptions, Runtime, SimulatedProcess, World};
 use kvorum_test_cluster::{
-    Down, Everybody, LearnedState, MemoryVnodes, Unmeasured, Vnodes, coordinator_settings, cut_off,
+    Down, Everybody, GivenState, MemoryVnodes, Unmeasured, Vnodes, coordinator_settings, cut_off,
     link_all, machine, node_id, partitions_at, peer_address,
 };
 use kvorum_vnode::{
@@ -42,7 +42,7 @@ pub(crate) struct Node {
     pub(crate) number: u8,
     _process: SimulatedProcess,
     pub(crate) exchanges: Exchanges,
-    known: Arc<LearnedState>,
+    known: Arc<GivenState>,
     vnodes: Arc<Vnodes>,
     stores: MemoryVnodes,
     places: Arc<dyn TreePlacing>,
@@ -169,7 +169,7 @@ impl Cluster {
         let hint_partition = RingSize::new(4096).unwrap().partition(4095).unwrap();
         let hints = stores.open(hint_partition, Epoch::FIRST).unwrap();
         let hints = Arc::new(VnodeHints::new(hints));
-        let known = Arc::new(LearnedState::new(self.state.clone()));
+        let known = Arc::new(GivenState::new(self.state.clone()));
         let vnodes = Arc::new(Vnodes::default());
         let directory = Arc::new(Everybody(number));
         let peers = Peers::new(runtime.clone(), directory, PeerSettings::default());
@@ -369,7 +369,7 @@ impl Cluster {
         let command = Command::SetDefaultProperties(properties);
         self.state = Arc::new(kvorum_cluster::apply(&self.state, command).unwrap());
         for node in &self.nodes {
-            node.known.learn(&self.state);
+            node.known.set(&self.state);
         }
     }
 

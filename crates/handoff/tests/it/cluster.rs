@@ -29,7 +29,7 @@ use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{Epoch, Partition, Ring, RingSize};
 use kvorum_runtime::{Executor, ListenOptions, Moment, Runtime, SimulatedProcess, Watched, World};
 use kvorum_test_cluster::{
-    Down, Everybody, LearnedState, MemoryVnodes, Unmeasured, Vnodes, coordinator_settings, cut_off,
+    Down, Everybody, GivenState, MemoryVnodes, Unmeasured, Vnodes, coordinator_settings, cut_off,
     link_all, machine, node_id, partitions_at, peer_address,
 };
 use kvorum_vnode::{
@@ -68,7 +68,7 @@ impl Log {
 
 /// The agreed state as far as one node has it.
 pub(crate) struct Known {
-    learned: Arc<LearnedState>,
+    given: Arc<GivenState>,
     version: Watched<u64>,
     log: Arc<Log>,
     runtime: Runtime,
@@ -82,7 +82,7 @@ struct Agreed(Arc<Known>);
 
 impl AgreedCluster for Agreed {
     fn current(&self) -> Arc<ClusterState> {
-        self.0.learned.current()
+        self.0.given.current()
     }
 
     fn agree(&self, command: Command) -> Agreeing {
@@ -179,10 +179,10 @@ impl NodeVnodes {
 impl Known {
     /// Learns a state, unless a newer one is known.
     pub(crate) fn learn(&self, state: &Arc<ClusterState>) {
-        if state.version() <= self.learned.current().version() {
+        if state.version() <= self.given.current().version() {
             return;
         }
-        self.learned.learn(state);
+        self.given.set(state);
         self.vnodes.follow(state.ring());
         self.version.set(state.version());
     }
@@ -380,7 +380,7 @@ impl Cluster {
         let hints = Arc::new(VnodeHints::new(hints));
         vnodes.follow(state.ring());
         let known = Arc::new(Known {
-            learned: Arc::new(LearnedState::new(state.clone())),
+            given: Arc::new(GivenState::new(state.clone())),
             version: Watched::new(state.version()),
             log: self.log.clone(),
             runtime: self.runtime.clone(),
@@ -431,7 +431,7 @@ impl Cluster {
         let parts = kvorum_coordinator::Parts {
             node: node_id(number),
             runtime: runtime.clone(),
-            cluster: known.learned.clone(),
+            cluster: known.given.clone(),
             vnodes: known.vnodes.open.clone(),
             meter: Arc::new(Unmeasured),
             maintenance: Arc::new(Unmeasured),

@@ -111,7 +111,7 @@ impl Replica {
         replica
     }
 
-    /// Passes an event to the keeper, and carries out the effects.
+    /// Passes an event to the keeper, and executes its effects.
     pub(super) fn step_keeper(&mut self, event: KeeperEvent) -> Option<KeeperAnswer> {
         let mut effects = Vec::new();
         self.keeper.step(event, &mut effects);

@@ -18,7 +18,7 @@ use kvorum_peer::{Caller, Message, PeerService, PeerSettings, Peers, Served};
 use kvorum_ring::{Epoch, NodeId};
 use kvorum_runtime::{ListenOptions, Moment, Runtime};
 use kvorum_test_cluster::{
-    Everybody, LearnedState, Unmeasured, Vnodes, node_id, partitions_at, peer_address,
+    Everybody, GivenState, Unmeasured, Vnodes, node_id, partitions_at, peer_address,
 };
 use kvorum_vnode::{LeaseTable, TreeFiles, TreePlacing, Vnode};
 
@@ -56,7 +56,7 @@ impl PeerService for Dispatch {
 
 impl Machine {
     /// Makes a node from the state that the machine keeps.
-    pub(crate) fn follower(
+    pub(crate) fn stand_in(
         &self,
         runtime: &Runtime,
         disk: &Arc<dyn Disk>,
@@ -75,7 +75,7 @@ impl Machine {
         let stores = self.stores(runtime, disk);
         stores.open_first(size, &wanted)?;
         let vnodes = Arc::new(Vnodes::default());
-        let known = Arc::new(LearnedState::new(learned.clone()));
+        let known = Arc::new(GivenState::new(learned.clone()));
         let exchanging = exchange_settings(&self.plan);
         let places = exchanging.map(|_| {
             let places = KeyPlaces::new(known.clone());
