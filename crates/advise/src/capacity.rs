@@ -313,9 +313,9 @@ mod tests {
             (33.0, 24.3)
         );
         assert_eq!(few.keys_per_gib, many.keys_per_gib);
-        let names = |answer: &CapacityAnswer, of: &str| answer.to_string().contains(of);
-        assert!(names(&few, "memory for each key: 33: ") && names(&few, "(33 bytes a key)"));
-        assert!(names(&many, "memory for each key: 24.3: "));
+        let shows = |answer: &CapacityAnswer, of: &str| answer.to_string().contains(of);
+        assert!(shows(&few, "memory for each key: 33: ") && shows(&few, "(33 bytes a key)"));
+        assert!(shows(&many, "memory for each key: 24.3: "));
         // The other engines have one figure at any number of keys.
         let in_memory = |keys| CapacityQuestion {
             backend: "memory".to_owned(),

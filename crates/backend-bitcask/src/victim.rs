@@ -51,7 +51,7 @@ impl Candidate {
         let age = u128::from(newest.saturating_sub(self.number)) + 1;
         let copied = u128::from(self.copied_bytes());
         let cost = u128::from(self.bytes) + copied + 1;
-        // In millionths, so that whole numbers do.
+        // In millionths, so that whole numbers suffice.
         u128::from(self.garbage_bytes) * age * 1_000_000 / cost
     }
 }

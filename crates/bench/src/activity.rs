@@ -106,7 +106,7 @@ pub(crate) struct StallWatch {
     stalls: Vec<Stall>,
     /// The look before: its time, the operations ended by then, and true if others were under way.
     before: Option<(Duration, u64, bool)>,
-    /// Since when operations have been under way without an end.
+    /// The time since which operations have been under way and none has ended.
     stalled_since: Option<Duration>,
 }
 

@@ -43,7 +43,7 @@ enum Prepared<'a> {
 enum Applied {
     /// It has this sequence.
     At(u64),
-    /// The same, in the value log: when that has it, and whether all should wait for it.
+    /// The same, in the value log: the ticket of its sync, and whether every caller should wait for it.
     Logged(u64, SyncTicket, bool),
     /// One of its keys was written since the guard was taken.
     Changed,

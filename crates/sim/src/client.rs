@@ -449,8 +449,8 @@ impl History {
             }
             Versions::Newest => wrong.extend(self.not_the_newest(key, object, &seen, &must_show)),
         }
-        // Holds also where one is chosen: the value that a client had read goes before the one that it
-        // wrote then.
+        // Holds also where one is chosen: the value that a client had read precedes the value that it wrote
+        // after that.
         let back = object.and_then(|object| self.back_again(key, object, &must_show));
         if let Some((value, write)) = back {
             let (value, write) = (self.describe(value), self.describe(write));
