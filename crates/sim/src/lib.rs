@@ -10,7 +10,7 @@
 //! `messages` carry them out; `history` is the judge; `machine` has the common parts of nodes;
 //! `survivor` is the end of a run that loses all machines but one. A node is a member as the server
 //! opens it (`agreeing`, and `operator` for joins and departures), or one with a stand-in for its
-//! control plane (`follower_node`, with `cluster` and `mover`): a plan's [`Control`] decides.
+//! control plane (`stand_in`, with `cluster` and `mover`): a plan's [`Control`] decides.
 //!
 //! The judge goes by values, each of which is written once, and by the clients' reads before their
 //! writes; never by the clocks that the database made.
@@ -26,7 +26,6 @@ mod exchanging;
 mod fault;
 mod finds;
 mod follower;
-mod follower_node;
 mod history;
 mod ledger;
 mod machine;
@@ -41,6 +40,7 @@ mod routes;
 mod run;
 mod scenario;
 mod shrink;
+mod stand_in;
 mod stores;
 mod storm;
 mod survivor;
