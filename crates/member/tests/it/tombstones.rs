@@ -232,6 +232,24 @@ fn a_node_that_starts_alone_serves_once_a_majority_is_up() {
 }
 
 #[test]
+fn a_node_that_starts_alone_for_good_serves_after_a_recovery() {
+    simulated(306, |world| async move {
+        let machines = reaping_cluster(&world).await;
+        machines[0].put("key0", "value").await;
+        for machine in &machines {
+            machine.lose_power(&world).await;
+        }
+        machines[0].begin(&world).await.unwrap();
+        sleep(&world, 20).await;
+        assert_eq!(open_vnodes(&machines[0]), 0);
+        machines[0].member().recover().await.unwrap();
+        machines[0].stop(&world).await;
+        machines[0].start(&world).await;
+        assert!(open_vnodes(&machines[0]) > 0);
+    });
+}
+
+#[test]
 fn a_node_without_rounds_serves_alone() {
     simulated(305, |world| async move {
         let machines = cluster_of(&world, (1..=3).map(Machine::new).collect()).await;
