@@ -159,7 +159,7 @@ const SCENARIOS: [Scenario; 20] = [
         ],
         adapt: |plan| {
             plan.delete_percent = 25;
-            if !plan.seed.is_multiple_of(3) {
+            if plan.seed.is_multiple_of(2) {
                 have_tombstones_go(plan);
             }
         },
@@ -367,7 +367,13 @@ mod tests {
             let members = plans
                 .filter(|plan| plan.control == Control::Members)
                 .count();
-            assert!((60..140).contains(&members), "{}: {members}", scenario.id);
+            // Every other seed of R-11 has rounds, which members lead.
+            let members_max = if scenario.id == "R-11" { 240 } else { 140 };
+            assert!(
+                (60..members_max).contains(&members),
+                "{}: {members}",
+                scenario.id
+            );
         }
     }
 

@@ -186,8 +186,8 @@ fn an_empty_beginning_of_names_is_refused() {
         assert_eq!(
             found,
             [format!(
-                "bad value for `multi_backend.a.bucket_prefix` on line 3: got `{value}`, expected beginnings \
-                 of names of buckets, separated by commas, none of them empty, such as `tmp_, log_`"
+                "bad value for `multi_backend.a.bucket_prefix` on line 3: got `{value}`, expected prefixes of \
+                 bucket names, separated by commas, none of them empty, such as `tmp_, log_`"
             )]
         );
     }
