@@ -269,7 +269,7 @@ fn first_place(defect: PlantedDefect, control: Control) -> u64 {
     use PlantedDefect as Defect;
     match (defect, control) {
         (Defect::EpochRuleSkippedOnReceiver, Control::StandIn) => 112,
-        (Defect::EpochRuleSkippedOnReceiver, Control::Members) => 278,
+        (Defect::EpochRuleSkippedOnReceiver, Control::Members) => 392,
         (Defect::EpochRuleSkippedOnSender, Control::Members) => 188,
         (Defect::ReadRepairDropped, Control::StandIn) => 25,
         (Defect::ReadRepairDropped, Control::Members) => 14,
