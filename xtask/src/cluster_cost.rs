@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::command;
 use crate::console;
 use crate::neighbours::Neighbours;
-use crate::server::{Binary, Server};
+use crate::server::{Binary, Server, settings_of};
 use crate::workspace::Workspace;
 
 const NODES: usize = 5;
@@ -78,10 +78,7 @@ struct Outcome {
 
 /// Runs both and prints the ratios.
 pub(crate) fn run(workspace: &Workspace, options: &CostOptions) -> anyhow::Result<bool> {
-    let binary = match &options.binary {
-        Some(path) => Binary::at(path)?,
-        None => Binary::as_released(workspace)?,
-    };
+    let binary = Binary::at_or_released(options.binary.as_deref(), workspace)?;
     let fleet = |name: &str, nodes| Fleet::start(workspace, options, &binary, name, nodes);
     console::headline("one node, n_val 1");
     let alone = fleet("alone", 1)?;
@@ -132,11 +129,7 @@ impl Fleet<'_> {
     ) -> anyhow::Result<Fleet<'a>> {
         let directory = workspace.clean_scratch(&format!("cluster-cost/{name}"))?;
         let mut settings = vec![("storage_backend", &*options.backend)];
-        for setting in &options.settings {
-            let pair = setting.split_once('=');
-            let (key, value) = pair.with_context(|| format!("{setting} is not KEY=VALUE"))?;
-            settings.push((key.trim(), value.trim()));
-        }
+        settings.extend(settings_of(&options.settings)?);
         Ok(Fleet {
             options,
             binary: binary.clone(),

@@ -19,7 +19,7 @@ use clap::{Args, ValueEnum};
 use crate::command;
 use crate::console;
 use crate::prerequisite::{self, PERF};
-use crate::server::{Binary, Server, Site};
+use crate::server::{Binary, Server, Site, settings_of};
 use crate::workspace::Workspace;
 
 /// Samples for each second: a prime number, so that no periodic work of the server coincides with it.
@@ -98,18 +98,11 @@ struct Profile {
 /// Makes a release build of the server, runs it under load and prints the shares of its time.
 pub(crate) fn run(workspace: &Workspace, options: &ProfileOptions) -> anyhow::Result<bool> {
     prerequisite::require(&[PERF])?;
-    let binary = match &options.binary {
-        Some(path) => Binary::at(path)?,
-        None => Binary::as_released(workspace)?,
-    };
+    let binary = Binary::at_or_released(options.binary.as_deref(), workspace)?;
     let backend = options.backend.name();
     let directory = workspace.clean_scratch(&format!("profile-get/{backend}"))?;
     let mut settings = vec![("storage_backend", backend), ("durability", "none")];
-    for setting in &options.settings {
-        let pair = setting.split_once('=');
-        let (key, value) = pair.with_context(|| format!("{setting} is not KEY=VALUE"))?;
-        settings.push((key.trim(), value.trim()));
-    }
+    settings.extend(settings_of(&options.settings)?);
     let site = Site::new(&binary, &directory, &settings)?;
     let server = site.start()?;
     let samples = directory.join("perf.data");

@@ -53,10 +53,7 @@ struct Measured<'a> {
 /// Runs all loads and prints what they cost. The aims are printed beside the figures and are not judged: a figure of a
 /// busy machine says little.
 pub(crate) fn run(workspace: &Workspace, options: &RequestCostOptions) -> anyhow::Result<bool> {
-    let binary = match &options.binary {
-        Some(path) => Binary::at(path)?,
-        None => Binary::as_released(workspace)?,
-    };
+    let binary = Binary::at_or_released(options.binary.as_deref(), workspace)?;
     let directory = workspace.clean_scratch("request-cost")?;
     let settings = [
         ("storage_backend", &*options.backend),

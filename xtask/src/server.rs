@@ -75,6 +75,19 @@ pub(crate) struct Refusal {
     pub(crate) text: String,
 }
 
+/// Settings that a command line has as KEY=VALUE.
+///
+/// # Errors
+/// One of them has no `=`.
+pub(crate) fn settings_of(texts: &[String]) -> anyhow::Result<Vec<(&str, &str)>> {
+    let pairs = texts.iter().map(|text| {
+        let pair = text.split_once('=');
+        let (key, value) = pair.with_context(|| format!("{text} is not KEY=VALUE"))?;
+        Ok((key.trim(), value.trim()))
+    });
+    pairs.collect()
+}
+
 impl Binary {
     /// The binary in cargo's target directory.
     pub(crate) fn in_target(target: &Path, is_release: bool) -> Binary {
@@ -82,6 +95,14 @@ impl Binary {
         Binary {
             path: target.join(profile).join("kvorum"),
         }
+    }
+
+    /// A finished build at a path, or a release build that is made now.
+    pub(crate) fn at_or_released(
+        path: Option<&Path>,
+        workspace: &Workspace,
+    ) -> anyhow::Result<Binary> {
+        path.map_or_else(|| Binary::as_released(workspace), Binary::at)
     }
 
     /// Makes a release build.

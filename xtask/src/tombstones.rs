@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::console;
 use crate::neighbours::Neighbours;
-use crate::server::{Binary, Server, Site};
+use crate::server::{Binary, Server, Site, settings_of};
 use crate::workspace::Workspace;
 
 const NODES: usize = 3;
@@ -69,10 +69,7 @@ struct Sample {
 
 /// Runs the load and prints a line a minute.
 pub(crate) fn run(workspace: &Workspace, options: &TombstoneOptions) -> anyhow::Result<bool> {
-    let binary = match &options.binary {
-        Some(path) => Binary::at(path)?,
-        None => Binary::as_released(workspace)?,
-    };
+    let binary = Binary::at_or_released(options.binary.as_deref(), workspace)?;
     let directory = workspace.clean_scratch("tombstones")?;
     let mut settings = vec![
         ("storage_backend", &*options.backend),
@@ -80,11 +77,7 @@ pub(crate) fn run(workspace: &Workspace, options: &TombstoneOptions) -> anyhow::
         ("tictacaae_exchangetick", "20s"),
         ("delete_mode", "immediate"),
     ];
-    for setting in &options.settings {
-        let pair = setting.split_once('=');
-        let (key, value) = pair.with_context(|| format!("{setting} is not KEY=VALUE"))?;
-        settings.push((key.trim(), value.trim()));
-    }
+    settings.extend(settings_of(&options.settings)?);
     let nodes = Neighbours::start(&binary, &directory, NODES, &settings)?;
     nodes.join()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
