@@ -52,12 +52,13 @@ impl VnodeHints {
     ) -> Result<Self, ReplicaFailure> {
         let vnode = self.vnode();
         let opened_with = vnode.store_for_upkeep().durable();
-        let notes = files.read(vnode.partition());
-        let notes = notes.map_err(|error| ReplicaFailure::Storage(error.to_string()))?;
-        let has_batch = |it: &VnodeNotes| {
-            it.written_at.store == vnode.store_id().0 && it.written_at.sequence <= opened_with.0
+        let last = BatchName {
+            store: vnode.store_id().0,
+            sequence: opened_with.0,
         };
-        let notes = notes.filter(has_batch).map(|it| it.lists);
+        let notes = files.read(vnode.partition(), last);
+        let notes = notes.map_err(|error| ReplicaFailure::Storage(error.to_string()))?;
+        let notes = notes.map(|it| it.lists);
         let opened = |(list, note): (ListName, Note)| {
             let state = ListState {
                 note: HintsNote::opened(note.mark.map(|it| it.round)),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_disk::{Disk, DiskError, create_directory_durably, read_file, replace_file};
-use kvorum_reaping::{VnodeNotes, decode_notes, encode_notes};
+use kvorum_reaping::{BatchName, Extent, VnodeNotes, decode_notes, encode_notes};
 use kvorum_ring::Partition;
 
 /// The name of the files' directory, in the data directory of the node.
@@ -30,18 +30,27 @@ impl NoteFiles {
         }
     }
 
-    /// The notes of a partition. One that is missing or damaged is none; damage is logged.
+    /// The notes of a partition, for a store whose last durable batch is `last`. A file that is missing or
+    /// damaged is none, and damage is logged. Neither is one that was written at a batch that the store
+    /// lacks: the store was put back to an older copy.
     ///
     /// # Errors
     /// Those of the disk: the file may be there.
-    pub fn read(&self, partition: Partition) -> Result<Option<VnodeNotes>, DiskError> {
+    pub fn read(
+        &self,
+        partition: Partition,
+        last: BatchName,
+    ) -> Result<Option<VnodeNotes>, DiskError> {
         let path = self.path(partition);
         if self.disk.info(&path)?.is_none() {
             return Ok(None);
         }
         let bytes = read_file(&*self.disk, &path, FILE_BYTES_MAX)?;
         match decode_notes(&bytes) {
-            Ok(notes) => Ok(Some(notes)),
+            Ok(notes) => {
+                let present = Extent::up_to([last]);
+                Ok(Some(notes).filter(|it| present.has(it.written_at)))
+            }
             Err(error) => {
                 tracing::warn!(
                     event = "notes_of_rounds_unreadable",

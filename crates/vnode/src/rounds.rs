@@ -59,15 +59,15 @@ impl Vnode {
         now: Duration,
     ) -> Result<Self, ReplicaFailure> {
         let sequence = self.backend.durable();
+        let last = self.batch(sequence);
         let notes = files
-            .read(self.partition)
+            .read(self.partition, last)
             .map_err(|error| not_kept(&error))?;
-        let stored = notes.filter(|it| self.has_batch(it.written_at));
-        let stored = stored.map(|it| it.lists).unwrap_or_default();
+        let stored = notes.map(|it| it.lists).unwrap_or_default();
         self.rounds = Some(Rounds {
             files,
             mode,
-            opened_with: Extent::up_to([self.batch(sequence)]),
+            opened_with: Extent::up_to([last]),
             state: Mutex::new(RoundState {
                 keepers: BTreeMap::new(),
                 stored,
@@ -470,12 +470,6 @@ impl Vnode {
             store: self.backend.identity().0,
             sequence: sequence.0,
         }
-    }
-
-    /// True if the store has had a batch when it was opened.
-    fn has_batch(&self, batch: BatchName) -> bool {
-        let last = self.batch(self.backend.durable());
-        batch.store == last.store && batch.sequence <= last.sequence
     }
 }
 
