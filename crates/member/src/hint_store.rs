@@ -83,25 +83,34 @@ pub(crate) async fn keep_learning(
 ) {
     if !catching_up.is_done() {
         catching_up::learn_all(&runtime, &state).await;
+        while !learn_present(&runtime, &hints, &state).await {
+            runtime.sleep(RETRY_PAUSE).await;
+        }
+        hints.close(false);
+        catching_up.done();
     }
     let mut versions = state.versions();
     loop {
         versions.see();
-        let (learning, current) = (hints.clone(), state.current());
-        let learn = move || learn_watermarks(&learning, &current);
-        if let Err(error) = runtime.blocking(learn).await {
-            // The store confirms no round then, and tombstones stay.
-            tracing::warn!(event = "watermarks_not_learned", error = %error);
-            if !catching_up.is_done() {
-                runtime.sleep(RETRY_PAUSE).await;
-                continue;
-            }
-        } else if !catching_up.is_done() {
-            hints.close(false);
-            catching_up.done();
-        }
+        // A store that has not learned a watermark confirms no round, and tombstones stay.
+        learn_present(&runtime, &hints, &state).await;
         if versions.changed().await.is_err() {
             return;
         }
     }
+}
+
+/// Lets the store of hints learn the watermarks of this moment; false when it could not.
+async fn learn_present(
+    runtime: &Runtime,
+    hints: &Arc<VnodeHints>,
+    state: &ReplicatedState,
+) -> bool {
+    let (hints, current) = (hints.clone(), state.current());
+    let learned = runtime.blocking(move || learn_watermarks(&hints, &current));
+    let learned = learned.await;
+    if let Err(error) = &learned {
+        tracing::warn!(event = "watermarks_not_learned", error = %error);
+    }
+    learned.is_ok()
 }

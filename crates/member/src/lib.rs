@@ -7,8 +7,8 @@
 //! owner of its ring.
 //!
 //! The modules: `founding` gives a node its log and its identity; `follower` opens and removes vnodes
-//! with the ring, and `opening` opens those that the node starts with, behind `catching_up`; `dispatch` has the table of
-//! services; `joining` and `doorkeeper` are the two sides of becoming a member; `operations` carries
+//! with the ring, and `opening` opens those that the node starts with, behind `catching_up`; `dispatch` has
+//! the table of services; `joining` and `doorkeeper` are the two sides of becoming a member; `operations` carries
 //! operators' questions from one node to another; `health` is its ability to serve; `vouching` asks
 //! others about members that are not known here; `type_holding` says if a node has keys of a bucket type
 //! that is being removed; `recovering` is the recovery of a cluster whose log has lost its majority.
