@@ -115,21 +115,31 @@ impl UnderWay {
 
 impl Leaving {
     pub(crate) fn due(&self, store: &Store, urgency: Urgency) -> Option<Task> {
+        let (subject, files) = self.files(store)?;
+        Some(Task {
+            kind: TaskKind::Collect,
+            subject,
+            urgency,
+            cost_bytes: files.iter().map(|it| it.len + it.live_bytes).sum(),
+        })
+    }
+
+    /// The live bytes of the files that are being left, or would be next; `None` without such files.
+    pub(crate) fn live_bytes(&self, store: &Store) -> Option<u64> {
+        let (_, files) = self.files(store)?;
+        Some(files.iter().map(|it| it.live_bytes).sum())
+    }
+
+    /// The first number of these files, and those that still exist.
+    fn files(&self, store: &Store) -> Option<(u64, Vec<FileRecord>)> {
         let manifest = store.manifest.lock();
         let files = match &self.under_way {
             Some(under_way) => under_way.files.clone(),
             None => self.choose(store, &manifest.files)?,
         };
-        let those = manifest
-            .files
-            .iter()
-            .filter(|it| files.contains(&it.number));
-        Some(Task {
-            kind: TaskKind::Collect,
-            subject: *files.first()?,
-            urgency,
-            cost_bytes: those.map(|it| it.len + it.live_bytes).sum(),
-        })
+        let existing = manifest.files.iter();
+        let existing = existing.filter(|it| files.contains(&it.number));
+        Some((*files.first()?, existing.copied().collect()))
     }
 
     fn choose(&self, store: &Store, files: &[FileRecord]) -> Option<BTreeSet<u64>> {
@@ -157,6 +167,10 @@ impl Leaving {
         };
         if !under_way.is_rewriting {
             return self.scan(store, rewriting, under_way, budget_bytes, now);
+        }
+        if !rewriting.is_going_on() {
+            // It ended under other upkeep, or failed there: files that are left are chosen again.
+            return Ok(StepOutcome::nothing_left());
         }
         let outcome = rewriting.go_on(store, budget_bytes)?;
         if !outcome.is_done {

@@ -34,6 +34,7 @@ mod pins;
 mod read;
 mod records;
 mod rewriting;
+mod room;
 mod scrub;
 mod settings;
 mod status;

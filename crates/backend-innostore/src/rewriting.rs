@@ -13,6 +13,7 @@ use kvorum_page_tree::{
 };
 
 use crate::overlay::{Overlay, changes_of};
+use crate::room::{self, Claim};
 use crate::store::Store;
 use crate::version::Version;
 
@@ -26,6 +27,7 @@ struct Going {
     rewrite: Rewrite,
     /// Memory up to this batch is in the tree when it ends.
     covers: Option<u64>,
+    _claim: Claim,
     /// Files without readable pages of the tree when it ends: pages still counted there were lost.
     dropping: BTreeSet<u64>,
 }
@@ -54,7 +56,8 @@ impl Rewriting {
             };
             let covers = Some(frozen.last_sequence());
             let changes = Box::new(changes_of(frozen));
-            self.begin(store, changes, BTreeSet::new(), covers, now);
+            let bytes = room::bytes_to_move(store);
+            self.begin(store, changes, (BTreeSet::new(), bytes), covers, now);
         }
         self.go_on(store, budget_bytes)
     }
@@ -68,7 +71,10 @@ impl Rewriting {
         now: Timestamp,
     ) {
         let changes = keys.into_iter().map(|key| (key, Change::Touch));
-        self.begin(store, Box::new(changes), files.clone(), None, now);
+        let records = store.manifest.lock().files.clone();
+        let left = records.iter().filter(|it| files.contains(&it.number));
+        let bytes = room::bytes_to_leave(store, left.map(|it| it.live_bytes).sum());
+        self.begin(store, Box::new(changes), (files.clone(), bytes), None, now);
         if let Some(going) = self.going.as_mut().filter(|_| are_dropped) {
             going.dropping = files;
         }
@@ -82,16 +88,8 @@ impl Rewriting {
         changes: Vec<(Bytes, Change)>,
     ) -> Result<u64> {
         let changes = Box::new(changes.into_iter());
-        self.begin(store, changes, BTreeSet::new(), None, Timestamp(0));
+        self.begin(store, changes, (BTreeSet::new(), 0), None, Timestamp(0));
         self.go_on(store, u64::MAX).map(|it| it.cost_bytes)
-    }
-
-    /// Moves everything up to this batch.
-    pub(crate) fn flush_up_to(&mut self, store: &Store, sequence: u64) -> Result<()> {
-        while store.manifest.lock().sequence < sequence && !store.version.load().is_clean() {
-            self.step(store, u64::MAX, Timestamp(0))?;
-        }
-        Ok(())
     }
 
     /// Abandons the rewrite; its files are removed.
@@ -105,7 +103,7 @@ impl Rewriting {
         &mut self,
         store: &Store,
         changes: Changes,
-        leaving: BTreeSet<u64>,
+        (leaving, claimed_bytes): (BTreeSet<u64>, u64),
         covers: Option<u64>,
         now: Timestamp,
     ) {
@@ -128,6 +126,7 @@ impl Rewriting {
         self.going = Some(Going {
             rewrite,
             covers,
+            _claim: Claim::new(store.shared.claims.clone(), claimed_bytes),
             dropping: BTreeSet::new(),
         });
     }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use kvorum_backend::{Belonging, SyncStrategy};
 use kvorum_page_tree::PageCache;
 
+use crate::room::Claims;
+
 /// Draws a random number.
 pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
 
@@ -14,6 +16,8 @@ pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
 pub struct Shared {
     /// Pages that were read.
     pub cache: Arc<PageCache>,
+    /// Room that rewrites in progress may take.
+    pub(crate) claims: Arc<Claims>,
 }
 
 impl Shared {
@@ -21,6 +25,7 @@ impl Shared {
     pub fn new(cache_bytes: u64) -> Self {
         Self {
             cache: Arc::new(PageCache::new(cache_bytes)),
+            claims: Arc::default(),
         }
     }
 }

@@ -105,11 +105,8 @@ impl Tenant for OpenTree {
             if left == 0 {
                 return Ok(StepOutcome::partial(cost_bytes));
             }
-            cost_bytes += jobs
-                .rewriting
-                .step(store, left, Timestamp(0))?
-                .cost_bytes
-                .max(1);
+            let step = jobs.flush(store, left, Timestamp(0))?;
+            cost_bytes += step.cost_bytes.max(1);
         }
         store.log.sync()?;
         Ok(StepOutcome::done(cost_bytes))

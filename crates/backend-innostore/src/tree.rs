@@ -38,10 +38,7 @@ impl OpenTree {
     /// Moves everything to the tree and returns the last sequence of that.
     pub(crate) fn flush_all(&self) -> Result<u64> {
         let wanted = self.store.visible_sequence();
-        self.jobs
-            .lock()
-            .rewriting
-            .flush_up_to(&self.store, wanted)?;
+        self.jobs.lock().flush_up_to(&self.store, wanted)?;
         Ok(wanted)
     }
 
@@ -182,7 +179,7 @@ impl OrderedTree for OpenTree {
     fn flush_part(&self, budget_bytes: u64, now: Timestamp) -> Result<StepOutcome> {
         let mut jobs = self.jobs.lock();
         self.store.intake.check_writable()?;
-        jobs.rewriting.step(&self.store, budget_bytes, now)
+        jobs.flush(&self.store, budget_bytes, now)
     }
 
     fn flushed(&self) -> Sequence {

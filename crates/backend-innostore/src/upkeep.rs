@@ -9,6 +9,7 @@ use kvorum_backend::{
 
 use crate::leaving::Leaving;
 use crate::rewriting::Rewriting;
+use crate::room;
 use crate::scrub::{self, ScrubJob};
 use crate::store::Store;
 use crate::version::Version;
@@ -35,7 +36,8 @@ impl Jobs {
         let mut due = Vec::new();
         due.extend(self.sync_due(store, now));
         let is_old = self.is_old(store, &version, now);
-        if self.rewriting.is_flushing() || is_old || wants_flush(store, &version) {
+        let is_wanted = is_old || wants_flush(store, &version);
+        if self.rewriting.is_flushing() || (is_wanted && self.check_room(store).is_ok()) {
             due.push(flush_task(store, &version));
         }
         let urgency = match store.intake.headroom().is_scarce() {
@@ -75,7 +77,10 @@ impl Jobs {
         now: Timestamp,
     ) -> Result<StepOutcome> {
         match (task.kind, task.subject) {
-            (TaskKind::Flush, 0) => self.rewriting.step(store, budget.bytes, now),
+            (TaskKind::Flush, 0) => match self.check_room(store) {
+                Ok(()) => self.rewriting.step(store, budget.bytes, now),
+                Err(_) => Ok(StepOutcome::nothing_left()),
+            },
             (TaskKind::Collect, file) => {
                 let rewriting = &mut self.rewriting;
                 self.leaving.step(store, rewriting, file, budget.bytes, now)
@@ -126,7 +131,37 @@ impl Jobs {
     /// Makes a put pay for moving memory, if that is late.
     pub(crate) fn pay(&mut self, store: &Store) {
         // A failed step is due again, and reported to the next upkeep.
-        let _paid_or_failing_disk = self.rewriting.step(store, PAID_BYTES, Timestamp(0));
+        let _paid_or_failing_disk = self.flush(store, PAID_BYTES, Timestamp(0));
+    }
+
+    /// Moves memory, unless files have to be emptied first.
+    ///
+    /// # Errors
+    /// Those of the disk, and [`ErrorKind::Full`] while there is no room.
+    pub(crate) fn flush(
+        &mut self,
+        store: &Store,
+        budget_bytes: u64,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        self.check_room(store)?;
+        self.rewriting.step(store, budget_bytes, now)
+    }
+
+    /// Moves everything up to this batch.
+    pub(crate) fn flush_up_to(&mut self, store: &Store, sequence: u64) -> Result<()> {
+        while store.manifest.lock().sequence < sequence && !store.version.load().is_clean() {
+            self.flush(store, u64::MAX, Timestamp(0))?;
+        }
+        Ok(())
+    }
+
+    fn check_room(&self, store: &Store) -> Result<()> {
+        if self.rewriting.is_going_on() {
+            return Ok(());
+        }
+        let live_bytes = self.leaving.live_bytes(store);
+        room::check(store, live_bytes.map(|it| room::bytes_to_leave(store, it)))
     }
 }
 

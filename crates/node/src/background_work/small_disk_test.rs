@@ -484,7 +484,12 @@ fn overwrites_fill_it_and_it_heals(engine: Engine, value_bytes_max: u64) {
         world.run(REST);
         world.check_bound();
         let is_put = world.put(0, &[0], value_bytes_max);
-        assert!(is_put, "{}: puts are refused after a rest", world.answer());
+        assert!(
+            is_put,
+            "{}: puts are refused after a rest; {}",
+            world.answer(),
+            world.listed()
+        );
     }
     world.check_values();
 }

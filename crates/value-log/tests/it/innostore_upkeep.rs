@@ -316,6 +316,46 @@ fn a_snapshot_stands_while_its_files_are_left() {
     assert_eq!(node.store.status().pinned_bytes, 0);
 }
 
+/// Regression: a rewrite that empties a file may fail on a full disk while a put pays for upkeep. The
+/// file counted as one with pages that cannot be moved, and stayed until the next start.
+#[test]
+fn a_file_that_could_not_be_left_on_a_full_disk_is_left_later() {
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    let node = Node::open_on(Arc::new(disk.clone()), &settings());
+    (0..KEYS).for_each(|number| node.put(number, 150, Fields::default()));
+    node.tend(&[TaskKind::Flush], NOW);
+    let due = || {
+        let due = node.store.maintenance_due(NOW);
+        due.into_iter().find(|it| it.kind == TaskKind::Collect)
+    };
+    let mut number = 0;
+    let task = loop {
+        node.put(number % KEYS, 151, Fields::default());
+        node.tend(&[TaskKind::Flush], NOW);
+        if let Some(task) = due() {
+            break task;
+        }
+        number += 7;
+    };
+    let before = page_files(&memory).len();
+    while page_files(&memory).len() == before {
+        node.store.maintenance_step(&task, BUDGET, NOW).unwrap();
+    }
+    let full = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    let rule = Rule::new(full).on(Operation::Write);
+    disk.add_rule(rule.path_ends_with(".pages"));
+    // Elsewhere, so that the file keeps live pages.
+    (KEYS..2 * KEYS).for_each(|number| node.put(number, 150, Fields::default()));
+    assert_eq!(page_files(&memory).len(), before, "puts do not pay");
+    disk.heal();
+    node.tend(&[TaskKind::Collect, TaskKind::Flush], NOW);
+    let left = format!("{:010}.pages", task.subject);
+    let files = page_files(&memory);
+    assert!(!files.contains(&left), "{left} of {files:?}");
+    assert_eq!(node.keys_folded(NOW), 2 * KEYS);
+}
+
 /// A read that must not wait reports that the page is not in memory.
 #[test]
 fn a_read_that_must_not_wait_says_so() {
