@@ -11,7 +11,8 @@
 //! `overlay` has the entries in memory, `version` is the view of readers, `store` has the shared
 //! parts; `write`, `read` and `view` put, get and scan. `rewriting` moves memory to the tree,
 //! `leaving` empties files that are mostly garbage, `scrub` reads pages again, and `upkeep` lists
-//! the due ones of these. `opening`, `erase`, `backup` and `status` do what their names suggest.
+//! the due ones of these. `room` lets memory wait on a full disk, and `claims` counts the room of
+//! rewrites in progress. `opening`, `erase`, `backup` and `status` do what their names suggest.
 //! `check` checks a closed store, `records` is the form of a batch in the log, and `losses` records
 //! damage.
 //!
@@ -23,6 +24,7 @@
 mod backup;
 mod change;
 pub mod check;
+mod claims;
 mod engine;
 mod erase;
 mod expiry;

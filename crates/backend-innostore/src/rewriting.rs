@@ -12,8 +12,9 @@ use kvorum_page_tree::{
     Change, Changes, FileRecord, OutputSettings, Rewrite, RewriteSettings, Rewritten, live_bytes,
 };
 
+use crate::claims::Claim;
 use crate::overlay::{Overlay, changes_of};
-use crate::room::{self, Claim};
+use crate::room;
 use crate::store::Store;
 use crate::version::Version;
 

@@ -5,8 +5,7 @@
 //! take the last free bytes together, and after that no file could be emptied. So memory stays where
 //! it is, with the log behind it, until there is room to move it and to empty a file.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use kvorum_backend::{BackendError, ErrorKind, Result};
 
@@ -17,35 +16,6 @@ use crate::store::Store;
 const PAGES_OF_A_CHANGE: u64 = 4;
 /// The part of a tree that is enough for the branches above moved leaves.
 const BRANCHES_PART: u64 = 16;
-
-/// The bytes that rewrites in progress may write, for all stores of a node.
-#[derive(Default)]
-pub(crate) struct Claims(AtomicU64);
-
-impl Claims {
-    pub(crate) fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-}
-
-/// The claim of one rewrite. It ends with the rewrite.
-pub(crate) struct Claim {
-    claims: Arc<Claims>,
-    bytes: u64,
-}
-
-impl Claim {
-    pub(crate) fn new(claims: Arc<Claims>, bytes: u64) -> Self {
-        claims.0.fetch_add(bytes, Ordering::AcqRel);
-        Self { claims, bytes }
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.claims.0.fetch_sub(self.bytes, Ordering::AcqRel);
-    }
-}
 
 /// The most that moving memory to pages writes, in bytes.
 pub(crate) fn bytes_to_move(store: &Store) -> u64 {

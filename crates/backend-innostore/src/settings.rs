@@ -6,7 +6,7 @@ use std::time::Duration;
 use kvorum_backend::{Belonging, SyncStrategy};
 use kvorum_page_tree::PageCache;
 
-use crate::room::Claims;
+use crate::claims::Claims;
 
 /// Draws a random number.
 pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
