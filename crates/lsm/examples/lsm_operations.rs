@@ -1,10 +1,10 @@
-//! Measures a store on the real disk, one thread: puts into memory and its log, and short scans of memory;
-//! then bulk load, random overwrites with their merges, point reads that hit and that miss, short and long
-//! scans.
+//! Measures a store on the real disk with one thread: first puts into memory and the log, and short
+//! scans of memory; then a bulk load, random overwrites with their merges, point reads that hit and
+//! that miss, short and long scans.
 //!
 //! Run with `cargo run --release -p kvorum-lsm --example lsm_operations [DIRECTORY] [KEYS] [BYTES]
-//! [THRESHOLD]`, bodies of THRESHOLD bytes or more going to blob files. The directory is removed at the
-//! end. Upkeep is done in steps between puts, as an arbiter would.
+//! [THRESHOLD]`. Bodies of THRESHOLD bytes or more go to blob files. The directory is removed at
+//! the end. Steps of upkeep run between puts, as under an arbiter.
 
 #![expect(
     clippy::disallowed_methods,
@@ -149,7 +149,7 @@ fn put(store: &Lsm, number: u64, body: &[u8]) {
     let _receipt = store.write(&[op], Durability::Buffered, NOW).unwrap();
 }
 
-/// A step every so many puts.
+/// Runs a step of upkeep at every 64th put.
 fn maintain(store: &Lsm, number: u64) {
     if !number.is_multiple_of(64) {
         return;

@@ -1,8 +1,8 @@
-//! Measures repairs on the real disk beside a plain reading of the same files: of a sound store,
-//! which is only read, and of one without its manifest, whose tables are merged again.
+//! Measures repairs on the real disk against a plain reading of the same files. A sound store is
+//! only read; the tables of a store without its manifest are merged again.
 //!
 //! Run with `cargo run --release -p kvorum-lsm --example lsm_repair [DIRECTORY] [KEYS] [BYTES]
-//! [THRESHOLD] [THREADS]`, bodies of THRESHOLD bytes or more going to blob files. The directory is
+//! [THRESHOLD] [THREADS]`. Bodies of THRESHOLD bytes or more go to blob files. The directory is
 //! removed at the end.
 
 #![expect(
@@ -52,7 +52,7 @@ fn main() {
     disk.remove_directory(&directory).unwrap();
 }
 
-/// Keys in a random order, each written once and a tenth of them again.
+/// Puts keys in a random order, each once, and a tenth of them again.
 fn fill(disk: &Arc<dyn Disk>, directory: &Path, settings: &LsmSettings, keys: usize, bytes: usize) {
     let shared = Shared::new(64 << 20, 256 << 20);
     let store = Lsm::open(
@@ -96,7 +96,7 @@ fn fill(disk: &Arc<dyn Disk>, directory: &Path, settings: &LsmSettings, keys: us
     store.close().unwrap();
 }
 
-/// Reads all files from their beginnings to their ends; returns bytes.
+/// Reads all files from beginning to end; returns the number of bytes.
 fn plain(disk: &dyn Disk, directory: &Path) -> u64 {
     let mut all = 0;
     let mut buffer = vec![0; 1 << 20];

@@ -1,7 +1,7 @@
 //! The files of a store taken apart for display: the manifest, the list of losses, and fronts of
 //! the log's records. Tables and blob files are `kvorum_sst::anatomy`'s.
 //!
-//! Every layout is the one drawn above its encoder; checksums are those of the decoders.
+//! Every layout is drawn above its encoder; checksums are checked as the decoders check them.
 
 use std::path::Path;
 
@@ -22,11 +22,11 @@ pub const LOG_KIND: u8 = log::KIND_LOG;
 /// Kinds of a store's files other than tables and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LsmFile {
-    /// One of two copies of the manifest.
+    /// A copy of the manifest.
     Manifest,
     /// The list of losses.
     LostIndex,
-    /// The path of the store's other directory.
+    /// The card with the path of the store's other directory.
     TierCard,
 }
 
@@ -72,15 +72,15 @@ impl LsmFile {
     }
 }
 
-/// The identity of a store, to which its tables and logs are bound; `None` where no copy of the
-/// manifest can be read. The directory may be the slow one of a store.
+/// The identity of a store, to which its tables and logs are bound; `None` if no copy of the
+/// manifest can be read. The directory may be a store's slow one.
 pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
     let fast = kvorum_tiers::fast_of(disk, directory)?;
     let found = manifest::read_in(disk, fast.as_deref().unwrap_or(directory))?;
     Ok(found.content.map(|it| it.identity))
 }
 
-/// The name of a record in a file of the journal: where it was logged.
+/// The name of a record in a journal file as text: the place where it was logged.
 pub fn place_shown(name: &[u8]) -> String {
     match place_named(name) {
         Some((segment, offset)) => format!("segment {segment}, byte {offset}"),
@@ -88,7 +88,7 @@ pub fn place_shown(name: &[u8]) -> String {
     }
 }
 
-/// The same of a record that a store has in the value log; `None` for those of other engines.
+/// Takes the front of a store's record in the value log apart; `None` for records of other engines.
 pub fn dissect_logged_front(front: &RecordFront<'_>, show_key: ShowKey) -> Option<Vec<Field>> {
     let kind = log::own_kind(front.kind)?;
     dissect_log_front(&RecordFront { kind, ..*front }, show_key)

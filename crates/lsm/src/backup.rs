@@ -1,8 +1,7 @@
 //! A copy of a store while it serves: hard links to files that never change, and a manifest.
 //!
-//! The copy of a store over two directories is complete in one: files on another filesystem than
-//! the copy's are copied. Rejected: a copy over two directories too, since half of it may be
-//! forgotten when it is stored.
+//! A store over two directories has a copy in one: files on another filesystem are copied.
+//! Rejected: a copy over two directories, since half of it may be forgotten when it is stored.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,15 +20,15 @@ use crate::store::Store;
 use crate::tenant::hold_log;
 
 impl Lsm {
-    /// Makes a copy in a directory that does not exist, sharing files by hard links. It has all
-    /// puts from before the call, and opens like a store that was closed. The caller links its
-    /// bodies in the value log, and the batches put meanwhile.
+    /// Makes a copy in a directory that does not exist, sharing files by hard links. The copy has
+    /// all puts from before the call, and opens like a store that was closed. The caller links the
+    /// segments with its bodies in the value log, and the batches put meanwhile.
     pub fn backup(&self, directory: &Path) -> Result<StoreBackup> {
         let store = &*self.store;
         let sequence = self.upkeep.flush_all()?;
         // No file is removed while upkeep waits.
         let _jobs = self.upkeep.jobs.lock();
-        // A flush that failed since may have its table in the manifest and not in the version.
+        // A flush that has failed since may have its table in the manifest and not in the version.
         store.intake.check_not_failed()?;
         if store.disk.info(directory).into_backend()?.is_some() {
             let detail = format!("{} exists", directory.display());

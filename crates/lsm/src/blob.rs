@@ -1,11 +1,10 @@
 //! Blob files: bodies apart from their keys.
 //!
 //! A blob file is a sorted table with ascending numbers as keys, one body to a block. An entry has
-//! the file, the number, and the block's place when the file was written; until the file is
-//! rewritten, a body is one read. A collection writes the live bodies to a new file under the same
-//! numbers, so no entry has to change: the body is then found by number. A table serves better than
-//! a log with positions for that reason: it has an index, is checked and salvaged block by block,
-//! and goes through the same cache.
+//! the file, the number, and the block's original place; until the file is rewritten, a body takes
+//! one read. A collection writes the live bodies to a new file under the same numbers, so no entry
+//! has to change: the body is then found by number. So a table serves better than a log with
+//! positions: it has an index, is checked and salvaged block by block, and uses the same cache.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,18 +24,18 @@ use crate::BlobPlace;
 pub(crate) struct BlobFile {
     /// The file's number in entries.
     pub(crate) file: u64,
-    /// The number of the file that holds it now; the same until garbage was collected.
+    /// The number of the file that has its bodies now; a collection changes it.
     pub(crate) number: u64,
-    /// Bytes of bodies with their frames when it was first written: the base for its use.
+    /// Bytes of bodies with their frames in the first file: the base for the share in use.
     pub(crate) file_len: u64,
-    /// Bytes of blocks that are still in it.
+    /// Bytes of the blocks that remain.
     pub(crate) block_bytes: u64,
     /// `None` when the file cannot be opened.
     pub(crate) table: Option<Arc<Table>>,
 }
 
 impl BlobFile {
-    /// The cost of walking over it, in the bytes that steps count: those of bodies, unpacked.
+    /// The cost of a walk over the file, in the bytes that steps count: uncompressed bodies.
     pub(crate) fn worked_bytes(&self) -> u64 {
         let raw_bytes = self.table.as_ref().map(|it| it.properties().raw_bytes);
         raw_bytes.unwrap_or(0).max(self.block_bytes)
@@ -64,7 +63,7 @@ pub struct BlobWriter {
 }
 
 impl BlobWriter {
-    /// Begins the blob file of this identity, in which bodies are named by the number `file`.
+    /// Begins the blob file with this identity. Entries name its bodies by the number `file`.
     ///
     /// # Errors
     /// Those of the disk.
@@ -106,7 +105,7 @@ impl BlobWriter {
         })
     }
 
-    /// Adds a body under a number that it had before.
+    /// Adds a body under its previous number.
     pub fn add_as(
         &mut self,
         ordinal: u64,
@@ -139,20 +138,19 @@ impl BlobWriter {
 /// The blocks of blob files that a walk in key order has read ahead. A flush writes bodies in the
 /// order of their keys, so the next body of a file mostly follows the last.
 ///
-/// In the value log they are in the order of the puts of all stores, and nothing can be read ahead.
-/// There the first bodies of a walk may be kept in the cache, as the first blocks of tables are:
-/// short walks are repeated, and the rest of a long one would evict bodies that are read more
-/// often.
+/// The value log has bodies in the order of all stores' puts, so nothing can be read ahead. Only
+/// the first bodies of a walk there may enter the cache, as with blocks of tables: short walks are
+/// repeated, and the rest of a long walk would evict bodies that are read more often.
 #[derive(Default)]
 pub(crate) struct BlobsAhead {
-    /// The file that was read last comes last.
+    /// In order of use, the latest last.
     files: Vec<(u64, ReadAhead)>,
     /// Bytes of the bodies in the value log that the walk has passed.
     logged_bytes: u64,
 }
 
 impl BlobsAhead {
-    /// About as many files as layers: a walk is in one of each.
+    /// About one for each layer that a walk reads.
     const FILES_MAX: usize = 8;
     const BYTES_MAX: usize = 256 << 10;
     const KEPT_BYTES_MAX: u64 = 128 << 10;
@@ -191,7 +189,7 @@ pub fn ordinal_of(key: &[u8]) -> Option<u64> {
 
 impl BlobFile {
     /// Reads a body; `Ok(None)` when the read would have had to wait. A reader of many bodies in
-    /// key order passes the blocks read ahead of this file.
+    /// key order passes this file's blocks read ahead.
     pub(crate) fn read(
         &self,
         place: &BlobPlace,
@@ -216,7 +214,7 @@ impl BlobFile {
             Err(error) if error.would_block() => return Ok(None),
             Err(error) => {
                 if is_original && error.is_damage() {
-                    // Finding it by number reports the damage with the key.
+                    // Finding the body by number reports the damage with the key.
                     let _reported = table.get(&key, hash, context);
                 }
                 return Err(from_sst(&error));

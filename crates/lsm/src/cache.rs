@@ -3,8 +3,8 @@
 //!
 //! The replacement policy is S3-FIFO's: a block enters a short queue first and moves to the main
 //! one when it is read again, so that a single read evicts no block that is read often. Folds offer
-//! it little more than their first blocks. A body enters when it is read from the log a second
-//! time: it has one key alone, while a block of several may be read again for its neighbours.
+//! the cache little more than their first blocks. A body enters when it is read from the log a
+//! second time: it serves one key, while a block may be read again for neighbouring keys.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -18,14 +18,15 @@ use kvorum_value_log::LogPlace;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
-/// For sizing the cache's own tables.
+/// For sizing the cache's tables.
 const BLOCK_BYTES_EXPECTED: u64 = 4096;
 
 /// For detecting second reads of bodies.
 const BODY_BYTES_EXPECTED: u64 = 2048;
-/// A larger body is not kept, in bytes: to copy it from the page cache costs more than to ask for it.
+/// Larger bodies, in bytes, are not kept: copying one from the page cache costs more than the
+/// system call.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// The memory of a body without its bytes: the value, the cache's tables, and the reference count.
+/// The memory of a body besides its bytes: the value, the cache's tables, and the reference count.
 const BODY_OVERHEAD_BYTES: usize = 256;
 
 type Inner = Cache<CacheKey, Held, HeldWeight, foldhash::fast::FixedState>;
@@ -58,7 +59,7 @@ impl Weighter<CacheKey, Held> for HeldWeight {
 
 /// Names a body: the reading store's number in the cache takes the place of the table.
 fn body_key(store: u64, at: &LogPlace) -> CacheKey {
-    // In units of eight bytes an offset takes less than 32 bits.
+    // In units of eight bytes, an offset takes less than 32 bits.
     CacheKey {
         table: store,
         offset: (u64::from(at.segment) << 32) + at.record.offset / RECORD_ALIGN_BYTES,
@@ -66,8 +67,8 @@ fn body_key(store: u64, at: &LogPlace) -> CacheKey {
 }
 
 impl SharedCache {
-    /// A cache for at most this many bytes. The record of first reads takes eight bytes more for
-    /// each 2 KB of them, and 8 MB at most.
+    /// A cache for at most this many bytes. The record of first reads takes eight more for each 2
+    /// KB, and 8 MB at most.
     pub fn new(bytes_max: u64) -> Self {
         let expected = |each| usize::try_from(bytes_max / each).unwrap_or(usize::MAX);
         let held = Cache::with(
@@ -100,12 +101,12 @@ impl SharedCache {
         self.held.set_capacity(bytes_max);
     }
 
-    /// A number that no other table in this cache has, and no other store.
+    /// A number that no other table or store has in this cache.
     pub(crate) fn new_table(&self) -> u64 {
         self.next_table.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The body that a store has read at this place of the value log, put with this sequence.
+    /// The cached body at this place of the value log, if it was put with this sequence.
     pub(crate) fn body(&self, store: u64, at: &LogPlace, put_with: u64) -> Option<Bytes> {
         match self.held.get(&body_key(store, at))? {
             Held::Body { sequence, bytes } if sequence == put_with => Some(bytes),
@@ -113,8 +114,8 @@ impl SharedCache {
         }
     }
 
-    /// Keeps a copy of a body that was read, if it was read before recently. The body itself may be a
-    /// part of something larger, which would be kept with it.
+    /// Keeps a copy of a body if it was also read recently. The body itself may be a slice of a
+    /// larger buffer, which would stay in memory with it.
     pub(crate) fn keep_body(&self, store: u64, at: &LogPlace, sequence: u64, body: &[u8]) {
         if body.len() > BODY_BYTES_MAX {
             return;

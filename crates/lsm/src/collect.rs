@@ -1,8 +1,8 @@
-//! Collecting the garbage of a blob file: bodies that are still used are written to a new file under
-//! their old numbers, and no key is rewritten.
+//! Collection of a blob file: live bodies are written to a new file under their old numbers, and no
+//! key is rewritten.
 //!
-//! The tables alone decide which bodies are live. Entries in memory are newer and may be lost in a
-//! crash, and the body would then be needed again.
+//! The tables alone decide which bodies are live. Newer entries in memory may be lost in a crash,
+//! and the old body would then be needed again.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -22,18 +22,18 @@ use crate::store::Store;
 use crate::version::{LevelTable, Version};
 use crate::written_blob::{self, WrittenBlob};
 
-/// The collection in progress, and the files that are not to be collected.
+/// The collection in progress, and the files that are not collected.
 #[derive(Default)]
 pub(crate) struct Collecting {
     job: Option<CollectJob>,
-    /// Unreadable blob files, and those whose collection could free next to nothing because of
-    /// unreadable entries. Not tried again before the next opening.
+    /// Unreadable blob files, and files of which unreadable entries may need nearly everything.
+    /// They are not tried again before the next opening.
     uncollectable: BTreeSet<u64>,
     /// Blob files whose collections failed.
     unreadable: Unreadable,
 }
 
-/// A collection that is going on.
+/// A collection in progress.
 struct CollectJob {
     file: u64,
     scan: TableScan,
@@ -58,8 +58,8 @@ impl Collecting {
         })
     }
 
-    /// The blob file with the largest share of garbage, where that is enough; or else one that belongs in
-    /// the other directory.
+    /// The blob file with the largest share of garbage, if that is enough; otherwise a file that
+    /// belongs in the other directory.
     fn next(&self, store: &Store, version: &Version) -> Option<u64> {
         let used = version.blob_use();
         let percent = u64::from(garbage_percent(store).clamp(1, 100));
@@ -133,8 +133,8 @@ impl Collecting {
         })
     }
 
-    /// Replaces the old file by the rewritten one. There is none if no body is live: entries that
-    /// still name the file are hidden by newer ones, and are not read.
+    /// Replaces the old file by the rewritten one, or by none if no body is live: entries that
+    /// still name the file are hidden by newer entries.
     fn install(&mut self, store: &Store, mut job: CollectJob) -> Result<()> {
         let file = job.file;
         let Some(old) = store.version.load().blobs.get(&file).cloned() else {
@@ -208,7 +208,7 @@ impl CollectJob {
             .collect()
     }
 
-    /// Looks at bodies until this many bytes were read and written.
+    /// Reads and copies bodies until this many bytes were read and written.
     fn step(&mut self, store: &Store, budget_bytes: u64) -> Result<(u64, bool)> {
         let mut cost = 0;
         while cost < budget_bytes.max(1) {
@@ -232,7 +232,7 @@ impl CollectJob {
         Ok((cost, false))
     }
 
-    /// Keeps the body at the scan's position if it is live, and returns the cost.
+    /// Copies the body at the scan's position if it is live, and returns the cost.
     fn take(&mut self, store: &Store) -> Result<u64> {
         let value = self.scan.value_bytes();
         let bytes = value.len() as u64;
@@ -280,7 +280,7 @@ fn garbage_percent(store: &Store) -> u8 {
     garbage_percent_where_scarce(&store.intake.headroom()).map_or(set, |it| set.min(it))
 }
 
-/// True when a blob file belongs in the slow directory: every table that uses it does.
+/// True when a blob file belongs in the slow directory, as all tables that use it do.
 fn is_slow_blob(store: &Store, version: &Version, file: u64) -> bool {
     let uses = |it: &LevelTable| it.properties.blobs.iter().any(|it| it.file == file);
     let levels = version.levels.iter().enumerate();

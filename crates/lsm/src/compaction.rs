@@ -1,7 +1,7 @@
 //! The mechanism of merging: layers in, tables out, in steps of bounded bytes.
 //!
-//! A flush is the same with memtables in, one table on level 0 out, and large bodies moved to a blob
-//! file on the way.
+//! A flush is the same job with memtables in and one table on level 0 out. It moves large bodies to
+//! a blob file.
 
 use std::path::PathBuf;
 
@@ -21,16 +21,16 @@ use crate::version::{Outline, Version};
 use crate::written_blob::{self, WrittenBlob};
 use crate::{Body, Entry, Older};
 
-/// Destinations of a merge's tables.
+/// A merge or flush in progress.
 pub(crate) struct Job {
     walk: MergeWalk,
-    /// The tables when it began: those below the output stay below it.
+    /// The tables when the job began: tables below the output stay below it.
     outline: Outline,
     output_level: usize,
-    /// Tables of the input, newest first and those of the output level last.
+    /// Tables of the input, newest first; tables of the output level come last.
     pub(crate) inputs: Vec<u64>,
     writer: Option<TableWriter>,
-    /// The start of the present output's range: behind the last one's.
+    /// The start of the present output's range: the end of the last output's.
     range_from: Option<Bytes>,
     blobs: Option<BlobWriter>,
     pub(crate) written: Vec<KnownTable>,
@@ -40,10 +40,10 @@ pub(crate) struct Job {
     bytes_out: u64,
     /// Bytes of the outputs that are finished.
     finished_bytes: u64,
-    /// The ranges of the output level's tables that take part, in key order; `None` for a job that
-    /// is not done in parts.
+    /// The ranges of the input tables on the output level, in key order; `None` for a job that is
+    /// not done in parts.
     ranges_below: Option<Vec<(Bytes, Bytes)>>,
-    /// The job goes on without the blocks that the device cannot read.
+    /// The job continues without the blocks that the device cannot read.
     pub(crate) gives_up: bool,
     /// The contents of the journal, if the store has one, and the newest entry of the present key.
     journal: Option<JournalParts>,
@@ -52,18 +52,18 @@ pub(crate) struct Job {
     buffer: Vec<u8>,
 }
 
-/// The newest entry of a key, and the places of older ones passed since.
+/// The newest entry of a key, and the places of older entries passed since.
 struct Pending {
     key: Bytes,
     entry: MergeEntry,
     older: Older,
 }
 
-/// Progress of a step.
+/// The end of a step.
 pub(crate) enum Reached {
-    /// The end of its budget.
+    /// The budget was used up.
     Budget,
-    /// The end of a part: outputs for all keys below this one are written and synced, and no table of the
+    /// A part ends: outputs for all keys below this one are written and synced, and no table of the
     /// output level has keys on both sides.
     Part(Bytes),
     /// All is written and synced.
@@ -99,8 +99,8 @@ impl Job {
         }
     }
 
-    /// As before, for a store with a journal: an entry names the segments that may hold older ones
-    /// of its key, and a removal stays while they exist.
+    /// Adds the journal of a store: each entry then names the segments that may hold older entries
+    /// of its key, and a removal stays while these segments exist.
     pub(crate) fn over_journal(mut self, journal: Option<JournalParts>) -> Self {
         if let Some(journal) = &journal {
             self.walk = self.walk.with_trails(journal.forgotten());
@@ -109,7 +109,7 @@ impl Job {
         self
     }
 
-    /// As before, for a job done in parts where space is scarce, from a key on.
+    /// Makes it a job in parts from a key on, for scarce space.
     pub(crate) fn in_parts(
         mut self,
         ranges_below: Vec<(Bytes, Bytes)>,
@@ -120,9 +120,9 @@ impl Job {
         self
     }
 
-    /// Merges until this many bytes were read and written, or until a part is to be installed. Returns the
-    /// bytes, and never zero: the end of a part must not count as a step without work, or other merges would
-    /// begin in the middle of this one.
+    /// Merges until this many bytes were read and written, or until a part ends. Returns the bytes,
+    /// and never zero: the end of a part must not count as a step without work, or other merges
+    /// would begin in the middle of this one.
     pub(crate) fn step(
         &mut self,
         store: &Store,
@@ -167,7 +167,7 @@ impl Job {
         self.finished_bytes + self.writer.as_ref().map_or(0, TableWriter::len)
     }
 
-    /// True when no table of the output level has keys below the present one and others that are not.
+    /// True when no table of the output level has keys on both sides of the present key.
     fn is_between_tables_below(&self) -> bool {
         let Some(ranges) = &self.ranges_below else {
             return false;
@@ -191,7 +191,8 @@ impl Job {
         paths
     }
 
-    /// Puts an entry to the output, or waits with it until the older ones of its key were passed.
+    /// Puts an entry to the output, or holds it back until the older entries of its key were
+    /// passed.
     fn take(
         &mut self,
         store: &Store,
@@ -213,14 +214,14 @@ impl Job {
         }
     }
 
-    /// Takes note of where an older entry was logged.
+    /// Notes the place where an older entry was logged.
     fn pass(&mut self) {
         if let Some(pending) = &mut self.pending {
             pending.older.add_all(&self.walk.take_trail());
         }
     }
 
-    /// Puts the pending entry, with the segments that may still hold older ones of its key.
+    /// Puts the pending entry, with the segments that may still hold older entries of its key.
     fn put_pending(&mut self, store: &Store, now: Timestamp, table_bytes_max: u64) -> Result<()> {
         let (Some(pending), Some(journal)) = (self.pending.take(), &self.journal) else {
             return Ok(());
@@ -243,7 +244,8 @@ impl Job {
         }
     }
 
-    /// The rest of an entry: none if nothing below, and nothing in the journal, could reappear.
+    /// The entry to write: an expired entry becomes a removal, and a removal is dropped if nothing
+    /// below or in the journal could reappear.
     fn kept(
         &self,
         store: &Store,
@@ -277,7 +279,7 @@ impl Job {
         is_in_zero || self.outline.is_below(self.output_level, from, to)
     }
 
-    /// Adds an entry; without a key, one of the key at the walk's position.
+    /// Adds an entry for this key, or for the key at the walk's position.
     fn put(
         &mut self,
         store: &Store,
@@ -341,7 +343,7 @@ impl Job {
         TableWriter::create(store.disk_of(self.output_level), &path, id, options).into_backend()
     }
 
-    /// Finishes the present table, with the marks up to the next one's first key.
+    /// Finishes the present table, with the marks up to the next table's first key.
     fn end_output(&mut self, store: &Store, next: Option<Bytes>) -> Result<()> {
         let marks = self.marks(next.as_ref());
         if self.writer.is_none() && !marks.is_empty() {
@@ -352,7 +354,7 @@ impl Job {
         }
         self.range_from = next;
         if let Some(writer) = self.writer.take() {
-            // Kept where an abandoned job finds it, in case the sync fails.
+            // Listed before the sync, so that the file of an abandoned job is found.
             let number = writer.id().number;
             let finished = writer.finish();
             if finished.is_err() {
@@ -371,7 +373,7 @@ impl Job {
         let sources = self.walk.sources().iter();
         let all = sources.flat_map(|it| it.marks().iter().chain(it.gaps()));
         let clipped = all.filter_map(|mark| mark.clipped(self.range_from.as_ref(), next));
-        // Lost keys are read from a journal before their loss is forgotten.
+        // A journal keeps marks of losses until the lost keys are read from it.
         let is_in_journal = |mark: &Mark| self.journal.is_some() && mark.kind == MarkKind::Lost;
         clipped
             .filter(|mark| is_in_journal(mark) || self.is_needed_above(&mark.from, &mark.to))

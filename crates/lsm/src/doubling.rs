@@ -1,9 +1,10 @@
-//! Doubling levels: a run of level k has at most 2^k units, and two of them are merged into one of
-//! the next. Each byte that is put is charged a fixed number of bytes of merging for each level, so
-//! that no put ever waits for a merge to end.
+//! Doubling levels: a run of level k has at most 2^k units, and two runs are merged into one of the
+//! next level. Each byte that is put is charged a fixed number of bytes of merging for each level,
+//! so that no put ever waits for a merge to end.
 //!
 //! The unit is [`PolicySettings::base_bytes`], about the size of a flushed table. Level 0 is the tree's own:
-//! flushed tables, newest first. Each level below it is three of the tree's, one for each run it may have:
+//! flushed tables, newest first. Each level below it takes three of the tree's levels, one for each
+//! possible run:
 //!
 //! ```text
 //! level   tree's levels, newest run first     a run has at most
@@ -18,36 +19,37 @@
 //!
 //! # Rules
 //!
-//! - On level 0 the oldest flushes are merged when they have more than one unit, or are many. The result is a run
-//!   of level 1.
-//! - On each other level, B is merged into A, a piece of its key range after the other: a piece is
-//!   a merge of its own, so that a restart loses little and little space is needed. C takes runs
-//!   that arrive meanwhile.
+//! - On level 0 the oldest flushes are merged when they exceed one unit, or are many. The result is
+//!   a run of level 1.
+//! - On each other level, B is merged into A, one piece of its key range at a time. Each piece is a
+//!   merge of its own, so that a restart loses little and little space is needed. C takes runs that
+//!   arrive meanwhile.
 //! - A run A of more than 2^k units becomes the newest run of the next level. Its tables are not
-//!   rewritten: the move is an entry of the manifest. A run that overwrites and removals have
-//!   shrunk stays.
+//!   rewritten: the move is an entry of the manifest. A run that overwrites and removals have made
+//!   smaller stays.
 //!
 //! # The bound
 //!
-//! Time is counted in bytes that are flushed; a flush counts as an eighth of a unit at least, since eight of them
-//! are merged however small they are. A level on which a merge is due gets [`SHARE_PER_BYTE`] bytes of merging
-//! for each byte that is put. Then no level below 0 ever needs a fourth run:
+//! Time is counted in flushed bytes. A flush counts as an eighth of a unit at least, since eight
+//! flushes are merged even if they are small. A level with a due merge gets [`SHARE_PER_BYTE`]
+//! bytes of merging for each byte that is put. Then no level below 0 ever needs a fourth run:
 //!
 //! - A run that arrives at level k has more than 2^(k-1) units. Each flushed byte arrives there once. So
-//!   without delays runs would come at times that lie at least 2^(k-1) units apart.
-//! - A merge on level k reads A and B, at most 2^k units each, and a quarter of B again, where pieces of its range
-//!   share tables of A: at most 2.25 * 2^k units. It writes no more than that. At nine bytes for one it is done
-//!   within 2 * 2.25 * 2^k / 9 = 2^(k-1) units of time.
-//! - So merges are done at least as fast as runs come, and delays do not add up on a level; from level to level
-//!   they do: a run comes late by at most 1/2 + 1 + 2 + ... + 2^(k-2), which is less than 2^(k-1) units.
-//! - Between the time when a run would have arrived without delays and the end of its merge into A
-//!   there are less than 2^(k-1) units of delay and 2^(k-1) of merging, and so less than two runs'
-//!   distance. At any time there are two at most: B and C.
+//!   without delays runs would come at least 2^(k-1) units apart.
+//! - A merge on level k reads A and B, at most 2^k units each, and a quarter of B again, where
+//!   pieces of B's range share tables of A: at most 2.25 * 2^k units. It writes at most as much. At
+//!   nine bytes for one the merge ends within 2 * 2.25 * 2^k / 9 = 2^(k-1) units of time.
+//! - So merges end at least as fast as runs come, and delays do not add up on a level. They add up
+//!   from level to level: a run is late by at most 1/2 + 1 + 2 + ... + 2^(k-2), which is less than
+//!   2^(k-1) units.
+//! - From a run's arrival without delays to the end of its merge into A pass less than 2^(k-1)
+//!   units of delay and 2^(k-1) of merging: less than the distance of two runs. So at most two runs
+//!   wait at any time: B and C.
 //!
 //! A put of n bytes into a store that uses the levels 1 to K therefore pays for at most 9 * (K + 1) * n bytes of
 //! merging, read and written together, and a get looks into at most 3 * K runs and the flushes on level 0. The
-//! simulation in `doubling_test.rs` asserts all of it. Most of the time it is less: without overwrites each byte
-//! is read and written once a level, and upkeep does that before a put has to.
+//! simulation in `doubling_test.rs` asserts both bounds. Most puts pay less: without overwrites
+//! each byte is read and written once on each level, mostly by upkeep before a put has to.
 
 use crate::policy::{
     Backlog, Layout, Pick, Policy, PolicySettings, Reason, Shape, TableShape, is_expired, layers,
@@ -56,12 +58,13 @@ use crate::policy::{
 
 /// Levels of the tree that one level takes.
 const RUNS: usize = 3;
-/// Bytes of merging, read and written, for each byte that is put and each level with a merge due.
+/// Bytes of merging, read and written, for each byte that is put and each level with a due merge.
 pub const SHARE_PER_BYTE: u64 = 9;
-/// A flush counts as this part of a unit at least, and this many flushes are merged however small they are.
+/// A flush counts as at least one unit divided by this number, and this many flushes of any size
+/// are merged.
 pub(crate) const SMALL_FLUSH_PART: u64 = 8;
-/// A piece of B has at least this many times the bytes of a table, if B has. One table of A at its
-/// end may have to be read again for the next piece, and is a quarter of the piece at most.
+/// A piece of B has at least the bytes of this many tables, if B has. One table of A at the piece's
+/// end may have to be read again for the next piece: at most a quarter of the piece.
 const PIECE_TABLES: u64 = 4;
 
 /// The policy.
@@ -92,7 +95,7 @@ impl Policy for DoublingLevels {
         Some(SHARE_PER_BYTE)
     }
 
-    /// Merges of different levels go on side by side; the inputs of one in progress are left alone.
+    /// Merges of different levels run side by side, but no two on one level.
     fn may_begin(&self, pick: &Pick, begun: &[&Pick]) -> bool {
         begun.iter().all(|it| {
             let taken = [it.level, it.output];
@@ -120,7 +123,7 @@ impl Slots {
         self.a() - 2
     }
 
-    /// The place for a run that is newer than all of the level; `None` when there is none.
+    /// The free place for a run that is newer than all runs of the level.
     fn free(self, shape: &Shape) -> Option<usize> {
         let is_free = |it: &usize| tables(shape, *it).is_empty();
         let free = (self.c()..=self.a()).take_while(is_free);
@@ -175,13 +178,13 @@ fn backlog(shape: &Shape, settings: &PolicySettings) -> Backlog {
     }
 }
 
-/// Bytes that are read before a level has one run.
+/// Bytes that merges read until the level has a single run.
 fn merge_bytes(shape: &Shape, slots: Slots) -> u64 {
     let [a, b, c] = [slots.a(), slots.b(), slots.c()].map(|it| level_bytes(shape, it));
     let Some(first) = tables(shape, slots.b()).first() else {
         return 0;
     };
-    // Pieces of B are merged in the order of their keys: the tables of A before them are done.
+    // Pieces of B are merged in key order: tables of A before the rest of B are done.
     let rest = tables(shape, slots.a()).iter();
     let rest = rest.filter(|it| it.largest >= first.smallest);
     let rest: u64 = rest.map(|it| it.bytes).sum();
@@ -189,8 +192,8 @@ fn merge_bytes(shape: &Shape, slots: Slots) -> u64 {
     b + rest + of_c
 }
 
-/// The move of a run to its place: to a free one of its level, to the next level, or, for the
-/// oldest run of a store that has shrunk, up to the level of its size.
+/// The move of a run: to a free place of its level, to the next level, or, for the oldest run of a
+/// store with less data than before, up to the level of its size.
 fn move_pick(shape: &Shape, settings: &PolicySettings, slots: Slots) -> Option<Pick> {
     let is_free = |level: usize| tables(shape, level).is_empty();
     let [a, b, c] = [slots.a(), slots.b(), slots.c()];
@@ -211,8 +214,8 @@ fn move_pick(shape: &Shape, settings: &PolicySettings, slots: Slots) -> Option<P
     rise(shape, settings, slots).map(|to| moved(shape, a, to))
 }
 
-/// The place on a level above that fits the oldest run of a store better, if nothing is between
-/// them.
+/// A place on a level above that fits the oldest run of a store better, if no run is between the
+/// two.
 fn rise(shape: &Shape, settings: &PolicySettings, slots: Slots) -> Option<usize> {
     let a = slots.a();
     let is_oldest = shape.levels.iter().skip(a + 1).all(Vec::is_empty);
@@ -237,7 +240,7 @@ fn moved(shape: &Shape, from: usize, to: usize) -> Pick {
     }
 }
 
-/// The oldest flushes, when together they have more than a unit, or are many.
+/// The merge of the oldest flushes when together they exceed a unit, or are many.
 fn zero_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     let output = Slots { level: 1 }.free(shape)?;
     let oldest = oldest_flushes(shape, output, settings);
@@ -246,7 +249,7 @@ fn zero_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     if oldest.is_empty() || (bytes <= settings.base_bytes && !is_many) {
         return None;
     }
-    // A flush of the size of two is a run by itself.
+    // A single flush of that size is a run by itself.
     let is_move = layers(&oldest, |it| (&it.smallest, &it.largest)).count() == 1;
     Some(Pick {
         is_move,
@@ -255,7 +258,8 @@ fn zero_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     })
 }
 
-/// The fewest of the oldest flushes that together exceed a unit, or as many as there is room for.
+/// The fewest of the oldest flushes that together exceed a unit; fewer if there is no room for
+/// them.
 fn oldest_flushes<'a>(
     shape: &'a Shape,
     output: usize,
@@ -278,15 +282,16 @@ fn oldest_flushes<'a>(
     zero[zero.len() - taken..].iter().collect()
 }
 
-/// A piece of B into A.
+/// The merge of a piece of B into A.
 fn merge_pick(shape: &Shape, settings: &PolicySettings, slots: Slots) -> Option<Pick> {
     let (a, b) = (slots.a(), slots.b());
     let is_due = !tables(shape, a).is_empty() && !tables(shape, b).is_empty();
     is_due.then(|| piece(shape, settings, Reason::Size, b, a))?
 }
 
-/// The first tables of a run, in key order, with those they overlap in an older one: as many as
-/// make a piece, and as there is room for. If there is no room for the first, the smallest.
+/// The first tables of a run, in key order, with the tables of an older run that they overlap:
+/// enough for a piece, or fewer if there is no room. The smallest table if there is no room for the
+/// first.
 fn piece(
     shape: &Shape,
     settings: &PolicySettings,
@@ -311,7 +316,7 @@ fn piece(
     (!inputs.is_empty()).then(|| merged(shape, reason, from, &inputs, to))
 }
 
-/// These tables with those of the other level that they overlap.
+/// These tables with the tables of the other level that they overlap.
 fn merged(
     shape: &Shape,
     reason: Reason,
@@ -346,9 +351,9 @@ fn used(shape: &Shape) -> Vec<usize> {
     used.map(|(level, _)| level).collect()
 }
 
-/// The merge for space. While puts are refused for lack of space, and newer entries make it worth the work,
-/// the newest run is merged into the run below it until one run is left: the entries that they supersede
-/// count as used until then.
+/// The merge for space. While puts are refused for lack of space, the newest run is merged into the
+/// run below it until one run is left, if that is worth the work: superseded entries take space
+/// until then.
 fn space_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     let part = settings.worth_part?;
     let entries =
@@ -393,8 +398,8 @@ fn expired_pick(shape: &Shape, settings: &PolicySettings, now: u64) -> Option<Pi
     })
 }
 
-/// The merge of a run with mostly or sufficiently many removals into the runs that these remove
-/// from, if they repay the bytes read for it.
+/// The merge of a run with mostly or sufficiently many removals into the runs below that have the
+/// removed entries, if the removals repay the bytes read.
 fn removals_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     let used = used(shape);
     let frees = |level: usize, pick: &Pick| -> bool {
@@ -415,7 +420,7 @@ fn removals_pick(shape: &Shape, settings: &PolicySettings) -> Option<Pick> {
     })
 }
 
-/// The rewrite of the oldest run for its removals, which have nothing left to remove.
+/// The rewrite of the oldest run to drop removals that have nothing left to remove.
 fn left_over_pick(shape: &Shape) -> Option<Pick> {
     let oldest = used(shape).last().copied()?;
     let is_left_over = |it: &&TableShape| 2 * it.removals > it.entries;

@@ -1,5 +1,5 @@
-//! The policy on simulated stores: maps of entries in place of tables, and merges that advance by
-//! the charges of puts alone.
+//! The policy on simulated stores: maps of entries in place of tables, and merges that only the
+//! charges of puts advance.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn settings() -> PolicySettings {
     }
 }
 
-/// An entry of this many bytes.
+/// An entry and its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Held {
     bytes: u64,
@@ -75,7 +75,7 @@ impl Table {
     }
 }
 
-/// A merge in progress: the tables that it will have written, and the bytes left to read and write.
+/// A merge in progress: its future tables, and the bytes left to read and write.
 struct Job {
     pick: Pick,
     output: Entries,
@@ -94,7 +94,7 @@ struct Virtual {
     flush_bytes: u64,
     put_bytes: u64,
     merged_bytes: u64,
-    /// The most that was merged between two puts, for each byte of the first, and levels.
+    /// The maximum of bytes merged at one put, for each byte of the put.
     paid_per_byte_max: u64,
     layers_max: usize,
     runs_max: usize,
@@ -171,7 +171,7 @@ impl Virtual {
         self.is_changed = true;
     }
 
-    /// Pays each level with a merge due its charge for a put of this many bytes.
+    /// Charges each level with a due merge for a put of this many bytes.
     fn pay(&mut self, put_bytes: u64) {
         self.begin(|it| it.reason == Reason::Size);
         let share = SHARE_PER_BYTE * put_bytes;
@@ -205,7 +205,7 @@ impl Virtual {
         }
     }
 
-    /// Makes the moves that are due, and begins the merges.
+    /// Makes the due moves, and begins the due merges.
     fn begin(&mut self, is_wanted: impl Fn(&Pick) -> bool) {
         while std::mem::take(&mut self.is_changed) {
             for pick in picks(&self.shape(), &settings(), self.now) {
@@ -232,7 +232,7 @@ impl Virtual {
         let mut read = 0;
         let below = self.levels[pick.output].iter();
         let below = below.filter(|it| pick.below.contains(&it.number()));
-        // The oldest first: a newer entry replaces it.
+        // The oldest first: newer entries replace older ones.
         let inputs = self.levels[pick.level].iter().rev();
         let inputs = inputs.filter(|it| pick.inputs.contains(&it.number()));
         for table in below.chain(inputs) {
@@ -285,7 +285,7 @@ impl Virtual {
         }
     }
 
-    /// A run that is to go down has found its place, and the flushes too.
+    /// No run and no flush waits for a place on the next level.
     fn look_for_waiting(&self) {
         let (shape, settings) = (self.shape(), settings());
         for slots in all_slots(&settings) {
@@ -393,7 +393,8 @@ fn an_insert_pays_a_bounded_share_and_never_waits() {
         store.check_bounds();
         assert!(store.deepest >= 6, "{} levels", store.deepest);
         assert!(store.layers_max <= 4, "{} flushes", store.layers_max);
-        // Without overwrites each byte is read and written once a level, and a quarter more for pieces.
+        // Without overwrites each byte is read and written once on each level, and a quarter more
+        // for pieces.
         let amplification = 100 * store.merged_bytes / store.put_bytes;
         let expected = 100 * 2 * (store.deepest as u64 + 1) * 5 / 4;
         assert!(amplification <= expected, "{amplification} %");
@@ -441,8 +442,8 @@ fn overwrites_removals_and_expiry_of_random_sizes_stay_within_the_bounds() {
     }
 }
 
-/// Beside the oldest run, with the live entries, there may be two of twice its size on its level
-/// and as much again above: this is the maximum observed, with room for other seeds.
+/// The oldest run has the live entries. Two runs of twice its size may be on its level, and as much
+/// again above: this is the maximum observed, with room for other seeds.
 const SPACE_PERCENT_MAX: u64 = 450;
 
 impl Virtual {
@@ -488,7 +489,7 @@ fn ascending_keys_are_merged_in_pieces_that_copy_little() {
     store.check_bounds();
 }
 
-/// A burst of flushes as small as they are counted, and then large ones.
+/// A burst of flushes of the smallest size that is counted, and then large flushes.
 #[test]
 fn small_flushes_are_merged_before_they_are_many() {
     let mut random = Random(5);
@@ -503,7 +504,8 @@ fn small_flushes_are_merged_before_they_are_many() {
     assert!(store.layers_max <= 18, "{} flushes", store.layers_max);
 }
 
-/// A removal stays while an entry that it removes may be below; then both go, without further puts.
+/// A removal stays while an entry that it removes may be below; then both are dropped, without
+/// further puts.
 #[test]
 fn what_was_removed_or_is_expired_is_gone_when_there_was_time() {
     let mut store = Virtual::new();
@@ -569,10 +571,11 @@ fn first(shape: &Shape, settings: &PolicySettings) -> Option<(usize, Vec<u64>, u
 #[test]
 fn a_run_goes_to_the_free_place_that_keeps_the_order_of_ages() {
     let run = |number, units| vec![table(number, "a", "z", units * UNIT)];
-    // A of level 1 is too large, and level 2 has one.
+    // A of level 1 is too large, and level 2 has one run.
     let shape = with([(3, run(1, 3)), (6, run(2, 4))]);
     assert_eq!(first(&shape, &settings()), Some((3, vec![1], 5, vec![])));
-    // Level 2 has all: it waits, and newer runs on its level do not pass it.
+    // All places of level 2 are taken: A of level 1 waits, and newer runs on its level do not pass
+    // it.
     let shape = with([
         (1, run(9, 1)),
         (3, run(1, 3)),
@@ -582,7 +585,7 @@ fn a_run_goes_to_the_free_place_that_keeps_the_order_of_ages() {
     ]);
     let picks = picks(&shape, &settings(), 0);
     assert!(picks.iter().all(|it| !it.is_move), "{picks:?}");
-    // C takes the place of B that was merged.
+    // C takes the place of B, which was merged.
     let shape = with([(1, run(9, 1)), (3, run(1, 2))]);
     assert_eq!(first(&shape, &settings()), Some((1, vec![9], 2, vec![])));
 }
@@ -605,7 +608,7 @@ fn where_space_is_short_no_more_is_merged_than_there_is_room_for() {
     };
     assert_eq!(at(0, &scarce(u64::MAX, None)), Some(vec![9, 8]));
     assert_eq!(at(2, &scarce(u64::MAX, None)), Some(vec![7, 6]));
-    // Room for a table of the output and one of A, and the first of B.
+    // Room for a table of the output, one of A, and the first of B.
     assert_eq!(at(2, &scarce(2 * UNIT + 60, None)), Some(vec![7]));
     assert_eq!(at(2, &scarce(0, None)), Some(vec![6]));
     // While puts are refused, the newest run goes first, into the one below it.
@@ -615,7 +618,7 @@ fn where_space_is_short_no_more_is_merged_than_there_is_room_for() {
         (2, vec![table(7, "a", "f", 50)]),
         (3, vec![table(5, "b", "h", 100 * 50)]),
     ]);
-    // It is not worth it.
+    // Too few entries would be freed.
     assert_eq!(first(&small, &refused).map(|it| it.0), Some(2));
     assert!(space_pick(&small, &refused).is_none());
 }

@@ -1,4 +1,4 @@
-//! Random numbers for identities; the node hands in their source.
+//! Random numbers for identities, from a source that the node passes.
 
 use std::sync::Arc;
 

@@ -29,7 +29,7 @@ pub struct Entry {
     pub value: Option<Value>,
     /// The place of a removal in the log, in a store that keeps a journal.
     pub removed_at: Option<Box<LogPlace>>,
-    /// In such a store, where older records of the key may still be.
+    /// The segments that may still have older records of the key, in a store with a journal.
     pub older: Older,
 }
 
@@ -38,7 +38,7 @@ pub struct Entry {
 pub struct Value {
     /// Fields that folds filter by.
     pub fields: Fields,
-    /// Bytes that the store's user keeps beside the head and reads with it.
+    /// Bytes that the store's user keeps with the head and reads with it.
     pub extra: Bytes,
     /// The head.
     pub head: Bytes,
@@ -93,7 +93,7 @@ impl Entry {
         }
     }
 
-    /// The place in the log, for a removal that has one, or an entry with its body there.
+    /// The place in the log of the removal or the body, if it has one.
     pub(crate) fn logged_at(&self) -> Option<LogPlace> {
         match self.value.as_ref().map(|it| &it.body) {
             None => self.removed_at.as_deref().copied(),
@@ -121,7 +121,7 @@ impl Entry {
         bytes.first().is_some_and(|flags| flags & HAS_OLDER != 0)
     }
 
-    /// Facts for the table that takes the entry.
+    /// Facts for the table to which the entry is written.
     pub fn facts(&self) -> Facts {
         let Some(value) = &self.value else {
             return Facts {

@@ -13,7 +13,7 @@ use crate::memtable::Memtable;
 use crate::version::Version;
 
 impl Lsm {
-    /// Removes everything. Open snapshots end as if their leases had run out.
+    /// Removes all contents. Open snapshots end as if their leases had run out.
     pub fn erase(&self) -> Result<()> {
         let store = &*self.store;
         let mut jobs = self.upkeep.jobs.lock();
@@ -23,7 +23,7 @@ impl Lsm {
         let doubts = &store.read_side.doubts;
         let (doubted, _) = doubts.record(|_| true);
         doubts.clear();
-        // Puts wait for the device here: there is nothing left that they could be put to.
+        // Puts wait for the device here: there is nothing left to put them to.
         let mut writer = store.writer.lock();
         let sequence = writer.last_sequence;
         let erased = StoreId(store.identity());

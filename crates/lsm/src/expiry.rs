@@ -6,7 +6,7 @@ use kvorum_sst::Facts;
 
 use crate::LsmSettings;
 
-/// Expiry as a store has it: an entry's own, and the store's by age.
+/// The expiry rules of a store: by an entry's own time, and by the store's maximum age.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Expiry {
     age_micros: Option<u64>,
@@ -32,7 +32,7 @@ impl Expiry {
         (by_age || fields.is_expired(now)) && !is_planted!(ExpiredEntryReturned)
     }
 
-    /// The same for a table's facts of an entry.
+    /// The same for a table's facts about an entry.
     pub(crate) fn is_over_by(&self, facts: &Facts, now: Timestamp) -> bool {
         let fields = Fields {
             last_modified: Timestamp(facts.last_modified),

@@ -1,4 +1,4 @@
-//! Flushing: memtables become a table on level 0, and their logs go.
+//! Flushing: memtables become a table on level 0, and their logs are removed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,12 +16,12 @@ use crate::policy::worth_part;
 use crate::store::Store;
 use crate::version::Version;
 
-/// Limit of a store's own log, as a part of the free space. There are many stores.
+/// The limit of a store's own log is the free space divided by this number. There are many stores.
 const UNFLUSHED_PART: u64 = 64;
-/// A smaller memtable is not worth a table. Bytes.
+/// A memtable with fewer bytes is not worth a table.
 const UNFLUSHED_BYTES_MIN: u64 = 64 << 10;
 
-/// The flush that is going on, if one is.
+/// The flush in progress, if any.
 #[derive(Default)]
 pub(crate) struct Flushing {
     begun: Option<Flush>,
@@ -40,7 +40,7 @@ impl Flushing {
         self.begun.is_some()
     }
 
-    /// Moves everything up to this batch to tables and returns up to which sequence that is done.
+    /// Moves everything up to this batch to tables. Returns the sequence that was reached.
     pub(crate) fn up_to(&mut self, store: &Store, wanted: u64) -> Result<u64> {
         store.intake.check_not_failed()?;
         loop {
@@ -59,8 +59,8 @@ impl Flushing {
         }
     }
 
-    /// Flushes until nothing of a segment is in memory alone: copies go to a table, and so must be
-    /// made of entries in tables.
+    /// Flushes until no entry of a segment is in memory alone: copies go to a table, and so must be
+    /// copies of entries in tables.
     pub(crate) fn out_of(&mut self, store: &Store, segment: u32) -> Result<()> {
         while let Some(last) = uncovered_in(store, segment) {
             self.towards(store, last, u64::MAX)?;
@@ -68,12 +68,13 @@ impl Flushing {
         Ok(())
     }
 
-    /// A part of the flushes after which everything up to this batch is in tables.
+    /// Does a step of the flushes that move everything up to this batch to tables.
     pub(crate) fn towards(&mut self, store: &Store, last: u64, budget_bytes: u64) -> Result<u64> {
         let visible = store.visible_sequence();
         let step = self.step(store, budget_bytes, Timestamp(0), true)?;
         if step.is_done && store.manifest.lock().sequence < last {
-            // An older flush ended, or the rest is batches without a write, with nothing to flush.
+            // An older flush has ended, or the rest are batches without a write, with nothing to
+            // flush.
             let version = store.version.load_full();
             if version.memtables().all(|it| it.is_empty()) {
                 cover_without_tables(store, visible.max(last))?;
@@ -95,7 +96,7 @@ impl Flushing {
             let has_any = version.memtables().any(|it| !it.is_empty());
             let is_due = wants_flush(store, &version) || is_wanted;
             if !has_any && is_due && is_far_behind_log(store) {
-                // Batches without a write.
+                // The backlog consists of batches without a write.
                 cover_without_tables(store, sequence)?;
             }
             if !has_any || !is_due {
@@ -162,7 +163,7 @@ impl Flush {
         let list = |manifest: &mut Manifest| {
             manifest.sequence = manifest.sequence.max(self.sequence);
             manifest.first_log = first_log;
-            // Before, the log itself may not outlive a crash.
+            // Sync first: the log itself may not outlive a crash.
             if self.memtables.iter().any(|it| !it.segments().is_empty()) {
                 manifest.value_log = store.value_log_id();
             }
@@ -179,8 +180,8 @@ impl Flush {
         store.shared.memory.subtract(freed);
         store.counters.flushes.fetch_add(1, Ordering::Relaxed);
         store.durable.fetch_max(self.sequence, Ordering::AcqRel);
-        // Segments are named by tables before they leave memory, since the log may ask for usage at
-        // any moment.
+        // Tables name segments before memory releases them, since the log may query usage at any
+        // moment.
         note_covered(store, self.sequence);
         drop_logs(store, first_log);
         Ok(())
@@ -200,8 +201,8 @@ pub(crate) fn wants_flush(store: &Store, version: &Version) -> bool {
         || is_far_behind_log(store)
 }
 
-/// The present limit of a memtable. A store with a log of its own writes all of it a second time in
-/// a flush, before the log is removed, and a small disk needs room for that.
+/// The present limit of a memtable. A store with a log of its own writes the memtable a second time
+/// in a flush before the log is removed, and a small disk needs room for both.
 fn memtable_bytes_max(store: &Store) -> u64 {
     let set = store.settings.memtable_bytes;
     match store.log {
@@ -212,14 +213,14 @@ fn memtable_bytes_max(store: &Store) -> u64 {
     }
 }
 
-/// True when the memtable may free a part of the tables.
+/// True when a flush may free enough of the tables.
 fn is_worth_flushing(store: &Store, version: &Version) -> bool {
     let in_memory = version.memtables().map(|it| it.len() as u64).sum::<u64>();
     let in_tables = version.tables().map(|it| it.properties.entries).sum();
     in_memory.saturating_mul(worth_part(&store.intake.headroom())) >= in_tables
 }
 
-/// True when an old segment of the value log would have to be read after a crash for this store.
+/// True when, for this store, an old segment of the value log would have to be read after a crash.
 /// Memtables fill slowly where bodies stay in the log.
 fn is_far_behind_log(store: &Store) -> bool {
     let Some(log) = &store.log else {
@@ -231,7 +232,7 @@ fn is_far_behind_log(store: &Store) -> bool {
     oldest.is_some_and(|oldest| oldest < far)
 }
 
-/// The last batch in a segment, if one of those there is in no table.
+/// The last batch in a segment, if a batch there is in no table.
 pub(crate) fn uncovered_in(store: &Store, segment: u32) -> Option<u64> {
     let writer = store.writer.lock();
     writer.uncovered.last_in(segment)
@@ -246,7 +247,7 @@ fn cover_without_tables(store: &Store, sequence: u64) -> Result<()> {
     Ok(())
 }
 
-/// The value log need not keep batches up to this one for the next opening.
+/// Notes that the value log need not keep batches up to this one for the next opening.
 fn note_covered(store: &Store, sequence: u64) {
     if let Some(log) = &store.log {
         store.writer.lock().uncovered.cover(sequence);
@@ -254,11 +255,10 @@ fn note_covered(store: &Store, sequence: u64) {
     }
 }
 
-/// Leaves the memtable to a flush. The next log and the next memtable are made first, so that no
+/// Freezes the memtable for a flush. The next log and the next memtable are made first, so that no
 /// writer waits for them.
 fn freeze(store: &Store) -> Result<()> {
-    // Before the search for a log: a log that a put makes meanwhile, and continues with, has a
-    // later number.
+    // Taken before the log is looked at: a log that a put creates meanwhile has a later number.
     let number = store.take_number();
     let next_log = match store.writer.lock().log.is_some() {
         true => Some(store.create_log()?),
@@ -298,7 +298,7 @@ fn drop_logs(store: &Store, first_log: u64) {
 }
 
 impl Version {
-    /// The first log that is needed when these memtables are in tables.
+    /// The first log that is still needed once these memtables are in tables.
     fn first_log_behind(&self, flushed: &[Arc<Memtable>]) -> u64 {
         let is_left = |it: &&Arc<Memtable>| !flushed.iter().any(|old| Arc::ptr_eq(it, old));
         let left = self.memtables().filter(is_left);

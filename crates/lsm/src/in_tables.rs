@@ -1,4 +1,4 @@
-//! The newest that tables have of a key; memtables are not looked at.
+//! The newest entry of a key in tables; memtables are not read.
 
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_sst::{MarkKind, ReadContext, SstError, hash_key};
@@ -9,11 +9,11 @@ use crate::version::{LevelTable, Version};
 
 /// Failure of a read.
 pub(crate) enum Unread {
-    /// The disk, or damage met now.
+    /// A failure of the disk, or damage found by this read.
     Sst(SstError),
-    /// Damage met before, of a file that may be readable again later.
+    /// Damage found before, in a file that may be readable again later.
     Lost(BackendError),
-    /// A merge gave up blocks with this key, and all entries below count as lost with them.
+    /// A merge gave up blocks with this key; all entries below count as lost too.
     GivenUp(BackendError),
 }
 
@@ -30,7 +30,7 @@ enum TableAnswer {
     Removed,
 }
 
-/// The newest that tables have of a key; memtables are not looked at.
+/// The newest entry of a key in tables, or its removal.
 pub(crate) fn newest_in_tables(
     version: &Version,
     key: &[u8],
@@ -43,7 +43,7 @@ pub(crate) fn newest_in_tables(
     }
 }
 
-/// The newest that tables have of a key: an entry or a removal.
+/// The same, with the hash of the key.
 pub(crate) fn find_in_tables(
     version: &Version,
     key: &[u8],

@@ -1,4 +1,4 @@
-//! New files take the place of old ones: on disk first, then for readers.
+//! Replacement of old files by new ones: on disk first, then for readers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) fn publish(store: &Store, written: &[KnownTable]) -> Result<Vec<Level
         .collect()
 }
 
-/// Opens a new blob file for the bodies that are named by the number `file`.
+/// Opens a new blob file for the bodies that entries name by the number `file`.
 pub(crate) fn open_blob(store: &Store, written: &WrittenBlob, file: u64) -> Result<BlobFile> {
     let path = blob_path(&store.directory, written.number());
     let id = store.shared.cache.new_table();
@@ -58,8 +58,8 @@ pub(crate) fn open_blob(store: &Store, written: &WrittenBlob, file: u64) -> Resu
     })
 }
 
-/// New tables take the place of a merge's inputs, in the manifest and for readers. Blob files
-/// that nothing refers to any more go at the same time.
+/// Replaces a merge's inputs by new tables, in the manifest and for readers. Blob files without
+/// references are removed at the same time.
 pub(crate) fn exchange(store: &Store, pick: &Pick, tables: &[LevelTable]) -> Result<()> {
     let change = |version: &mut Version| {
         let gone = |it: &LevelTable| pick.inputs.contains(&it.number);
@@ -94,9 +94,9 @@ pub(crate) fn exchange(store: &Store, pick: &Pick, tables: &[LevelTable]) -> Res
     Ok(())
 }
 
-/// Puts new tables above all others, and with them the blob file with bodies of some of their
-/// entries. `list` and `show` make the changes that accompany them, on disk and for readers. After
-/// a failure the files are removed, unless the manifest may list them.
+/// Puts new tables above all others, with the blob file of some of their entries' bodies. `list`
+/// and `show` make the accompanying changes, on disk and for readers. After a failure the files are
+/// removed, unless the manifest may list them.
 pub(crate) fn put_on_top(
     store: &Store,
     written: &[KnownTable],
@@ -141,8 +141,8 @@ fn remove_outputs(
     store.remove_files(tables.chain(blob));
 }
 
-/// Puts a table with these entries, which are in key order, above all others, and with it the blob
-/// file with bodies of some of them. Returns the bytes of the table.
+/// Puts a table with these entries, in key order, above all others, with the blob file of some of
+/// their bodies. Returns the bytes of the table.
 ///
 /// The caller holds upkeep's lock, and no flush is in progress.
 pub(crate) fn install_below(
@@ -194,8 +194,8 @@ fn write_table(store: &Store, number: u64, entries: &[(Bytes, Entry)]) -> Result
     writer.finish().map_err(|error| store.fail_if_sync(&error))
 }
 
-/// True when a job's files may be removed after a failure. They have to stay if a change of the
-/// manifest may have listed them.
+/// True when a job's files may be removed after a failure: no change of the manifest may have
+/// listed them.
 pub(crate) fn are_unlisted(was_listing: bool, error: &BackendError) -> bool {
     !was_listing || matches!(error.kind(), ErrorKind::Full | ErrorKind::Corrupt)
 }
@@ -223,7 +223,7 @@ fn record(table: &LevelTable, level: usize) -> TableRecord {
     }
 }
 
-/// Replaces journal files by others, in the manifest and for readers. After a failure the new ones
+/// Replaces journal files by others, in the manifest and for readers. After a failure the new files
 /// are removed, unless the manifest may list them.
 pub(crate) fn exchange_journal(
     store: &Store,

@@ -1,13 +1,13 @@
-//! Journal files: records of dropped segments of the value log, each under its place in the log.
+//! Journal files: records of dropped segments of the value log, each named by its place in the log.
 //!
-//! An entry of a store with a journal names the place where it was logged, for good. Collections
-//! copy records out of the log to these files, and no table changes. A record is read from the log
-//! while its segment exists, and afterwards from here. A record is whole, with its key and head, so
-//! that the tables can be rebuilt from the log and these files; removals are here as well
+//! An entry of a store with a journal always names the place where it was logged. Collections copy
+//! records out of the log to journal files, and no table changes. A record is read from the log
+//! while its segment exists, and then from a journal file. A record is whole, with its key and
+//! head, so that the tables can be rebuilt from the log and these files; removals are here as well
 //! (`docs/decisions/0027-leveled.md`).
 //!
-//! A journal file is a sorted table with one record to a block. Its index is the map from places to
-//! blocks; it is read in pieces, as that of any table.
+//! A journal file is a sorted table with one record to a block. Its index maps places to blocks,
+//! and is read in pieces, as in any table.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use kvorum_value_log::{LogPlace, LoggedRecord};
 use crate::log::{decode_front, key_of_entry};
 use crate::{Entry, Op};
 
-/// The length of the names of records in a file.
+/// The length of a record's name in a file.
 pub(crate) const NAME_BYTES: usize = 20;
 const IS_REMOVAL: u8 = 1;
 
@@ -32,11 +32,10 @@ pub(crate) struct JournalFile {
     pub(crate) number: u64,
     /// Its length, in bytes.
     pub(crate) file_len: u64,
-    /// Bytes of its records in the log: the base for the use that tables count.
+    /// Bytes of its records in the log, of which tables count the bytes in use.
     pub(crate) logged_bytes: u64,
-    /// The file was clean up to this batch: each of its records was the newest of its key when the
-    /// file was written. So no record in it is older than an entry of its key with a sequence up to
-    /// this one.
+    /// The file was clean up to this batch: each record was the newest of its key when the file was
+    /// written. So no record is older than an entry of its key with a sequence up to this one.
     pub(crate) clean_to: u64,
     /// The segments that its records come from, ascending.
     pub(crate) segments: Vec<u32>,
@@ -49,8 +48,8 @@ pub fn journal_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:010}.journal"))
 }
 
-/// The key of a record. Places in byte order are in the order of logging. The sequence separates
-/// records of another value log with the same segment numbers: a node may have lost its log.
+/// The key of a record. The byte order of names is the order of logging. The sequence tells records
+/// of another value log with the same segment numbers apart: a node may have lost its log.
 pub(crate) fn name_of(at: &LogPlace, sequence: u64) -> [u8; NAME_BYTES] {
     let mut name = [0; NAME_BYTES];
     name[..4].copy_from_slice(&at.segment.to_be_bytes());
@@ -99,7 +98,7 @@ impl JournalRecord {
         })
     }
 
-    /// Compresses a body that is not, where that pays.
+    /// Compresses an uncompressed body if that pays.
     pub(crate) fn compress(&mut self, compressor: &Compressor) {
         if self.back.codec() == Codec::Plain {
             let raw = self.back.bytes().clone();
@@ -157,7 +156,7 @@ impl JournalRecord {
             logged_bytes,
             key: front.slice(key_end - key_len..key_end),
             front,
-            // The block that it comes from was checked.
+            // The record's block was checked.
             back: StoredBack::from_parts(body.clone(), codec, raw_len, checksum(&body)),
         })
     }
@@ -169,14 +168,14 @@ impl JournalRecord {
 }
 
 impl JournalFile {
-    /// True when records of a segment between these, both included, may be in it.
+    /// True when the file may have records of segments in this range, both ends included.
     pub(crate) fn has_any_of(&self, first: u32, last: u32) -> bool {
         let at = self.segments.partition_point(|it| *it < first);
         self.segments.get(at).is_some_and(|it| *it <= last)
     }
 
-    /// Reads the record of a batch that was logged at a place. The inner `None` where there is none; the outer
-    /// one when the read would have had to wait.
+    /// Reads the record of a batch that was logged at a place. The inner `None`: there is none; the
+    /// outer `None`: the read would have had to wait.
     pub(crate) fn read(
         &self,
         at: &LogPlace,
@@ -209,7 +208,7 @@ impl JournalFile {
     }
 }
 
-/// The entry that a record makes in a table, if it decodes.
+/// The entry of a record for a table, if it decodes.
 pub(crate) fn entry_of(record: &JournalRecord, at: LogPlace) -> Option<Entry> {
     Some(match record.op(at).ok()?? {
         Op::Put { value, .. } => Entry::of(record.sequence, Some(value)),
@@ -271,7 +270,7 @@ mod tests {
         let drawing = [("the record but its body", out.len() - 4), ("body", 4)];
         assert_bytes("journal.hex", &drawing, &out);
         assert_eq!(JournalRecord::decode(&out.clone().into()), Ok(record()));
-        // The byte of a newer version.
+        // A byte of a newer version.
         out[0] = 2;
         assert!(JournalRecord::decode(&out.into()).is_err());
     }
@@ -305,7 +304,7 @@ mod tests {
         }
     }
 
-    /// Any bytes are refused, or decode to an entry that encodes to the same bytes.
+    /// Any bytes are refused, or decode to a record that encodes to the same bytes.
     fn check_hostile(bytes: Vec<u8>) {
         let Ok(decoded) = JournalRecord::decode(&bytes.into()) else {
             return;

@@ -1,9 +1,8 @@
-//! Collecting the garbage of journal files: records that are still needed are written to a new file under the
-//! same names, and no table changes.
+//! Collection of journal files: needed records are written to a new file under the same names, and
+//! no table changes.
 //!
-//! A record is needed when it is the newest of its key in tables, whether it puts or removes.
-//! Entries in memory are newer and may be lost in a crash, and the record would then be needed
-//! again.
+//! A record, of a put or a removal, is needed when it is the newest of its key in tables. Newer
+//! entries in memory may be lost in a crash, and the record would then be needed again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,19 +27,20 @@ use crate::written_journal::{self, JOURNAL_FILE_BYTES_MAX, JournalWriter, Writte
 /// Inputs are read in pieces of this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 
-/// The collection in progress, and the files that are not to be collected.
+/// The collection in progress, and the files that are not collected.
 #[derive(Default)]
 pub(crate) struct JournalCollecting {
     job: Option<Job>,
-    /// Files whose collections failed, and those of them that are not tried again before the next opening.
+    /// Files whose collections failed, and the files that are not tried again before the next
+    /// opening.
     unreadable: Unreadable,
     given_up: Vec<u64>,
 }
 
 struct Job {
-    /// The files that are rewritten, in the order of their records. The first names the task.
+    /// The files to rewrite, in the order of their records. The first one identifies the task.
     inputs: Vec<u64>,
-    /// A scan of each input that is not read to its end. Once started, it is at a record.
+    /// A scan of each input that is not read to its end. A started scan is at a record.
     scans: Vec<TableScan>,
     is_started: bool,
     clean_to: u64,
@@ -81,7 +81,7 @@ impl JournalCollecting {
         if !policy.hours.contain(now) && !headroom.is_exhausted() {
             return Vec::new();
         }
-        // While tables are made again from the journal, its files stay.
+        // While tables are rebuilt from the journal, its files stay.
         if version.journal.is_empty() || lost_tables(store, version).next().is_some() {
             return Vec::new();
         }
@@ -102,7 +102,7 @@ impl JournalCollecting {
         policy.pick(&files, garbage_percent_where_scarce(&headroom))
     }
 
-    /// True when a collection has this subject.
+    /// True when the subject is a journal file, or identifies the collection in progress.
     pub(crate) fn is_for(&self, version: &Version, subject: u64) -> bool {
         let is_running = self
             .job
@@ -191,7 +191,7 @@ impl Job {
             .collect()
     }
 
-    /// Looks at records until this many bytes were read and written.
+    /// Reads and copies records until this many bytes were read and written.
     fn step(&mut self, store: &Store, budget_bytes: u64) -> Result<(u64, bool)> {
         if !self.is_started {
             self.is_started = true;
@@ -212,8 +212,8 @@ impl Job {
         Ok((cost_bytes, false))
     }
 
-    /// Moves a scan to its next readable record; one without a next record is removed. The contents
-    /// of a damaged block are lost, and reported.
+    /// Moves a scan to its next readable record; a scan at its end is removed. The contents of a
+    /// damaged block are lost, and reported.
     fn advance(&mut self, store: &Store, at: usize) -> Result<()> {
         let context = ReadContext {
             sink: &store.read_side.journal,
@@ -231,7 +231,7 @@ impl Job {
         }
     }
 
-    /// Keeps the record at a scan's position if it is needed, and returns the cost.
+    /// Copies the record at a scan's position if it is needed, and returns the cost.
     fn take(&mut self, store: &Store, at: usize) -> Result<u64> {
         let (name, bytes) = (self.scans[at].key().to_vec(), self.scans[at].value_bytes());
         let cost = (name.len() + bytes.len()) as u64;
@@ -243,7 +243,8 @@ impl Job {
         let context = store.read_side.at(Reading::MayBlock);
         let is_needed = match newest_in_tables(&version, &record.key, &context) {
             Ok(newest) => newest.is_some_and(|it| it.is_record(record.sequence, place)),
-            // The record stays if its use is unknown, and the file is no cleaner than it was.
+            // The record stays if its use is unknown, and the new file is no cleaner than the old
+            // one.
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 self.clean_to = 0;
                 true

@@ -1,10 +1,10 @@
 //! Folds in the order of the journal: records are read in their order in the value log and in
 //! journal files, and shown if they are the newest of their keys.
 //!
-//! The only random reads are those of tables with keys and heads, once for each record. The entries
-//! shown are those of a fold in the order of keys, each key once: the segments and journal files of
-//! the snapshot's version stay readable as long as the snapshot, despite collections. A record may
-//! be both in the log and in a file of a collection, or in two of these, and is shown once.
+//! The only random reads are of tables with keys and heads, once for each record. A fold in the
+//! order of keys shows the same entries: segments and journal files of the snapshot's version stay
+//! readable as long as the snapshot, despite collections. A record that is in the log and in a
+//! journal file, or in two such files, is shown once.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -32,7 +32,7 @@ use crate::{Entry, Value};
 /// Journal files are read in pieces of this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 
-/// An entry as a fold in the order of the journal shows it.
+/// An entry, as shown by a fold in the order of the journal.
 pub struct JournalShown<'a> {
     /// Its key.
     pub key: &'a [u8],
@@ -48,8 +48,8 @@ pub struct JournalShown<'a> {
 type Visit<'a> = dyn FnMut(&JournalShown<'_>) -> Flow + 'a;
 
 impl LsmSnapshot {
-    /// Visits the entries of a range that the journal has, each once, in the order of their records. The segment
-    /// that is appended to ends with this call.
+    /// Visits the journal's entries of a range, each once, in the order of their records. The call
+    /// ends the segment that is being appended to.
     ///
     /// # Errors
     /// Those of the disk. Damage is skipped, and reported by
@@ -68,7 +68,7 @@ impl LsmSnapshot {
             return Ok(JournalFoldEnd::LeaseExpired);
         };
         if let Some(log) = &self.store.log {
-            // The snapshot's entries are then in files.
+            // After that, the snapshot's entries are in files.
             log.roll()?;
         }
         let mut walk = Walk {
@@ -99,7 +99,7 @@ struct Walk<'a> {
     range: &'a FoldRange,
     filter: &'a FoldFilter,
     lease: LeaseWatch<'a>,
-    /// Offsets and sequences of the records shown of the segment.
+    /// Offsets and sequences of the segment's records that were shown.
     shown: BTreeSet<(u64, u64)>,
 }
 
@@ -114,7 +114,7 @@ impl Walk<'_> {
         in_log.chain(of_memtables).chain(in_files).collect()
     }
 
-    /// Reads a segment; `None` when the fold goes on with the next one.
+    /// Reads a segment; `None` when the fold continues with the next one.
     fn read_segment(
         &mut self,
         number: u32,
@@ -208,7 +208,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Shows a record if it is one of the fold; `None` when the fold goes on.
+    /// Shows a record if it belongs to the fold; `None` when the fold continues.
     fn pass(
         &mut self,
         record: Option<&JournalRecord>,
@@ -251,8 +251,7 @@ impl Walk<'_> {
         is_journaled && !record.is_removal && self.range.contains(&record.key)
     }
 
-    /// The snapshot's entry of the record's key, if it is of this record and the fold is to show
-    /// it.
+    /// The snapshot's entry of the record's key, if this record holds it and the fold shows it.
     fn current(&self, record: &JournalRecord, place: (u32, u64)) -> Result<Option<Value>> {
         let (key, sequence) = (&record.key, self.snapshot.sequence);
         let found = self

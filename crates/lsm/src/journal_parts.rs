@@ -1,7 +1,7 @@
-//! Contents of a store's journal at one moment: the segments of the value log with records of the
+//! Parts of a store's journal at one moment: the segments of the value log with records of the
 //! store, and the journal files.
 //!
-//! A long job uses this rather than a version, which would keep files open. Records that leave a
+//! A long job uses these instead of a version, which would keep files open. Records that leave a
 //! journal do not come back, so an old state errs on the safe side.
 
 use kvorum_backend::{StoreId, Tag};
@@ -24,7 +24,7 @@ struct CleanFile {
 }
 
 impl JournalParts {
-    /// `None` for a store without a journal. The version is one that was loaded before.
+    /// `None` for a store without a journal. The version was loaded before.
     pub(crate) fn of(store: &Store, version: &Version) -> Option<Self> {
         store.settings.journaled?;
         let log = store.log.as_ref()?;
@@ -48,7 +48,8 @@ impl JournalParts {
         self.forgotten
     }
 
-    /// True when the journal may have a record of one of these segments that is older than this sequence.
+    /// True when the journal may have a record from these segments that is older than this
+    /// sequence.
     pub(crate) fn may_have(&self, first: u32, last: u32, sequence: u64) -> bool {
         let is_among = |segments: &[u32]| {
             let at = segments.partition_point(|it| *it < first);

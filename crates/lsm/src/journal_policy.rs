@@ -1,21 +1,21 @@
 //! Choice of journal files to rewrite: a run of neighbours, by the space that it would free.
 //!
 //! As in leveled, a run of files scores by the distance of its live share below a target, and the best run
-//! above zero is taken. A single file has to be emptier than a long run, because a run frees more for each
-//! remaining file. Shares are exact counts from the tables, and no samples.
+//! above zero is selected. A single file has to be emptier than a long run, because a run frees
+//! more for each remaining file. The shares are exact counts from the tables, not samples.
 //!
-//! In addition, small neighbours are collected together, at any live share: each collection of the value log
-//! makes a file, however few its records.
+//! In addition, small neighbours are collected together at any live share: each collection of the
+//! value log makes a file, even for a few records.
 
 use kvorum_backend::DayHours;
 
-/// A file that is smaller than this is put together with its neighbours. Bytes.
+/// A file with fewer bytes is merged with its neighbours.
 const SMALL_BYTES: u64 = 8 << 20;
 
 /// Rules for rewriting journal files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalPolicy {
-    /// The most neighbours that are rewritten together.
+    /// The most neighbours that one collection rewrites.
     pub run_files_max: usize,
     /// The live share at or below which one file is rewritten alone. Percent.
     pub single_file_percent: u8,
@@ -43,15 +43,15 @@ pub(crate) struct JournalFacts {
     pub(crate) number: u64,
     /// Its length, in bytes.
     pub(crate) file_len: u64,
-    /// Bytes of its records when it was written.
+    /// Bytes of its records when the file was written.
     pub(crate) logged_bytes: u64,
-    /// The same of those that tables still name.
+    /// Bytes of the records that tables still name.
     pub(crate) live_bytes: u64,
 }
 
 impl JournalPolicy {
-    /// The files to be rewritten together, if any. They are given in the order of their records. `garbage_percent`
-    /// is the garbage allowed now, where space is scarce.
+    /// The files to rewrite together, if any, from `files` in the order of their records.
+    /// `garbage_percent` is the allowed garbage while space is scarce.
     pub(crate) fn pick(&self, files: &[JournalFacts], garbage_percent: Option<u8>) -> Vec<u64> {
         let lengths = 1..=self.run_files_max.max(1);
         let runs = lengths.flat_map(|len| files.windows(len));

@@ -3,7 +3,7 @@
 /// Kinds of entries that stay in the value log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Keeping {
-    /// Nothing: tables and blob files have it all.
+    /// None: tables and blob files have everything.
     Nothing,
     /// Bodies of this many bytes or more, and at least 1.
     BodiesFrom(usize),

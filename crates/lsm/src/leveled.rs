@@ -1,13 +1,13 @@
 //! Levelled merging, with sizes that follow the last level. The last level is as large as its
-//! contents, each level above is to hold a fixed part of the one below, and the first level in use
-//! is the first with a small enough target. So nine tenths of the data are on the last level
-//! regardless of their amount, and space amplification stays near one ninth. A ladder of fixed
-//! sizes has a nearly empty last level most of the time, and as much garbage as live entries.
+//! contents. Each level above has a fixed part of the next level's size as its target, and the
+//! first level with a small enough target is the first in use. So nine tenths of any amount of data
+//! are on the last level, and space amplification stays near one ninth. With fixed sizes the last
+//! level is nearly empty most of the time, with as much garbage as live entries.
 //!
-//! Level 0 holds flushed tables, which overlap, newest first. All of it is merged at once: every
-//! read would still look at the same tables after a partial merge. If there is not room for all,
-//! the oldest tables are merged first. On a small disk a flush writes several tables without keys
-//! in common, which count as one.
+//! Level 0 holds flushed tables, which overlap, newest first. All of them are merged at once: after
+//! a partial merge, reads would still need as many tables. If there is not room for all, the oldest
+//! tables are merged first. On a small disk a flush writes several tables without common keys,
+//! which count as one.
 
 use crate::policy::{
     Backlog, Layout, Pick, Policy, PolicySettings, Reason, Shape, TableShape, is_expired,
@@ -56,7 +56,7 @@ fn base_level(shape: &Shape, settings: &PolicySettings) -> usize {
         .unwrap_or(last_level(settings))
 }
 
-/// The merges that are due, most wanted first.
+/// The due merges, most wanted first.
 fn picks(shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick> {
     let mut picks: Vec<Pick> = size_picks(shape, settings).collect();
     picks.sort_by_key(|pick| std::cmp::Reverse(pick.score_percent));
@@ -74,8 +74,8 @@ fn backlog(shape: &Shape, settings: &PolicySettings) -> Backlog {
     let targets = targets(shape, settings);
     let zero = zero_layers(shape);
     let mut bytes = 0;
-    // The excess of a level moves down with the tables it overlaps, and is then an excess of the
-    // next.
+    // The excess of a level is merged with the tables that it overlaps, and is then an excess of
+    // the next level.
     let mut carried = match zero >= settings.level_zero_tables {
         true => level_bytes(shape, 0),
         false => 0,
@@ -91,7 +91,7 @@ fn backlog(shape: &Shape, settings: &PolicySettings) -> Backlog {
             bytes += 2 * (carried + share);
         }
         let is_last = level == last_level(settings);
-        // Nothing stays on a level above the base, of which the target is 0.
+        // Levels above the base have the target 0, so that nothing stays there.
         let held = level_bytes(shape, level) + carried;
         if !is_last {
             carried = held.saturating_sub(*target);
@@ -119,7 +119,7 @@ fn size_picks<'a>(
             let by_count = 100 * zero_layers(shape) / settings.level_zero_tables.max(1);
             by_count as u64
         } else if level < base {
-            // Not in use any more: drained before anything else grows.
+            // No longer in use: drained before anything else grows.
             if held > 0 { 1_000 } else { 0 }
         } else {
             (100 * held).checked_div(targets[level]).unwrap_or(0)
@@ -142,15 +142,15 @@ fn size_picks<'a>(
     })
 }
 
-/// The level that tables go down to: none that has older entries is passed over.
+/// The level that tables go down to: the first with entries, or the base level.
 fn next_below(shape: &Shape, level: usize, base: usize) -> usize {
     let mut unused = level + 1..base;
     let next = unused.find(|it| !tables(shape, *it).is_empty());
     next.unwrap_or(base.max(level + 1))
 }
 
-/// The table that moves down with the least to rewrite for its size, among those for which there is
-/// room. A removal frees the entry that it removes, so it counts double.
+/// The table that moves down with the least to rewrite for its size, if there is room for it. A
+/// removal counts double, since it frees the removed entry.
 fn cheapest<'a>(
     shape: &'a Shape,
     level: usize,
@@ -187,7 +187,7 @@ fn pick(
         true => Vec::new(),
         false => overlapping(shape, output, smallest, largest),
     };
-    // Nothing below has keys in common with it: it need not be rewritten.
+    // No table below has keys in common with it, so it need not be rewritten.
     let is_alone = level > 0 && inputs.len() == 1 && below.is_empty();
     Some(Pick {
         is_move: reason == Reason::Size && is_alone && output > level,
@@ -201,9 +201,8 @@ fn pick(
     })
 }
 
-/// The merge for garbage: a table that is mostly removals moves down to the level where they can be
-/// dropped; one that is mostly expired is rewritten in place, or moves down if entries may be
-/// below.
+/// The merge for garbage: a table with mostly removals or expired entries is merged into the next
+/// level, or on the last level rewritten in place.
 fn garbage_pick(shape: &Shape, settings: &PolicySettings, now: u64) -> Option<Pick> {
     let last = last_level(settings);
     for level in (1..=last).rev() {
@@ -234,7 +233,7 @@ fn garbage_pick(shape: &Shape, settings: &PolicySettings, now: u64) -> Option<Pi
     pick(shape, reason, 0, 0, &zero, output)
 }
 
-/// A table that is written again on its own level, in the directory where it belongs.
+/// The rewrite of a table on its own level, into the directory where it belongs.
 fn misplaced_pick(shape: &Shape) -> Option<Pick> {
     let levels = shape.levels.iter().enumerate().skip(1);
     let mut misplaced = levels.filter_map(|(level, tables)| {

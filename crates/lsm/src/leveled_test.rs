@@ -1,4 +1,4 @@
-//! The policy on stores that do not exist: sets of numbers in place of tables.
+//! The policy on simulated stores: sets of numbers in place of tables.
 
 use std::collections::BTreeSet;
 
@@ -137,7 +137,7 @@ fn random_overwrites_stay_within_bounds_of_space_and_writes() {
             "round {round}"
         );
     }
-    // Two levels of eight, and level 0 over the base: as the arithmetic of levels has it.
+    // The arithmetic of levels: two levels of eight, and level 0 over the base.
     assert!(
         store.amplification_percent() < 1_500,
         "{}",
@@ -169,7 +169,7 @@ fn merging_at_a_bounded_rate_bounds_level_zero() {
     let mut due = 0;
     for _ in 0..150 {
         store.flush((0..1_000).map(|_| random(&mut state) % 25_000).collect());
-        // Eleven entries of merging for each that is put: less than bursts need, enough on average.
+        // Eleven entries are merged for each entry put: less than bursts need, enough on average.
         due += 11_000i64;
         while due > 0 {
             let before = store.written;
@@ -265,7 +265,7 @@ fn removals_are_merged_early_where_they_free_enough() {
     assert_eq!(picked(&many, Some(20)), Some((Reason::Removals, 0, 5)));
     assert_eq!(picked(&many, Some(21)), None);
     assert_eq!(picked(&many, None), None);
-    // They would free less than a tenth of what has to be read.
+    // They would free less than a tenth of the entries to read.
     assert_eq!(picked(&shape(30, 20, 180), Some(20)), None);
 }
 
@@ -327,7 +327,7 @@ fn writers_feel_level_zero_smoothly() {
     );
 }
 
-/// A table that holds the keys from one letter to another, of this many bytes and entries.
+/// A table with the keys from one letter to another, and this many bytes and entries.
 fn table(number: u64, from: &'static str, to: &'static str, bytes: u64) -> TableShape {
     TableShape {
         number,
@@ -357,8 +357,8 @@ fn picked(zero: Vec<TableShape>, room_bytes: u64) -> (Vec<u64>, Vec<u64>) {
     (pick.inputs, pick.below)
 }
 
-/// On a small disk level 0 was merged with the whole store at once, its copy never fitted, and puts were
-/// refused for good.
+/// Regression: on a small disk level 0 was merged with the whole store at once, the copy never
+/// fitted, and puts were refused for good.
 #[test]
 fn no_more_of_level_zero_is_merged_than_there_is_room_for() {
     let zero = || {
@@ -373,7 +373,7 @@ fn no_more_of_level_zero_is_merged_than_there_is_room_for() {
     // A part takes a table of the output and one of the level below.
     assert_eq!(picked(zero(), 120).0, [8, 7, 6]);
     assert_eq!(picked(zero(), 50), (vec![6], vec![2]));
-    // None fits: of those with nothing older beneath them the smallest.
+    // None fits: the smallest of the tables with no older table beneath.
     assert_eq!(picked(zero(), 40), (vec![7], vec![1]));
 }
 

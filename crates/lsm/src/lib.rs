@@ -1,24 +1,25 @@
 //! An LSM tree in parts: the base of the `leveldb` engine, and of the ledgers of others.
 //!
 //! Writes go to a *memtable*, an ordered map in memory, and to the value log, or to a log of the store's own.
-//! A full memtable is flushed to a sorted table on level 0; tables are merged downwards, each level holding
-//! a multiple of the one above. Bodies above a threshold go to *blob files* when they are flushed: a merge
-//! then moves pointers, and blob files are collected without rewriting a key.
+//! A full memtable is flushed to a sorted table on level 0. Tables are merged downwards, and each
+//! level has a multiple of the bytes of the level above. Bodies above a threshold go to *blob
+//! files* at a flush: a merge then moves pointers, and blob files are collected without rewriting a
+//! key.
 //!
 //! # Decisions
 //!
-//! A [`policy`] says which tables to merge, from sizes and key ranges alone; it is simulated over
-//! stores that do not exist. Levelled merging is one, doubling levels another: there each put is
-//! charged its share of each due merge, and pays for the part that upkeep has not done before. The
-//! mechanism works in steps of bounded bytes, which the caller schedules
-//! ([`Lsm::maintenance_step`]). Nothing here starts a thread or reads a clock.
+//! A [`policy`] selects the tables to merge, from sizes and key ranges alone, so tests run it over
+//! simulated stores. Levelled merging is one policy. Doubling levels are another: they charge each
+//! put its share of each due merge, and the put pays for the part that upkeep has not done before.
+//! The mechanism works in steps of bounded bytes, which the caller schedules
+//! ([`Lsm::maintenance_step`]). The crate starts no thread and reads no clock.
 //!
 //! # Views of readers
 //!
 //! A read uses one immutable [`version::Version`]: the memtables, the tables of each level, the
-//! blob files. A snapshot is a handle on a version and a sequence; a table holds at most one entry
-//! of a key, since a reader of an older one holds the memtables and tables with it. A newer layer's
-//! entries of a key have higher sequences than an older layer's.
+//! blob files. A snapshot is a handle on a version and a sequence. A table has at most one entry of
+//! a key, since the reader of an older entry keeps the memtables and tables that have it. A newer
+//! layer's entries of a key have higher sequences than an older layer's.
 //!
 //! # Tiers
 //!
@@ -27,17 +28,17 @@
 //! # The value log
 //!
 //! A store may be opened over the log that all stores of a node share ([`Lsm::open`]). Then it has
-//! none of its own, and bodies that would go to blob files stay where they were logged: a large
-//! body is written once, and a second time only when its segment has become mostly garbage
+//! no log of its own, and bodies stay where they were logged instead of going to blob files: a
+//! large body is written once, and a second time only when its segment has become mostly garbage
 //! ([`Tenant`](kvorum_value_log::Tenant)).
 //!
 //! # The journal
 //!
 //! A store may keep a journal of some of its keys ([`LsmSettings::journaled`]): the value log, and
-//! files of its own with the records of dropped segments ([`journal`]). Then all bodies of these
-//! keys of any size are there, and removals too. Entries name the place where they were logged, for
-//! good, so that collections of the log and of journal files write no table. Lost tables are
-//! rebuilt from the journal.
+//! files of its own with the records of dropped segments ([`journal`]). The journal has all bodies
+//! of these keys, and their removals. Entries always name the place where they were logged, so that
+//! collections of the log and of journal files write no table. Lost tables are rebuilt from the
+//! journal.
 //!
 //! # Formats
 //!
@@ -47,15 +48,15 @@
 //!
 //! # Damage
 //!
-//! A block that cannot be read is an error to gets, is skipped by folds, and hides older entries of
-//! its keys, which may be out of date or removed. A merge puts a *mark* over the range in the
-//! block's place, and sets the bytes aside in `lost/`. The mark is dropped on the last level:
-//! nothing is left then that could return.
+//! An unreadable block fails gets, is skipped by folds, and hides older entries of its keys, which
+//! may be out of date or removed. A merge puts a *mark* over the range in the block's place, and
+//! sets the bytes aside in `lost/`. The mark is dropped on the last level, where no older entry is
+//! left that could return.
 //!
 //! A snapshot reports whether its folds met damage ([`TreeView::has_met_damage`]). A caller that
 //! derives keys from other keys gets the ranges in doubt ([`OrderedTree::doubts`]) until it has
-//! settled them. It can put entries below everything in memory ([`OrderedTree::put_below`]), so
-//! that no put made meanwhile is undone.
+//! settled them. The caller can put entries below everything in memory
+//! ([`OrderedTree::put_below`]), so that no put made meanwhile is undone.
 
 pub mod anatomy;
 mod backup;

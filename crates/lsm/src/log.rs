@@ -1,8 +1,6 @@
-//! The form of a batch in a log, for the next opening: the store's own log, or the value log, in
-//! which bodies stay.
+//! The form of a batch in a log that the next opening reads: the store's own log, or the value log.
 //!
-//! Each write of a batch is a record of its own, so that one damaged byte costs one key. Records
-//! are the same in both logs.
+//! Each write of a batch is a record of its own, so that one damaged byte costs one key.
 
 use std::path::{Path, PathBuf};
 
@@ -20,9 +18,9 @@ use crate::{Body, Entry, LoggedPlace, Older, Op, Value};
 pub(crate) const KIND_ENTRY: u8 = 1;
 pub(crate) const KIND_RANGE: u8 = 2;
 const KIND_NOTHING: u8 = 3;
-/// The same kinds in the value log, where other engines have theirs: with this in their upper half.
+/// The upper half of these kinds in the value log, where other engines have kinds of their own.
 const LOGGED: u8 = 1 << 4;
-/// In a segment's header, for people.
+/// The kind in a segment's header, for display.
 pub const KIND_LOG: u8 = 7;
 
 /// The path of a segment of the store's own log.
@@ -30,7 +28,7 @@ pub fn log_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(file_name(number))
 }
 
-/// The identity of such a segment, by that of its store.
+/// The identity of such a segment, derived from its store's.
 pub fn log_id(identity: u64, number: u64) -> SegmentId {
     SegmentId {
         log_id: identity,
@@ -39,7 +37,7 @@ pub fn log_id(identity: u64, number: u64) -> SegmentId {
     }
 }
 
-/// A batch as the log's records, without its sequence.
+/// A batch as records of the log, without its sequence.
 pub(crate) struct Encoded<'a> {
     fronts: Vec<u8>,
     parts: Vec<Part<'a>>,
@@ -54,7 +52,7 @@ struct Part<'a> {
 
 impl<'a> Encoded<'a> {
     /// Encodes a batch. The front of an entry: varint length of the key, the key, the entry without
-    /// its body (its sequence is the record's); the back is the body. The front of a removed range:
+    /// its body (the record has its sequence); the back is the body. The front of a removed range:
     /// varint length of the first key, the first key, the key behind.
     pub(crate) fn new(ops: &'a [Op]) -> Self {
         let mut fronts = Vec::new();
@@ -129,8 +127,8 @@ fn encode_front<'a>(out: &mut Vec<u8>, op: &'a Op) -> (u8, bool, &'a [u8]) {
     }
 }
 
-/// A batch as records of the value log. Bodies that stay there are compressed for that; the others
-/// are on their way to tables, which compress them with their neighbours.
+/// A batch as records of the value log. Bodies that stay there are compressed; others go to tables,
+/// which compress them with their neighbours.
 pub(crate) fn logged_records(
     ops: &[Op],
     compressor: &Compressor,
@@ -178,7 +176,7 @@ pub(crate) fn restored(back: &StoredBack) -> Option<Bytes> {
     back.restore().ok()
 }
 
-/// The write of a record of the value log, with the place of a body that stays there; `None` for an
+/// The write in a record of the value log, with the place of a body that stays there; `None` for an
 /// empty batch.
 pub(crate) fn decode_logged(
     record: &LoggedRecord,
@@ -187,7 +185,7 @@ pub(crate) fn decode_logged(
     let (head, back) = (&record.stored.head, &record.stored.back);
     let kind = own_kind(head.kind).ok_or(Truncated { offset: 0 })?;
     decode_parts(kind, &head.front, |key, at| {
-        // A damaged body is left in its place too: reading it reports the damage.
+        // A damaged body stays in its place: reads report the damage.
         let len = head.raw_back_len;
         match usize::try_from(len) {
             Ok(bytes) if !keeping.keeps(key, bytes) && !record.is_back_lost => restored(back)
@@ -201,8 +199,8 @@ pub(crate) fn decode_logged(
     })
 }
 
-/// Decodes the front of an entry to a write, whose body has this many bytes at a place of the value
-/// log. Returns `None` if the front belongs to something else.
+/// Decodes the front of an entry to a write with a body of this length at this place of the value
+/// log. Returns `None` if the front is not an entry's.
 pub(crate) fn decode_front(
     front: &Bytes,
     at: LogPlace,

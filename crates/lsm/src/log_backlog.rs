@@ -1,15 +1,15 @@
-//! Batches of the store in the value log that are in no table yet: the segments that the log has to
-//! keep for the next opening, and the extent of the log that it would read.
+//! Batches of the store in the value log that are in no table yet. The log keeps their segments for
+//! the next opening, which reads them.
 //!
-//! Batches are counted apart for each memtable: a flush moves a memtable's count to tables, so that
-//! nothing is counted twice or left out.
+//! Batches are counted for each memtable: a flush covers a memtable as a whole, so that no batch is
+//! counted twice or left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Segments with batches that are not in tables yet.
 #[derive(Default)]
 pub(crate) struct LogBacklog {
-    /// Counts memtables.
+    /// The number of the present memtable.
     memtable: u64,
     /// By segment and memtable.
     batches: BTreeMap<(u32, u64), Batches>,
@@ -18,7 +18,7 @@ pub(crate) struct LogBacklog {
 /// Batches of a memtable in a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Batches {
-    /// The last of them.
+    /// The last batch.
     last: u64,
     bytes: u64,
 }
@@ -36,12 +36,12 @@ impl LogBacklog {
         self.memtable += 1;
     }
 
-    /// Every batch up to this one is in tables.
+    /// Removes the memtables of which every batch, up to this one, is in tables.
     pub(crate) fn cover(&mut self, sequence: u64) {
         self.batches.retain(|_, batches| batches.last > sequence);
     }
 
-    /// The oldest segment with one that is in none.
+    /// The oldest segment with a batch that is in no table.
     pub(crate) fn oldest(&self) -> Option<u32> {
         self.batches.keys().next().map(|(segment, _)| *segment)
     }
@@ -52,7 +52,7 @@ impl LogBacklog {
         batches.map(|(_, it)| it.last).max()
     }
 
-    /// Segments with such batches, and bytes of these; a segment may come several times.
+    /// Segments with such batches, and the batches' bytes; a segment may come several times.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         let batches = self.batches.iter();
         batches.map(|((segment, _), it)| (*segment, it.bytes))
@@ -63,7 +63,7 @@ impl LogBacklog {
         self.batches.keys().map(|(segment, _)| *segment).collect()
     }
 
-    /// Forgets everything, as after an erasure.
+    /// Removes all counts, as after an erasure.
     pub(crate) fn clear(&mut self) {
         self.batches.clear();
     }

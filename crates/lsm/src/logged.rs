@@ -1,17 +1,17 @@
 //! Bodies that stay in the value log: their places in entries, and their counts in tables.
 //!
-//! A table counts its entries' use of each blob file. Their use of the log's segments is counted in
-//! the same list, under numbers that no file of the store reaches. This module alone distinguishes
-//! the two.
+//! A table counts the bytes that its entries use in each blob file. The same list counts their use
+//! of the log's segments, under numbers that no file of the store reaches. This module alone
+//! distinguishes the two.
 
 use kvorum_segment::{RECORD_ALIGN_BYTES, file_name};
 use kvorum_value_log::LogPlace;
 
-/// The first number for segments of the log. A store that wrote a thousand files a second would
-/// reach it in 34 years; and it takes six bytes, while the highest bit would take ten.
+/// The first number for segments of the log. A store that writes a thousand files a second would
+/// reach it in 34 years. As a varint it takes six bytes; the highest bit would take ten.
 const SEGMENTS_FROM: u64 = 1 << 40;
 
-/// The place of a body in the value log: it is the back of a record.
+/// The place of a body in the value log: the back of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedPlace {
     /// The record.
@@ -20,7 +20,8 @@ pub struct LoggedPlace {
     pub len: u64,
 }
 
-/// A record as the properties of a table count it: the segment, and the bytes that it takes there.
+/// A record, as counted in the properties of a table: the segment, and the bytes that the record
+/// takes there.
 pub(crate) fn counted(at: &LogPlace) -> (u64, u64) {
     (file_of(at.segment), taken_bytes(at))
 }

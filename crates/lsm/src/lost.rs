@@ -1,8 +1,8 @@
 //! Damaged parts that were set aside: bytes in `lost/`, and `lost/BLOCKS.bad`, which lists their
 //! keys.
 //!
-//! Reads that must not wait for a device may meet damage, so it is noted in memory first. The next
-//! upkeep writes it, as does the removal of a damaged file. A failure to keep the record is
+//! Reads that must not wait for a device may find damage, so damage is noted in memory first. The
+//! next upkeep writes the note, as does the removal of a damaged file. A failure to write is
 //! ignored.
 
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"KVlsmbad";
 /// The most bytes of a key that a report shows.
 const KEY_SHOWN_BYTES: usize = 64;
 
-/// The ranges that were lost since ever.
+/// All ranges lost since the store was created or erased.
 pub struct LostLog {
     directory: LostDirectory,
     known: Mutex<Known>,
@@ -53,7 +53,7 @@ impl LostLog {
         }
     }
 
-    /// All that is known to be lost.
+    /// All ranges known to be lost.
     pub fn ranges(&self) -> Vec<LostRange> {
         self.known.lock().ranges.clone()
     }
@@ -88,14 +88,14 @@ impl LostLog {
         }
     }
 
-    /// Forgets everything, as after an erasure.
+    /// Removes all ranges, as after an erasure.
     pub(crate) fn clear(&self, disk: &dyn Disk) {
         *self.known.lock() = Known::default();
         self.directory.remove(disk);
     }
 
-    /// Removes a file of the store without references, or moves it to `lost/` if some of its
-    /// damaged bytes could not be copied: the device may recover.
+    /// Removes an unreferenced file of the store. A file with damaged bytes that could not be
+    /// copied goes to `lost/`: the device may recover.
     pub(crate) fn retire(&self, disk: &dyn Disk, path: &Path) {
         let Some(name) = path.file_name().and_then(|it| it.to_str()) else {
             return;
@@ -124,7 +124,7 @@ impl LostLog {
 /// Notes damage to files of one kind.
 pub(crate) struct LostSink {
     pub(crate) log: Arc<LostLog>,
-    /// Doubts about their keys; none if files have no keys of the store.
+    /// The doubts about their keys; `None` if the files have no keys of the store.
     pub(crate) doubts: Option<Arc<Doubts>>,
     /// The suffix of the files' names.
     pub(crate) suffix: &'static str,
@@ -156,7 +156,8 @@ impl DamageSink for LostSink {
     }
 }
 
-/// The keys that are lost with a part of a table; `None` for parts that are made again or done without.
+/// The keys that are lost with a part of a table; `None` for parts that can be rebuilt or are not
+/// needed.
 fn in_doubt(damage: &TableDamage) -> Option<KeyRange> {
     match (&damage.keys, damage.part) {
         (Some((from, to)), _) => Some(KeyRange {

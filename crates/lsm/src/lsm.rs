@@ -36,10 +36,10 @@ pub struct Lsm {
 impl Lsm {
     /// Opens a store, creating it if it is missing. `draw` gives random numbers for identities.
     ///
-    /// With a log, large bodies stay there: all puts go there, of any durability, and the store's own files
-    /// have keys, small bodies, and collected bodies. [`Tenant`](kvorum_value_log::Tenant) describes the
-    /// steps before the store may be used. A store that had a log of its own changes to the value log for
-    /// good.
+    /// With a value log, all puts of any durability go to the log, and large bodies stay there. The
+    /// store's own files have keys, small bodies, and collected bodies.
+    /// [`Tenant`](kvorum_value_log::Tenant) describes the steps before the store may be used. A
+    /// store that had a log of its own uses the value log from then on.
     ///
     /// # Errors
     /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a
@@ -84,7 +84,7 @@ impl Lsm {
 
     /// Moves the batches of the store's own log to tables, since the store now uses the value log,
     /// and later batches must not survive without these. If the disk is full, the own log is synced
-    /// instead, and a later opening moves them.
+    /// instead, and a later opening moves the batches.
     fn flush_own_log(&self) -> Result<()> {
         match self.upkeep.flush_all() {
             Err(error) if error.kind() == ErrorKind::Full => self.store.sync_own_log(),
@@ -92,8 +92,8 @@ impl Lsm {
         }
     }
 
-    /// Leaves this reserve free when puts go to a log of the store's own. It has no effect over the
-    /// value log, which has a reserve itself. A second reserve is ignored.
+    /// Keeps puts to a log of the store's own off this reserve. Has no effect on a store over the
+    /// value log, which has its own reserve. A second reserve is ignored.
     pub fn set_reserve(&self, reserve: Arc<Reserve>) {
         self.store.intake.set_reserve(reserve);
     }
@@ -165,7 +165,7 @@ impl Lsm {
         Ok(found.map(|(sequence, value)| (Sequence(sequence), value)))
     }
 
-    /// A consistent view of now.
+    /// A consistent view of the present contents.
     pub fn snapshot(&self, lease: Lease) -> LsmSnapshot {
         LsmSnapshot::take(&self.store, lease)
     }
@@ -180,7 +180,7 @@ impl Lsm {
         Sequence(self.store.durable.load(Ordering::Acquire))
     }
 
-    /// The upkeep that the store would do now, most urgent first.
+    /// The due upkeep, most urgent first.
     pub fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
         self.store.replaced.release_unread();
         if self.store.intake.check_writable().is_err() {
@@ -228,7 +228,7 @@ impl Lsm {
         store.read_side.lost.write(&*store.disk);
         *store.lock.lock() = None;
         match finished {
-            // On a full disk the log is read again; the puts are durable nevertheless.
+            // On a full disk the puts are durable in the log, which the next opening reads.
             Err(error) if error.kind() == ErrorKind::Full && synced.is_ok() => Ok(()),
             finished => finished.map(drop),
         }
@@ -245,7 +245,7 @@ impl Drop for Lsm {
 }
 
 impl Op {
-    /// Its approximate bytes in a table; of a large body, only the place counts.
+    /// The approximate bytes that it takes in tables; for a large body, only its place.
     fn tabled_bytes(&self, blob_threshold_bytes: usize) -> u64 {
         let (key_bytes, value_bytes) = match self {
             Self::Put { key, value } => {

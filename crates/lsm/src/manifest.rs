@@ -1,10 +1,10 @@
 //! The manifest: the list of the store's files, kept twice.
 //!
-//! It is small, and each change writes it whole to two files, one after the other. The first write
-//! is the moment of change; an opening that finds a difference finishes the second. So no power cut
-//! leaves half an edit, and damage to one copy costs nothing. The properties of tables are in it
-//! too: each opening reads them to decide which files may be dropped, so they are kept in both
-//! copies. Each copy names its store, so that a copy of another store is not mistaken for a newer one.
+//! The manifest is small, and each change writes it whole to two files, one after the other. The
+//! first write makes the change; an opening that finds a difference writes the second copy. So no
+//! power cut leaves half an edit, and damage to one copy costs nothing. The manifest also has the
+//! properties of tables, by which each opening decides which files may be dropped. Each copy names
+//! its store, so that a copy of another store is not mistaken for a newer one.
 
 use std::path::Path;
 
@@ -26,9 +26,9 @@ use crate::policy::Layout;
 /// The names of the two copies.
 pub const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmmft";
-/// The version with doubling levels. Without them, a manifest is as in version 5; without a journal as in version
-/// 4, without a label as in version 3, without bodies in the value log as in version 2, and without doubts as in
-/// version 1.
+/// The version with doubling levels. A manifest has the lowest version with all of its parts: 5
+/// with a journal, 4 with a label, 3 with bodies in the value log, 2 with doubts, and 1 without
+/// any.
 const VERSION: u8 = 6;
 const VERSION_WITH_JOURNAL: u8 = 5;
 const VERSION_WITH_LABEL: u8 = 4;
@@ -73,13 +73,14 @@ pub struct JournalFileRecord {
     pub file_len: u64,
     /// Bytes of its records in the value log.
     pub logged_bytes: u64,
-    /// Each record was the newest of its key up to this batch.
+    /// Each record was the newest of its key in batches up to this one.
     pub clean_to: u64,
     /// The segments that its records come from, ascending.
     pub segments: Vec<u32>,
 }
 
-/// The properties of a blob file or a journal file that is opened: those that it was written with are not kept.
+/// The properties with which a blob file or a journal file is opened: the written ones are not
+/// recorded.
 pub fn blob_properties() -> Properties {
     Properties {
         largest: vec![0xff; 20].into(),
@@ -88,7 +89,7 @@ pub fn blob_properties() -> Properties {
 }
 
 impl TableRecord {
-    /// The table's known facts in the store of this identity.
+    /// The known facts of the table, in the store of this identity.
     pub fn known(&self, store: u64) -> KnownTable {
         let number = self.number;
         KnownTable {
@@ -100,7 +101,7 @@ impl TableRecord {
 }
 
 impl BlobRecord {
-    /// The same of a blob file.
+    /// The known facts of the blob file.
     pub fn known(&self, store: u64) -> KnownTable {
         let number = self.number;
         KnownTable {
@@ -149,7 +150,7 @@ impl JournalFileRecord {
         Ok(file)
     }
 
-    /// The same of a journal file.
+    /// The known facts of the journal file.
     pub fn known(&self, store: u64) -> KnownTable {
         let number = self.number;
         KnownTable {
@@ -160,12 +161,12 @@ impl JournalFileRecord {
     }
 }
 
-/// The parts of a store.
+/// The contents of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     /// Counts the writes of this file.
     pub generation: u64,
-    /// The identity of the contents; tables and logs are bound to it.
+    /// The identity of the contents, to which tables and logs are bound.
     pub identity: u64,
     /// The identity before the last erasure.
     pub erased: u64,
@@ -173,11 +174,11 @@ pub struct Manifest {
     pub next_number: u64,
     /// Every batch up to this one is in the tables.
     pub sequence: u64,
-    /// Log segments below this number are not needed any more.
+    /// Log segments below this number are no longer needed.
     pub first_log: u64,
     /// Entries with extra bytes were put since the store was created or erased.
     pub has_extras: bool,
-    /// The store keeps a journal, which it does from its first entry on or never.
+    /// The store keeps a journal, always or never: its first entry decides.
     pub has_journal: bool,
     /// The meaning of its levels, fixed by its first entry.
     pub layout: Layout,
@@ -189,7 +190,7 @@ pub struct Manifest {
     pub blobs: Vec<BlobRecord>,
     /// Journal files, in any order.
     pub journal: Vec<JournalFileRecord>,
-    /// Ranges of keys that damage has met.
+    /// Ranges of keys in which damage was found.
     pub doubts: DoubtRecord,
     /// The store's label on its node, as in [`Belonging::label`]; empty until one is given.
     pub label: String,
@@ -298,8 +299,8 @@ impl Manifest {
         Ok(opened.and_then(|(version, fields)| Self::decode_fields(fields, version).ok()))
     }
 
-    /// A level below 0 on which two tables have keys in common, so that the newer one is unknown.
-    /// The end of one's marked range may be the first key of the next.
+    /// A level below 0 on which two tables have keys in common, so that the newer table is unknown.
+    /// The end of a table's marked range may be the first key of the next table.
     pub fn overlapping_level(&self) -> Option<u64> {
         let mut ranges: Vec<(u64, &Properties)> = Vec::new();
         let tables = self.tables.iter().filter(|it| it.level > 0);
@@ -376,7 +377,7 @@ impl Manifest {
 /// The result of choosing between the copies.
 pub type FoundManifest = ChosenCopy<Manifest>;
 
-/// Reads both copies, and chooses the one that counts.
+/// Reads both copies, and selects the valid one.
 pub(crate) fn read(
     disk: &dyn Disk,
     directory: &Path,
@@ -390,7 +391,7 @@ pub(crate) fn read(
     choose_copy(directory, NAMES, copies, belonging, &is_witnessed)
 }
 
-/// The same for a caller that has only the directory.
+/// Reads both copies for a caller that has only the directory.
 pub fn read_in(disk: &dyn Disk, directory: &Path) -> Result<FoundManifest> {
     read(disk, directory, &Belonging::by_directory(directory))
 }
@@ -403,7 +404,7 @@ fn read_copy(disk: &dyn Disk, path: &Path) -> Result<ReadCopy<Manifest>> {
         let bytes = read_file(disk, path, BYTES_MAX).into_backend()?;
         Manifest::decode(&bytes, path)
     };
-    // A device may fail once, and without this copy the store may be older.
+    // A device may fail once, and the other copy may be older.
     let decoded = match read()? {
         Some(manifest) => Some(manifest),
         None => read()?,
@@ -421,8 +422,8 @@ fn is_witnessed(disk: &dyn Disk, directory: &Path, identity: u64) -> Result<bool
     Ok(false)
 }
 
-/// The store that a table, a blob file or a log belongs to, by its header; `None` for other files and where
-/// the header is damaged.
+/// The store named in the header of a table, a blob file or a log; `None` for other files and
+/// damaged headers.
 pub(crate) fn store_of_file(disk: &dyn Disk, directory: &Path, name: &str) -> Result<Option<u64>> {
     let path = directory.join(name);
     Ok(match number_of(name) {
@@ -475,7 +476,7 @@ pub fn name_of_data(disk: &dyn Disk, directory: &Path) -> Result<Option<String>>
     Ok(found.next().map(|it| it.name))
 }
 
-/// The reason that a store without a copy of its manifest is refused.
+/// The reason for refusing a store without a copy of its manifest.
 pub(crate) fn without_copies(directory: &Path, data: &str) -> String {
     let (directory, [one, other]) = (directory.display(), NAMES);
     unless_repaired(&format!(
@@ -495,7 +496,7 @@ pub fn write(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Written 
     write_two_copies(disk, directory, NAMES, &manifest.encode())
 }
 
-/// The same at an opening, which needs no space.
+/// Writes both copies at an opening, which needs no space.
 pub(crate) fn settle(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<()> {
     settle_two_copies(disk, directory, NAMES, &manifest.encode())
 }
@@ -553,7 +554,7 @@ mod tests {
         read(disk, Path::new(""), &Belonging::default()).unwrap()
     }
 
-    /// A copy as the server of version 0.1.0 wrote it, which had no labels.
+    /// A copy written by the server of version 0.1.0, which had no labels.
     #[test]
     fn a_recorded_copy_of_version_3_is_read() {
         let recorded = "4b566c736d6d667403000000bec4caa00300000000000000acdd121324dfc0770000000000\
@@ -627,8 +628,7 @@ mod tests {
         assert_eq!(decoded, Some(with_journal()));
     }
 
-    /// An older version does not take the store for one with levels of multiples, which mean
-    /// something else.
+    /// An older version must not mistake the store for one with levels of multiples.
     #[test]
     fn doubling_levels_are_a_flag_and_a_version_of_their_own() {
         let doubling = Manifest {
@@ -642,7 +642,7 @@ mod tests {
     }
 
     proptest! {
-        /// Under a right checksum, as an attacker would write it.
+        /// With a right checksum, as an attacker would write it.
         #[test]
         fn hostile_fields_are_refused_or_come_back_as_they_were(
             changes in vec((any::<Index>(), any::<u8>()), 0..4),

@@ -1,7 +1,7 @@
 //! One budget for the memtables of all stores of a node.
 //!
-//! Each store flushes when its own memtable is full. With many stores that sum may be more than the
-//! node has: then the stores with more than their share flush early.
+//! Each store flushes when its own memtable is full. The memtables of many stores may together
+//! exceed the budget: then the stores with the larger shares flush early.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,13 +54,14 @@ impl MemoryBudget {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// True when a memtable of `bytes` should be flushed early: three quarters of the budget are
-    /// used, and this one has at least half of a store's share.
+    /// True when a memtable of `bytes` should be flushed early: more than three quarters of the
+    /// budget are used, and this memtable has more than half of a store's share.
     pub(crate) fn wants_flush(&self, bytes: u64) -> bool {
         self.used() > self.bytes_max() / 4 * 3 && self.is_large(bytes)
     }
 
-    /// True when puts to a memtable of `bytes` should pay for flushing it: the budget is used up.
+    /// True when puts to a memtable of `bytes` should pay for flushing it: the budget is exceeded,
+    /// and this memtable has more than half of a store's share.
     pub(crate) fn is_exceeded_by(&self, bytes: u64) -> bool {
         self.used() > self.bytes_max() && self.is_large(bytes)
     }

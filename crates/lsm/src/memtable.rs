@@ -1,7 +1,6 @@
 //! The memtable: the latest writes in key order, with all versions that a reader may still need.
 //!
-//! One writer at a time inserts. A reader names the sequence up to which it sees, so that a batch
-//! appears whole.
+//! One writer at a time inserts. A reader reads up to a sequence, so that a batch appears whole.
 //!
 //! Entries are in leaves in key order, for walks, and in an index by hash, for gets. A walk locks a
 //! leaf while it copies from it; no thread waits for longer.
@@ -31,8 +30,9 @@ use leaves::Leaves;
 pub(crate) use page::{Page, Paged};
 use piece::{Pieces, Written};
 
-/// The assumed bytes of an entry in a store's first memtable, and the most entries that its filter
-/// and its index are made for: nothing is known yet, and many stores never have more than a few.
+/// The assumed bytes of an entry in a store's first memtable, and the most entries for which its
+/// filter and its index are made. The real sizes are unknown, and many stores never have more than
+/// a few entries.
 const ENTRY_BYTES_EXPECTED: u64 = 1_024;
 const FIRST_KEYS_MAX: u64 = 16_384;
 const FIRST_INDEXED_MAX: usize = 1_024;
@@ -41,17 +41,18 @@ const FIRST_INDEXED_MAX: usize = 1_024;
 pub(crate) struct Memtable {
     leaves: Leaves,
     pieces: Mutex<Pieces>,
-    /// A store's first is made by the first insert: most stores of a small node stay empty.
+    /// In a store's first memtable, the first insert makes the index: most stores of a small node
+    /// stay empty.
     index: OnceLock<KeyIndex>,
-    /// Bytes of an index that was made beforehand, for entries that may never come.
+    /// Bytes of an index that was made in advance, for entries that may never come.
     prepared_bytes: u64,
-    /// Something is in the leaves alone.
+    /// Some entries are in the leaves alone, and not in the index.
     is_index_partial: AtomicBool,
     keys_expected: usize,
     has_marks: AtomicBool,
     marks: RwLock<Vec<Mark>>,
     bytes: AtomicU64,
-    /// Keys and values alone, in bytes.
+    /// Keys and values, in bytes.
     payload_bytes: AtomicU64,
     sealed_at: AtomicU64,
     /// The first log segment that may hold its entries; later memtables have later ones.
@@ -61,20 +62,20 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    /// The first of a store, which is to be flushed at about this many bytes.
+    /// A store's first memtable, which is flushed at about this many bytes.
     pub(crate) fn new(first_log: u64, bytes_expected: u64) -> Self {
         let keys = bytes_expected / (leaves::NODE_BYTES_EXPECTED + ENTRY_BYTES_EXPECTED);
         let keys_expected = usize::try_from(keys.min(FIRST_KEYS_MAX)).unwrap_or(0);
         Self::expecting(keys_expected, first_log)
     }
 
-    /// A memtable behind another one, which gives the expected sizes.
+    /// The memtable after another one, from which it takes the expected sizes.
     pub(crate) fn behind(full: &Self, first_log: u64) -> Self {
         let keys = full.index.get().map_or(0, KeyIndex::keys);
-        // A memtable that was flushed early is not a measure for the next.
+        // A memtable that was flushed early is no measure for the next one.
         let keys_expected = keys.max(full.keys_expected / 2);
         let mut fresh = Self::expecting(keys_expected, first_log);
-        // No put is to wait for that.
+        // Made now, so that no put waits for it.
         let prepared = || KeyIndex::new(keys_expected, keys);
         fresh.prepared_bytes = fresh.index.get_or_init(prepared).bytes();
         fresh
@@ -98,7 +99,7 @@ impl Memtable {
         }
     }
 
-    /// Makes a change of a batch, and returns the bytes that it takes.
+    /// Applies one write of a batch, and returns the bytes that it takes.
     pub(crate) fn apply(&self, op: &Op, sequence: u64) -> u64 {
         match op {
             Op::Put { key, value } => self.insert(key, sequence, Some(value)),
@@ -113,7 +114,8 @@ impl Memtable {
         }
     }
 
-    /// The same for a change that was logged at this place. A body that stays there is kept as its place.
+    /// Applies a write that was logged at this place. Of a body that stays there, only the place is
+    /// kept.
     pub(crate) fn apply_logged(
         &self,
         op: &Op,
@@ -176,7 +178,7 @@ impl Memtable {
     }
 
     /// Keeps a segment of the value log, before the first entry that names it is added. A reader of
-    /// the memtable reads the bodies as well, in the version in which it found the memtable.
+    /// the memtable finds the bodies through the same version.
     pub(crate) fn keep_segment(&self, segment: &Arc<LogSegment>) {
         let number = segment.number();
         if !self.segments.read().contains_key(&number) {
@@ -189,12 +191,13 @@ impl Memtable {
         self.segments.read().get(&number).cloned()
     }
 
-    /// All of them.
+    /// All segments that it keeps.
     pub(crate) fn segments(&self) -> BTreeMap<u32, Arc<LogSegment>> {
         self.segments.read().clone()
     }
 
-    /// Nothing is added any more: every batch up to `sequence` is here or in older places.
+    /// Ends the memtable: no batch is added, and every batch up to `sequence` is here or in older
+    /// layers.
     pub(crate) fn seal(&self, sequence: u64) {
         self.sealed_at.store(sequence, Ordering::Release);
     }
@@ -204,7 +207,7 @@ impl Memtable {
         self.sealed_at.load(Ordering::Acquire)
     }
 
-    /// Memory of the entries to be flushed; 0 while it is empty.
+    /// Memory of the entries to flush; 0 for an empty memtable.
     pub(crate) fn bytes(&self) -> u64 {
         match self.bytes.load(Ordering::Relaxed) {
             0 => 0,
@@ -217,7 +220,7 @@ impl Memtable {
         self.payload_bytes.load(Ordering::Relaxed)
     }
 
-    /// Its whole memory, also while it is empty.
+    /// Its whole memory, even if it is empty.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed) + self.prepared_bytes
     }
@@ -231,7 +234,7 @@ impl Memtable {
         self.leaves.len()
     }
 
-    /// The newest entry of a key among those up to a sequence. `hash` is that of [`hash_key`].
+    /// The newest entry of a key up to a sequence. `hash` is the result of [`hash_key`].
     pub(crate) fn get(&self, key: &Bytes, hash: u64, sequence: u64) -> Option<Entry> {
         self.find(key, hash, sequence, Written::entry).flatten()
     }
@@ -292,10 +295,10 @@ impl Memtable {
         usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(usize::MAX) / entries
     }
 
-    /// The newest entries of the next keys, up to a sequence; at most `count`, and no more once they take
-    /// many bytes.
+    /// The newest entries of the next keys, up to a sequence: at most `count`, and fewer if they
+    /// take many bytes.
     pub(crate) fn page(&self, from: Bound<&Bytes>, sequence: u64, count: usize) -> Page {
-        // Version 0, which no batch writes, follows all versions of a key.
+        // Sequence 0, which no batch has, follows all versions of a key.
         let from = match from {
             Bound::Included(key) => Bound::Included(Written::asked(key, u64::MAX)),
             Bound::Excluded(key) => Bound::Excluded(Written::asked(key, 0)),

@@ -1,4 +1,4 @@
-//! Walking several layers as one: each key once, as its newest layer has it.
+//! Walking several layers as one: each key once, with the entry of its newest layer.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use crate::read_side::ReadSide;
 use crate::version::{LevelTable, Version, gap_of_table, layers_of};
 use crate::{Entry, Older};
 
-/// Entries of a memtable copied at once: the search for the place to go on is shared by this many.
+/// Entries of a memtable that are copied at once: they share one search for the position.
 const PAGE_ENTRIES: usize = 64;
 
-/// The first blocks that a fold reads of each layer are cached, so that short folds over the same
-/// keys need no device.
+/// A fold's first blocks of each layer are cached, so that short folds over the same keys need no
+/// device.
 const BLOCKS_CACHED: usize = 2;
 
 /// A layer is read in pieces of this many bytes at most.
 pub(crate) const READ_AHEAD_BYTES: usize = 256 << 10;
 
-/// One layer.
+/// A layer.
 pub(crate) struct Source {
     kind: SourceKind,
     marks: Marks,
-    /// Ranges that damage has taken from this layer so far.
+    /// Ranges of this layer found lost to damage so far.
     gaps: Vec<Mark>,
 }
 
@@ -74,7 +74,7 @@ impl Source {
         }
     }
 
-    /// `tables` are in key order. The options are for the first of them; the filter is for all.
+    /// `tables` are in key order. The options are for the first table; the filter is for all.
     pub(crate) fn run(tables: &Arc<Vec<LevelTable>>, options: ScanOptions) -> Self {
         let marks = tables.iter().flat_map(|it| it.properties.marks.iter());
         let first = match &options.from {
@@ -95,12 +95,12 @@ impl Source {
         }
     }
 
-    /// The marks over ranges that this layer has.
+    /// The layer's marks over ranges.
     pub(crate) fn marks(&self) -> &Marks {
         &self.marks
     }
 
-    /// Ranges that damage has taken so far.
+    /// Ranges found lost to damage so far.
     pub(crate) fn gaps(&self) -> &[Mark] {
         &self.gaps
     }
@@ -112,7 +112,7 @@ impl Source {
         }
     }
 
-    /// Takes the entry out; `None` for bytes that do not decode although their checksum is right.
+    /// Takes the entry out; `None` for bytes that do not decode despite a right checksum.
     fn take_entry<T: Taken>(&mut self) -> Option<T> {
         match &mut self.kind {
             SourceKind::Memtable { page, at, .. } => match page.take(*at)? {
@@ -123,14 +123,14 @@ impl Source {
         }
     }
 
-    /// Adds where older versions were logged that a memtable has of the present key.
+    /// Adds the logged places of the present key's older versions in a memtable.
     fn leave_trail(&self, older: &mut Older) {
         if let SourceKind::Memtable { page, at, .. } = &self.kind {
             page.leave_trail(*at, older);
         }
     }
 
-    /// Goes on to the next entry. Damage on the way is remembered as a gap.
+    /// Advances to the next entry. Damage on the way is noted as a gap.
     fn advance(&mut self, read: &ReadSide) -> Result<Advanced> {
         match &mut self.kind {
             SourceKind::Memtable {
@@ -206,7 +206,7 @@ pub(crate) trait Taken: Sized {
 
     fn sequence(&self) -> u64;
 
-    /// Adds the segments that may hold records of it, and of the entries that it hides.
+    /// Adds the segments that may have records of this entry, and of the entries that it hides.
     fn leave_trail(&self, _older: &mut Older) {}
 
     /// The kind of its value, for forms that leave a trail.
@@ -235,11 +235,11 @@ pub(crate) enum Merged<T> {
     Entry(T),
     /// An entry that newer layers have replaced, removed or lost.
     Hidden,
-    /// There is nothing more.
+    /// All layers are at their ends.
     End,
 }
 
-/// Walks layers as one.
+/// A walk over layers as one.
 pub(crate) struct MergeWalk {
     /// Newest first.
     sources: Vec<Source>,
@@ -249,9 +249,10 @@ pub(crate) struct MergeWalk {
     has_key: bool,
     is_started: bool,
     bytes: u64,
-    /// Places of older records of the key than the returned one, if they are wanted.
+    /// Places of records that are older than the returned entry of the key, if the caller wants
+    /// them.
     trail: Option<Older>,
-    /// True for kinds of entries that leave none.
+    /// True for kinds of entries that leave no trail.
     forgets: fn(Tag) -> bool,
 }
 
@@ -270,22 +271,22 @@ impl MergeWalk {
         }
     }
 
-    /// As before, noting the skipped records of each key, except for kinds of entries that are
-    /// forgotten.
+    /// Adds a trail: the walk notes the skipped records of each key, except for forgotten kinds of
+    /// entries.
     pub(crate) fn with_trails(mut self, forgets: fn(Tag) -> bool) -> Self {
         self.trail = Some(Older::default());
         self.forgets = forgets;
         self
     }
 
-    /// Logged places of the records skipped since the last call: older ones of the key at the
+    /// Logged places of the records skipped since the last call: older records of the key at the
     /// walk's position.
     pub(crate) fn take_trail(&mut self) -> Older {
         self.trail.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// All layers of a version, from a key on. `filter` is for the oldest layer only: an entry that
-    /// it skips hides nothing.
+    /// All layers of a version, from a key on. `filter` is for the oldest layer only, where a
+    /// skipped entry hides nothing.
     pub(crate) fn of_version(
         version: &Version,
         sequence: u64,
@@ -331,7 +332,7 @@ impl MergeWalk {
         &self.sources
     }
 
-    /// True when a layer has lost something of a range that was walked over.
+    /// True when a layer has lost keys of a range that the walk has passed.
     pub(crate) fn has_lost(&self, range: &KeyRange) -> bool {
         self.sources.iter().any(|source| {
             let marks = source.marks.iter().chain(&source.gaps);
@@ -340,7 +341,7 @@ impl MergeWalk {
         })
     }
 
-    /// Goes on to the next key.
+    /// Advances to the next key.
     pub(crate) fn advance<T: Taken>(&mut self, read: &ReadSide) -> Result<Merged<T>> {
         if !self.is_started {
             self.is_started = true;
@@ -351,7 +352,8 @@ impl MergeWalk {
         let Some(newest) = self.order.first().copied() else {
             return Ok(Merged::End);
         };
-        // An older version of the key before: passed by itself, so that a step costs one at most.
+        // An older version of the previous key, passed in a step of its own, so that no step costs
+        // more than one.
         let is_older = self.has_key && self.sources[newest].key() == self.key;
         self.bytes += self.passed_bytes(newest);
         let entry = match is_older && self.trail.is_none() {
@@ -393,8 +395,8 @@ impl MergeWalk {
         }
     }
 
-    /// Advances a source that is not in the order and puts it into its place. Most often that is
-    /// its old one, so the search begins at the front.
+    /// Advances a source that is not in the order and inserts it there. Most often the source stays
+    /// the first, so the search begins at the front.
     fn advance_source(&mut self, source: usize, read: &ReadSide) -> Result<()> {
         if matches!(self.sources[source].advance(read)?, Advanced::End) {
             return Ok(());

@@ -1,6 +1,5 @@
-//! An entry on its way from one layer to the next: decoded as in memory, or as bytes from one table
-//! to another. Most entries of a merge do not change, so they are neither decoded nor encoded
-//! again.
+//! An entry on its way from one layer to the next, decoded or as encoded bytes. Most entries of a
+//! merge do not change, so they are neither decoded nor encoded again.
 
 use bytes::Bytes;
 use kvorum_backend::Tag;
@@ -13,7 +12,7 @@ use crate::{Entry, Older};
 
 /// An entry that is moved.
 pub(crate) enum MergeEntry {
-    /// Too large for its piece of memory, or made for the occasion.
+    /// A decoded entry, too large for its piece of memory or made by the merge.
     Entry(Entry),
     /// The bytes of a table or a memtable.
     Bytes {
@@ -32,13 +31,13 @@ impl MergeEntry {
         }
     }
 
-    /// Taken apart if its body may have this many bytes.
+    /// Decodes the entry if its body may have this many bytes.
     pub(crate) fn opened_from(self, body_bytes: usize) -> Self {
         match self {
             Self::Bytes { facts, bytes } if bytes.len() >= body_bytes => {
                 match Entry::decode(&bytes) {
                     Ok(entry) => Self::Entry(entry),
-                    // It would not have come so far.
+                    // Bytes that do not decode were refused before.
                     Err(_) => Self::Bytes { facts, bytes },
                 }
             }
@@ -60,16 +59,16 @@ impl MergeEntry {
 }
 
 impl MergeEntry {
-    /// Its place in the log.
+    /// Its place in the value log.
     pub(crate) fn logged_at(&self) -> Option<LogPlace> {
         match self {
             Self::Entry(entry) => entry.logged_at(),
-            // It decoded when it was taken.
+            // The bytes decoded before.
             Self::Bytes { bytes, .. } => Entry::decode(bytes).ok()?.logged_at(),
         }
     }
 
-    /// The segments named by the entry that may hold older records of its key.
+    /// The segments in the entry that may have older records of its key.
     pub(crate) fn older(&self) -> Older {
         match self {
             Self::Entry(entry) => entry.older.clone(),
@@ -80,13 +79,13 @@ impl MergeEntry {
         }
     }
 
-    /// The same entry, saying that they may be there.
+    /// The entry with these segments for older records.
     pub(crate) fn with_older(self, older: Older) -> Self {
         match self {
             Self::Entry(entry) => Self::Entry(Entry { older, ..entry }),
             Self::Bytes { facts, bytes } => match Entry::decode(&bytes) {
                 Ok(entry) => Self::Entry(Entry { older, ..entry }),
-                // It would not have come so far.
+                // Bytes that do not decode were refused before.
                 Err(_) => Self::Bytes { facts, bytes },
             },
         }

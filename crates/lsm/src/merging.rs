@@ -1,4 +1,4 @@
-//! Merging tables downwards, by the policy.
+//! Downward merges of tables, selected by the policy.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -22,7 +22,7 @@ use crate::shares::Shares;
 use crate::store::Store;
 use crate::version::{LevelTable, Version, layers_of};
 
-/// However many layers are merged, each is read in pieces of this many bytes.
+/// The fewest bytes of a layer that are read at once, for any number of layers.
 const READ_AHEAD_BYTES_MIN: usize = 32 << 10;
 
 /// The caller that pays for a part of a merge.
@@ -33,13 +33,13 @@ pub(crate) enum Payer {
     Writer,
 }
 
-/// The basis of the puts' shares, in bytes that go to tables.
+/// Shares of several puts, counted in bytes that go to tables.
 pub(crate) struct SharedPut {
     /// Bytes of all puts that have not paid yet, the present one included.
     pub(crate) unpaid_bytes: u64,
-    /// Bytes of the present one.
+    /// Bytes of the present put.
     pub(crate) own_bytes: u64,
-    /// Bytes of merging due from each byte, for all levels with a merge due.
+    /// Bytes of merging due for each byte, for all levels with a due merge.
     pub(crate) per_byte: u64,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Merging {
     running: Vec<(Pick, Job)>,
     read_failures: ReadFailures,
     shares: Shares,
-    /// The levels with merges due, and after how many changes of the version they were.
+    /// The levels with due merges, and the number of version changes at which they were found.
     due_levels: Option<(u64, Vec<usize>)>,
 }
 
@@ -114,8 +114,8 @@ impl Merging {
         store.settings.compaction.may_begin(pick, &begun)
     }
 
-    /// Begins the due merge of a level, and returns its index among those in progress. A mere move
-    /// is made at once instead.
+    /// Begins the due merge of a level, and returns its index among the merges in progress. A mere
+    /// move is made at once instead.
     fn begin(
         &mut self,
         store: &Store,
@@ -129,7 +129,7 @@ impl Merging {
         let Some(pick) = due.filter(|it| self.may_begin(store, it)) else {
             return Ok(None);
         };
-        // From one directory to the other, a table is written again like any other.
+        // A table that changes the directory is rewritten, as in a merge.
         let is_crossing = store.is_slow_level(pick.level) != store.is_slow_level(pick.output);
         if pick.is_move && !is_crossing {
             move_tables(store, &version, &pick)?;
@@ -144,8 +144,8 @@ impl Merging {
         Ok(Some(self.running.len() - 1))
     }
 
-    /// If puts pay shares, a merge that is done leaves its place at once: the next may be waiting
-    /// for it.
+    /// If puts pay shares, the result of a finished merge moves on at once: another merge may be
+    /// waiting for its place.
     fn ended(&mut self, store: &Store, pick: &Pick, now: Timestamp) -> Result<()> {
         if store.settings.compaction.share_per_byte().is_none() {
             return Ok(());
@@ -181,8 +181,8 @@ impl Merging {
         }
     }
 
-    /// Does a part of the charges of this many bytes put; the rest stays charged. `own_bytes` are the bytes
-    /// of the put that pays. It is charged at least its own share.
+    /// Charges for these bytes, and does a part of the charged work; the rest stays charged.
+    /// `own_bytes` are the bytes of the paying put, which does at least its own share.
     pub(crate) fn pay_share(
         &mut self,
         store: &Store,
@@ -200,7 +200,7 @@ impl Merging {
             && let Some((level, charge)) = self.shares.most(&passed)
         {
             passed.push(level);
-            // A failed step is due again, and reported to the next upkeep.
+            // A failed step is due again, and the next upkeep reports the failure.
             let paid = self.step(store, level as u64, charge.min(left), now, Payer::Writer);
             let Ok(paid) = paid else {
                 return;
@@ -209,7 +209,7 @@ impl Merging {
         }
     }
 
-    /// The levels with merges that a put may pay for. They are looked for when the version has changed.
+    /// The levels with merges that a put may pay for, computed again when the version has changed.
     fn due_levels(&mut self, store: &Store, now: Timestamp) -> Vec<usize> {
         let changes = store.version_changes.load(Ordering::Relaxed);
         if let Some((known, levels)) = &self.due_levels
@@ -235,8 +235,8 @@ impl Merging {
     }
 }
 
-/// The merges in progress, and those that may begin in addition, or the one that would be next.
-/// During a step of another thread, those in progress are unknown.
+/// The merges in progress, and the merges that may begin in addition, or the next one. During a
+/// step of another thread, the merges in progress are unknown.
 pub(crate) fn due(
     store: &Store,
     merging: Option<&Merging>,
@@ -279,14 +279,14 @@ fn shape(store: &Store, version: &Version) -> policy::Shape {
 }
 
 /// The due merges. While puts are refused for want of space, new tables are merged at once if that
-/// may free a part of the tables: older entries that they supersede count as used until then.
+/// may free enough of the older tables: superseded entries take space until then.
 fn picks(store: &Store, version: &Version, now: Timestamp) -> Vec<Pick> {
     let mut settings = store.settings.policy.clone();
     let headroom = store.intake.headroom();
     let shape = shape(store, version);
     settings.table_bytes_max = store.table_bytes_max(false);
-    // If space is scarce, merges may use the part of the reserve that removals leave: the rest may
-    // be used up before they end.
+    // If space is scarce, merges may use the part of the reserve that removals leave; the rest may
+    // be used up before the merges end.
     settings.room_bytes = match headroom.is_scarce() {
         true => headroom.available.min(headroom.reserve / 2),
         false => headroom.for_puts(),
@@ -310,7 +310,7 @@ fn picks(store: &Store, version: &Version, now: Timestamp) -> Vec<Pick> {
     picks
 }
 
-/// Tables without anything in their way go to another level as they are.
+/// Moves tables to another level without rewriting them.
 fn move_tables(store: &Store, version: &Version, pick: &Pick) -> Result<()> {
     let tables = version.levels[pick.level].iter();
     let moved = tables.filter(|it| pick.inputs.contains(&it.number));
@@ -323,8 +323,9 @@ fn move_tables(store: &Store, version: &Version, pick: &Pick) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the output level's tables with keys below `next` by new ones. The inputs stay until the
-/// whole merge is done: they are newer, and equal. Returns the rest of the merge.
+/// Replaces the output level's tables with keys below `next` by new tables. The inputs stay until
+/// the whole merge is done: they have the same entries, in a newer layer. Returns the rest of the
+/// merge.
 fn install_part(store: &Store, mut pick: Pick, mut job: Job, next: Bytes) -> Result<(Pick, Job)> {
     let version = store.version.load_full();
     let is_passed = |it: &&LevelTable| it.properties.largest < next;
@@ -339,7 +340,7 @@ fn install_part(store: &Store, mut pick: Pick, mut job: Job, next: Bytes) -> Res
     };
     install(store, &part, &mut job)?;
     let gives_up = job.gives_up;
-    // Their files are open, and take space, for as long as the job has them.
+    // Open files take space, and the job has the old tables open.
     drop(job);
     store.replaced.release_unread();
     store.retire_files(
@@ -359,7 +360,7 @@ fn install_part(store: &Store, mut pick: Pick, mut job: Job, next: Bytes) -> Res
 
 fn install_merge(store: &Store, pick: &Pick, mut job: Job) -> Result<()> {
     install(store, pick, &mut job)?;
-    // The oldest first: should some stay, and the manifest be lost, none comes back that was removed.
+    // The oldest first: if some files stay and the manifest is lost, no removed entry comes back.
     let oldest_first = job.inputs.iter().rev();
     let paths = oldest_first.map(|it| table_path(&store.directory, *it));
     store.retire_files(paths);
@@ -420,7 +421,7 @@ fn start_merge(
         ranges_below = Some(below.iter().map(range).collect());
         runs.push(Arc::new(below));
     }
-    // Layers with the same keys are all read again at the same time.
+    // Layers with the same keys read their next pieces at the same time.
     let options = ScanOptions {
         read_ahead_bytes: (READ_AHEAD_BYTES / runs.len()).max(READ_AHEAD_BYTES_MIN),
         from: from.clone().map_or(Bound::Unbounded, Bound::Included),
@@ -453,7 +454,7 @@ fn task(version: &Version, pick: &Pick, urgency: Urgency) -> Task {
         Reason::Expired => (TaskKind::Expire, Urgency::Idle),
         Reason::Misplaced => (TaskKind::Compact, Urgency::Idle),
     };
-    // A policy with moves as steps of its merges counts no bytes for them.
+    // Policies count no bytes for moves.
     let cost_bytes = if pick.bytes == 0 { 0 } else { 2 * bytes };
     Task {
         kind,
@@ -463,7 +464,7 @@ fn task(version: &Version, pick: &Pick, urgency: Urgency) -> Task {
     }
 }
 
-/// The cost of walking over a table, in the bytes that steps count: those of entries, unpacked.
+/// The cost of a walk over a table, in the bytes that steps count: uncompressed entries.
 fn worked_bytes(it: &LevelTable) -> u64 {
     it.properties.raw_bytes.max(it.file_len)
 }

@@ -1,19 +1,20 @@
-//! Segments of the value log in which older records of a key may still be, for a store that keeps a journal.
+//! Segments of the value log that may still have older records of a key, for a store with a
+//! journal.
 //!
 //! A removal stays in the journal while an older put of its key is there: after a loss of its
-//! ledger, the store would take that put for the newest. So a merge that drops an older entry of a
-//! key notes the dropped one's segment in the newer one. Ranges are merged if there are many: then
-//! a removal may stay longer than necessary, and never goes too early.
+//! ledger, the store would mistake that put for the newest. So a merge that drops an older entry
+//! notes its segment in the newer entry of the key. If there are many ranges, neighbours are
+//! merged: a removal may then stay longer than necessary, but is never dropped too early.
 
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
 
-/// More ranges than this are merged, the nearest first.
+/// If there are more ranges, the nearest are merged.
 const RANGES_MAX: usize = 16;
 
-/// Ranges of segments, ascending, none touching another.
+/// Ranges of segments, ascending and not adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Older {
-    /// First and last of each, both included.
+    /// First and last segment of each, both included.
     ranges: Vec<(u32, u32)>,
 }
 
@@ -26,7 +27,7 @@ impl FromIterator<u32> for Older {
 }
 
 impl Older {
-    /// True when no older record is left.
+    /// True when no older record may be left.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -36,14 +37,14 @@ impl Older {
         self.add_range(segment, segment);
     }
 
-    /// Adds those of another.
+    /// Adds another key's segments.
     pub(crate) fn add_all(&mut self, other: &Self) {
         for (first, last) in &other.ranges {
             self.add_range(*first, *last);
         }
     }
 
-    /// Keeps the ranges with such a record.
+    /// Keeps the ranges for which the test is true.
     pub(crate) fn retain(&mut self, has_any: impl Fn(u32, u32) -> bool) {
         self.ranges.retain(|(first, last)| has_any(*first, *last));
     }
@@ -70,8 +71,8 @@ impl Older {
         }
     }
 
-    /// Appends, for each range, varints: the segments between the one before and its first, and those behind
-    /// its first. The number of ranges comes first.
+    /// Appends varints: the number of ranges, and for each the segments between the previous range
+    /// and its first segment, and the segments behind its first.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.ranges.len() as u64);
         let mut behind = 0;
@@ -133,7 +134,7 @@ mod tests {
             let has_it = |(from, to): &(u32, u32)| (*from..=*to).contains(&segment);
             assert!(older.ranges.iter().any(has_it), "segment {segment}");
         }
-        // The widest gaps are the last.
+        // The widest gaps come last.
         assert_eq!(older.ranges[15], (39 * 39, 39 * 39));
     }
 

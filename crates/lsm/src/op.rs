@@ -12,13 +12,13 @@ const BODY_BYTES_MAX: u64 = 256 << 20;
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Stores a value in place of the key's old one. Its body is inline; after a log's replay it is
-    /// in its place in the log.
+    /// Stores a value in place of the key's old one. Its body is inline, or, in a replay of the
+    /// log, in its place there.
     Put {
         /// The key.
         key: Bytes,
-        /// The value. A large one is kept in memory as it was given: a slice of something larger
-        /// keeps that too.
+        /// The value. A large value is kept in memory as it was passed: a slice of a larger buffer
+        /// keeps the buffer too.
         value: Value,
     },
     /// Removes a key.
@@ -26,11 +26,11 @@ pub enum Op {
         /// The key.
         key: Bytes,
     },
-    /// Removes all keys from `from` up to but without `to`.
+    /// Removes all keys from `from` up to `to`, without `to`.
     RemoveRange {
         /// The first key.
         from: Bytes,
-        /// The first key behind.
+        /// The first key behind the range.
         to: Bytes,
     },
 }

@@ -29,7 +29,7 @@ impl Recovery {
         let levels = self.settings.policy.levels;
         let deepest = manifest.tables.iter().map(|it| it.level).max().unwrap_or(0);
         let deepest = usize::try_from(deepest).unwrap_or(levels);
-        // Replaying the logs gives the one that counts.
+        // Replaced by the memtable that the replay of the logs fills.
         let memtable = Memtable::new(manifest.first_log, 0);
         let mut version = Version::empty(levels.max(deepest + 1), memtable);
         for record in &manifest.tables {
@@ -60,7 +60,7 @@ impl Recovery {
         Ok(version)
     }
 
-    /// The segments of the value log that tables name. A dropped one had no live records: the
+    /// The segments of the value log that tables name. A dropped segment had no live records: the
     /// entries that still name it are hidden.
     fn open_segments(
         &self,
@@ -75,7 +75,7 @@ impl Recovery {
             match log.whereabouts(StoreId(manifest.identity), number) {
                 Whereabouts::Here(segment) => _ = segments.insert(number, segment),
                 Whereabouts::LetGo => {}
-                // The records collected from it before its loss exist.
+                // The records collected from the segment before its loss exist.
                 Whereabouts::Missing if version.journal_of(number).next().is_some() => {}
                 Whereabouts::Missing => self.note_missing(version, number),
             }
@@ -93,7 +93,7 @@ impl Recovery {
         self.note(lost_name(segment), 0, bytes, held);
     }
 
-    /// `None` when the file is missing or another one, or the system does not let it be read.
+    /// `None` when the file is missing, is another file, or cannot be read.
     fn open_table(
         &self,
         manifest: &Manifest,
@@ -168,8 +168,7 @@ impl Recovery {
         let cache_id = self.shared.cache.new_table();
         let open = || Table::open(&*self.disk, path, known.clone(), cache_id, sink);
         let opened = match open() {
-            // Without file handles, for example, every file fails like this: then the store is not
-            // opened.
+            // Without file handles, for example, every file fails like this, and the opening fails.
             Err(SstError::Disk(error)) if self.is_of_one_file(&error) => open(),
             opened => opened,
         };
@@ -191,7 +190,7 @@ impl Recovery {
         Ok(None)
     }
 
-    /// True when the system refuses a file and not its neighbours.
+    /// True when the error concerns this file alone: the manifest can still be read.
     fn is_of_one_file(&self, error: &DiskError) -> bool {
         use kvorum_disk::ErrorKind::{Denied, Device};
         matches!(error.operation(), Operation::Open | Operation::Read)
@@ -200,7 +199,7 @@ impl Recovery {
     }
 }
 
-/// True when the disk lets a file be read that every store has, and one of every slow directory.
+/// True when a file can be read that every store, or every slow directory, has.
 pub(crate) fn is_manifest_readable(disk: &dyn Disk, directory: &Path) -> bool {
     let is_readable = |name: &str| {
         let file = disk.open(&directory.join(name), OpenMode::Read);

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::version::Version;
 
-/// The version of a snapshot, until its lease is over.
+/// The version that a snapshot uses until its lease ends.
 pub(crate) struct Pin {
     pub(crate) lease: Lease,
     version: Mutex<Option<Arc<Version>>>,
@@ -50,14 +50,14 @@ impl Pins {
         });
     }
 
-    /// Lets go of everything.
+    /// Releases all versions.
     pub(crate) fn release_all(&self) {
         for pin in self.pins.lock().drain(..).filter_map(|it| it.upgrade()) {
             *pin.version.lock() = None;
         }
     }
 
-    /// The versions that are held.
+    /// The versions that snapshots hold.
     pub(crate) fn versions(&self) -> Vec<Arc<Version>> {
         let pins = self.pins.lock();
         let held = pins.iter().filter_map(Weak::upgrade);

@@ -1,51 +1,52 @@
-//! The interface of merge policies: shapes of stores, picks, backlogs.
+//! The interface of merge policies: shapes of stores, picks, and backlogs.
 //!
-//! A policy selects the tables to merge: a function of sizes and key ranges, and of nothing else,
-//! so that it can be run over simulated stores. `leveled` is one, `doubling` another. It has no
-//! state between two calls; merges in progress belong to the mechanism.
+//! A policy selects the tables to merge, from sizes and key ranges alone, so that tests can run it
+//! over simulated stores. `leveled` and `doubling` are policies. A policy has no state between two
+//! calls; merges in progress belong to the mechanism.
 
 use std::fmt;
 
 use bytes::Bytes;
 use kvorum_disk::Headroom;
 
-/// New entries that are this part of all are worth a flush and a merge where puts are refused: for each byte
-/// that is freed, no more than this many are copied.
+/// While puts are refused, new entries are worth a flush and a merge if they are at least all
+/// entries divided by this number: at most this many bytes are copied for each byte freed.
 const WORTH_PART: u64 = 32;
-/// The same where removals are soon refused too.
+/// The same while removals are nearly refused too.
 const WORTH_PART_FOR_REMOVALS: u64 = 256;
 
-/// A rule by which tables are merged. It is called once for a task or a step, never for a key.
+/// A rule for selecting merges. It is called once for a task or a step, never for a key.
 pub trait Policy: fmt::Debug + Send + Sync {
     /// The meaning of its stores' levels.
     fn layout(&self) -> Layout;
 
-    /// The merges that are due, most wanted first; `now` in microseconds.
+    /// The due merges, most wanted first; `now` in microseconds.
     fn picks(&self, shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick>;
 
     /// The backlog of the store.
     fn backlog(&self, shape: &Shape, settings: &PolicySettings) -> Backlog;
 
-    /// Bytes of merging, read and written, that each byte put is charged for each level with a
-    /// merge due. `None` if puts pay only for a backlog.
+    /// Bytes of merging, read and written, charged to each byte put for each level with a due
+    /// merge. `None` if puts pay only for a backlog.
     fn share_per_byte(&self) -> Option<u64> {
         None
     }
 
-    /// True when a merge may begin while those of `begun` go on.
+    /// True when a merge may begin beside the merges in progress, `begun`.
     fn may_begin(&self, _pick: &Pick, begun: &[&Pick]) -> bool {
         begun.is_empty()
     }
 }
 
-/// The meaning of a store's levels. It is recorded in the manifest, and an opening uses the
-/// recorded one.
+/// The meaning of a store's levels. The manifest records it, and an opening uses the recorded
+/// layout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// Each level is one run, and a multiple of the one above.
+    /// Each level is one run. Its size is a multiple of the level above.
     #[default]
     Multiples,
-    /// Three levels in a row are one level of up to three runs, which may be twice those of the one above.
+    /// Three levels in a row are one level of up to three runs, which may be twice as large as
+    /// those above.
     Doubling,
 }
 
@@ -56,28 +57,27 @@ pub struct PolicySettings {
     pub levels: usize,
     /// Level 0 is merged when it has this many tables.
     pub level_zero_tables: usize,
-    /// The first level in use below level 0 is to hold at most this many bytes.
+    /// The target of the first level in use below level 0, in bytes, is at most this.
     pub base_bytes: u64,
-    /// The target size of each level as a multiple of the one above.
+    /// The target size of each level, as a multiple of the level above.
     pub multiplier: u64,
-    /// A table with at least this many removals is merged downwards to free the space of the
-    /// removed entries, if removals are a tenth of the entries that are read for it; `None` for
-    /// only when they are half of the table.
+    /// A table with at least this many removals is merged downwards to free the space of removed
+    /// entries, if a tenth of the entries that the merge reads are removals. `None`: only tables
+    /// with at least half removals are.
     pub removals_trigger: Option<u64>,
-    /// True: tables are rewritten when half of their contents is expired. False: only tables that
-    /// are expired as a whole are.
+    /// True: tables are rewritten when half of their contents is expired. False: only when all is.
     pub rewrites_expired: bool,
-    /// A merge starts another table when one has this many bytes.
+    /// A merge starts another table when the present one has this many bytes.
     pub table_bytes_max: u64,
-    /// From this many tables on level 0 on, putting pays for merging.
+    /// With more than this many tables on level 0, puts pay for merging.
     pub slow_from_tables: usize,
     /// With this many tables on level 0, a put pays the maximum.
     pub slowest_at_tables: usize,
-    /// Bytes that a merge may write before one of its inputs is removed. Small room makes small
+    /// Bytes that a merge may write before one of its inputs is removed. A small value makes small
     /// merges.
     pub room_bytes: u64,
-    /// While puts are refused for want of space: the share of newer entries from which on a merge is worth
-    /// the superseded entries that it frees, as in [`worth_part`]. Used by doubling levels.
+    /// Set while puts are refused for want of space: the share of newer entries that makes a merge
+    /// worth its cost, as in [`worth_part`]. Used by doubling levels.
     pub worth_part: Option<u64>,
 }
 
@@ -118,7 +118,7 @@ pub struct TableShape {
     pub half_expired_at: Option<u64>,
     /// The time when all of it is expired, in microseconds; `None` for never.
     pub expired_at: Option<u64>,
-    /// It lies in the directory where tables of its level do not belong.
+    /// It lies in the wrong one of two directories.
     pub is_misplaced: bool,
 }
 
@@ -128,7 +128,7 @@ impl TableShape {
     }
 }
 
-/// The tables of each level. Level 0 newest first, the others in key order.
+/// The tables of each level: level 0 newest first, the others in key order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
     /// The levels.
@@ -138,7 +138,7 @@ pub struct Shape {
 /// Reason of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// The level holds too much.
+    /// The level is over its target.
     Size,
     /// Much of a table is removals.
     Removals,
@@ -153,39 +153,39 @@ pub enum Reason {
 pub struct Pick {
     /// Its reason.
     pub reason: Reason,
-    /// The level's size in percent of its target; 100 is "full".
+    /// The level's size in percent of its target.
     pub score_percent: u64,
     /// The level that the merge relieves.
     pub level: usize,
-    /// Its tables that take part, in the level's order.
+    /// Its tables that are merged, in the level's order.
     pub inputs: Vec<u64>,
-    /// The level of the result. The same one when a table of the last level is rewritten, or moves
-    /// to the other directory.
+    /// The level of the result: the same level when a table is rewritten there.
     pub output: usize,
-    /// Tables of that level that take part.
+    /// Tables of that level that are merged too.
     pub below: Vec<u64>,
-    /// Bytes that are read.
+    /// Bytes that the merge reads.
     pub bytes: u64,
-    /// The tables go to the other level as they are: nothing there, or between, has keys in common with them
-    /// or counts as one run with them.
+    /// The tables change their level and are not rewritten: no older entries that they overlap, and
+    /// no run that they would join, are on the way.
     pub is_move: bool,
 }
 
 /// The backlog of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Bytes to be read and written before every level is within its target.
+    /// Bytes to read and write until every level is within its target.
     pub bytes: u64,
     /// The pressure on writers, in thousandths, from 0 to 1000.
     pub pressure_permille: u64,
 }
 
-/// The tables of level 0 by layers: those that follow each other in key order are one.
+/// The layers of level 0. Consecutive tables in key order, without common keys, are one layer.
 pub fn layers<T>(zero: &[T], range: impl Fn(&T) -> (&Bytes, &Bytes)) -> impl Iterator<Item = &[T]> {
     zero.chunk_by(move |one, next| range(one).1 < range(next).0)
 }
 
-/// The share of new entries among all that is needed for a flush and a merge while puts are refused.
+/// The least share of new entries for a flush and a merge while puts are refused: one divided by
+/// this.
 pub fn worth_part(headroom: &Headroom) -> u64 {
     match headroom.is_short_for_removals() {
         true => WORTH_PART_FOR_REMOVALS,
@@ -193,7 +193,7 @@ pub fn worth_part(headroom: &Headroom) -> u64 {
     }
 }
 
-/// True when merging level 0 for the sake of space repays its cost: it has such a part of all
+/// True when merging level 0 for space repays its cost: level 0 has at least this part of all
 /// entries.
 pub fn is_zero_worth_merging(shape: &Shape, worth_part: u64) -> bool {
     let entries = |it: &[TableShape]| it.iter().map(|it| it.entries).sum::<u64>();
@@ -212,7 +212,7 @@ pub(crate) fn pressure_permille(layers: usize, settings: &PolicySettings) -> u64
     (1000 * slow / span).min(1000)
 }
 
-/// True when a table is to be rewritten for its expired entries.
+/// True when a table is due to be rewritten for its expired entries.
 pub(crate) fn is_expired(table: &TableShape, settings: &PolicySettings, now: u64) -> bool {
     let at = match settings.rewrites_expired {
         true => table.half_expired_at.or(table.expired_at),
@@ -230,9 +230,8 @@ pub(crate) fn part_bytes(shape: &Shape, output: usize, settings: &PolicySettings
         .saturating_add(longest.unwrap_or(0))
 }
 
-/// The tables of level 0 that are merged downwards if room may be short: all, or as many of the
-/// oldest as there is room for. If there is no room for the oldest, the smallest one with nothing
-/// older below it on the level.
+/// The tables of level 0 to merge downwards: all, or as many of the oldest as there is room for. If
+/// there is no room for the oldest, the smallest table with no older table beneath it on the level.
 pub(crate) fn of_level_zero<'a>(
     shape: &'a Shape,
     output: usize,
@@ -258,7 +257,7 @@ pub(crate) fn of_level_zero<'a>(
     smallest.into_iter().map(|(_, table)| table).collect()
 }
 
-/// Tables of a level with keys between these, both included.
+/// Tables of a level with keys in this range, both ends included.
 pub(crate) fn overlapping<'a>(
     shape: &'a Shape,
     level: usize,

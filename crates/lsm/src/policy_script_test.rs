@@ -1,5 +1,5 @@
 //! Merge policies as golden scripts (`policy_scripts/`): tables of a store by their ranges and
-//! sizes, and the merges that a policy wants.
+//! sizes, and the merges that a policy selects.
 //!
 //! | command | meaning |
 //! |---|---|
@@ -19,7 +19,7 @@ use crate::leveled::Leveled;
 use crate::policy::{Pick, Policy, PolicySettings, Shape, TableShape};
 
 const UNIT_BYTES: u64 = 100;
-/// No script wants more merges.
+/// The most merges of a script.
 const MERGES_MAX: usize = 100;
 
 #[test]
@@ -114,7 +114,7 @@ impl Store {
         Ok(())
     }
 
-    /// Does the most wanted merge, and says which.
+    /// Does the most wanted merge, and describes it.
     fn merge(&mut self) -> Option<String> {
         let picks = self.policy.picks(&self.shape, &self.settings, self.now);
         let pick = picks.into_iter().next()?;
@@ -154,7 +154,8 @@ impl Store {
         )
     }
 
-    /// One table with all inputs: nothing is overwritten. One that is expired is left out.
+    /// One table with the bytes of all inputs, as if nothing was overwritten. Expired tables are
+    /// left out.
     fn merged(&mut self, inputs: Vec<TableShape>, pick: &Pick) -> Option<TableShape> {
         self.last_number += 1;
         let is_last = pick.output + 1 == self.settings.levels;
@@ -200,7 +201,7 @@ impl Store {
     }
 }
 
-/// Level 0 has the newest first, the others are in key order.
+/// Level 0 is newest first, the others are in key order.
 fn insert(tables: &mut Vec<TableShape>, level: usize, table: TableShape) {
     match level {
         0 => tables.insert(0, table),

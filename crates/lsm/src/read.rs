@@ -1,4 +1,4 @@
-//! Point reads: from the newest layer to the oldest, until one has the key.
+//! Point reads, from the newest layer to the oldest until one has the key.
 
 use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Lookup, LostRange, Result, Timestamp};
@@ -20,8 +20,7 @@ use crate::{Body, Entry, LoggedPlace, Value};
 impl Store {
     /// The value of a key, expired or not.
     ///
-    /// The version was loaded before the sequence: the entries of its tables are at or below a
-    /// sequence that is read later.
+    /// The version is loaded before the sequence, so its tables have no entries of later sequences.
     pub(crate) fn find(
         &self,
         version: &Version,
@@ -31,7 +30,7 @@ impl Store {
         self.find_at(version, key, self.visible_sequence(), reading)
     }
 
-    /// The same of a sequence that was visible when the version was loaded, or later.
+    /// The value at a sequence that was visible when the version was loaded, or later.
     pub(crate) fn find_at(
         &self,
         version: &Version,
@@ -123,8 +122,8 @@ impl Store {
         Ok(read?.map_or(Lookup::WouldBlock, Lookup::Found))
     }
 
-    /// A body in the value log. Its record has to be the one of the entry's put: a store that
-    /// refers to another log would read another store's record.
+    /// A body in the value log. The record must be from the entry's put: with another log, the
+    /// place may have a record of another store.
     fn logged_body(
         &self,
         version: &Version,
@@ -140,7 +139,7 @@ impl Store {
         let read = match version.segment(place.at.segment) {
             _ if place.len == 0 => return Ok(Lookup::Found(Bytes::new())),
             Some(segment) => match read_logged(&segment, entry, reading) {
-                // Record of another log, or damaged.
+                // A record of another log, or damage.
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
                     self.read_collected(version, entry, reading, || error)
                 }
@@ -162,8 +161,8 @@ impl Store {
         read
     }
 
-    /// A body that is not in the log, from the journal files; `missing` is the error if they do not
-    /// have it either.
+    /// A body that is not in the log, from the journal files; `missing` is the error if these do
+    /// not have it.
     fn read_collected(
         &self,
         version: &Version,

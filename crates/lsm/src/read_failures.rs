@@ -1,13 +1,13 @@
-//! Tables that a device fails to read, and their treatment by merges.
+//! Tables that a device fails to read, and how merges treat them.
 //!
-//! A get of such a key returns the device's error, however often: a device may fail for a while,
-//! and no data is given up for that. A merge cannot wait for ever. It would read the same tables
-//! again and again up to the same sector, level 0 would grow behind it, and a few bad keys would
-//! stop a store of millions. So other merges go first, and a table that has failed often enough for
-//! long enough is merged without the unreadable blocks. They are reported as lost, as damaged ones
-//! are, and their file is moved to `lost/`.
+//! A get of such a key returns the device's error each time: a device may fail for a while, and
+//! gets give up no data for that. A merge cannot wait for ever. It would read the same tables again
+//! and again up to the same sector, level 0 would grow, and a few bad keys would stop a store of
+//! millions. So other merges go first, and a table that has failed often and long enough is merged
+//! without the unreadable blocks. They are reported as lost, like damaged blocks, and their file is
+//! moved to `lost/`.
 //!
-//! A device that fails as a whole makes no merge give up: the manifest has to be readable then, and
+//! No merge gives blocks up while the device fails as a whole: the manifest has to be readable, and
 //! the output of a merge has to reach the device before the inputs are removed.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub(crate) struct ReadFailures {
 }
 
 impl ReadFailures {
-    /// A merge of these tables failed.
+    /// Notes that a merge of these tables failed.
     pub(crate) fn failed(&mut self, tables: &[u64], now: Timestamp) {
         for table in tables {
             let known = self.tables.entry(*table);
@@ -32,7 +32,7 @@ impl ReadFailures {
         }
     }
 
-    /// The same for a merge that a writer paid for. Writers come often and have no time: they leave
+    /// The same for a merge that a put paid for. Puts are frequent and have no clock: they leave
     /// these tables to upkeep, and give no data up.
     pub(crate) fn failed_for_writer(&mut self, tables: &[u64]) {
         for table in tables {
@@ -40,7 +40,7 @@ impl ReadFailures {
         }
     }
 
-    /// Forgets tables that no longer exist.
+    /// Drops tables that no longer exist.
     pub(crate) fn keep(&mut self, version: &Version) {
         if !self.tables.is_empty() {
             let is_there = |number: &u64| version.tables().any(|it| it.number == *number);
@@ -48,18 +48,18 @@ impl ReadFailures {
         }
     }
 
-    /// The next merge: those without failures go first.
+    /// The next merge: merges without failures go first.
     pub(crate) fn next(&self, picks: Vec<Pick>) -> Option<Pick> {
         self.sound_first(picks).into_iter().next()
     }
 
-    /// The same picks, those first that have not failed.
+    /// The same picks, with the ones that have not failed first.
     pub(crate) fn sound_first(&self, mut picks: Vec<Pick>) -> Vec<Pick> {
         picks.sort_by_key(|it| !self.is_sound(it));
         picks
     }
 
-    /// The next of them for a writer to pay for: none that upkeep has to see to.
+    /// The next merge that a put may pay for: one without failures.
     pub(crate) fn next_sound(&self, picks: Vec<Pick>) -> Option<Pick> {
         self.next(picks).filter(|pick| self.is_sound(pick))
     }
@@ -69,12 +69,12 @@ impl ReadFailures {
         self.of(pick).is_none()
     }
 
-    /// True when a merge is to go on without the unreadable blocks.
+    /// True when a merge has to continue without the unreadable blocks.
     pub(crate) fn is_lasting(&self, pick: &Pick, now: Timestamp) -> bool {
         self.of(pick).is_some_and(|it| it.are_enough(now))
     }
 
-    /// The longest-lasting failures of one of a merge's tables.
+    /// The longest-lasting failures among a merge's tables.
     fn of(&self, pick: &Pick) -> Option<LastingFailures> {
         let tables = pick.inputs.iter().chain(&pick.below);
         let known = tables.filter_map(|it| self.tables.get(it).copied());

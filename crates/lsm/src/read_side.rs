@@ -1,4 +1,4 @@
-//! Context of a read beside a version: the cache, and the sink for damage.
+//! Context of a read, in addition to a version: the cache, and the sink for damage.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::lost::{LostLog, LostSink};
 /// See the module.
 pub(crate) struct ReadSide {
     pub(crate) cache: Arc<SharedCache>,
-    /// Under which the cache has bodies that this store read from the value log.
+    /// The number of this store in the cache, for bodies read from the value log.
     pub(crate) cached_bodies: u64,
     pub(crate) lost: Arc<LostLog>,
     pub(crate) doubts: Arc<Doubts>,
@@ -39,7 +39,7 @@ impl ReadSide {
         }
     }
 
-    /// For point reads.
+    /// The context for point reads.
     pub(crate) fn at(&self, reading: Reading) -> ReadContext<'_> {
         ReadContext {
             cache: &*self.cache,
@@ -49,8 +49,8 @@ impl ReadSide {
         }
     }
 
-    /// The context for bodies. They are often read from the page cache, and would evict blocks that
-    /// many reads need.
+    /// The context for bodies. They are not cached: the page cache often has them, and they would
+    /// evict blocks that many reads need.
     pub(crate) fn at_blobs(&self, reading: Reading) -> ReadContext<'_> {
         ReadContext {
             sink: &self.blobs,
@@ -59,7 +59,7 @@ impl ReadSide {
         }
     }
 
-    /// The context for records of the journal, likewise.
+    /// The context for records of the journal: as for bodies.
     pub(crate) fn at_journal(&self, reading: Reading) -> ReadContext<'_> {
         ReadContext {
             sink: &self.journal,
@@ -68,7 +68,7 @@ impl ReadSide {
         }
     }
 
-    /// For folds and merges, which see each block once.
+    /// The context for folds and merges, which read each block once.
     pub(crate) fn for_folds(&self) -> ReadContext<'_> {
         ReadContext {
             fills_cache: false,

@@ -1,19 +1,18 @@
-//! Rebuilding tables from the journal, in a store with one, after the loss of a table or of blocks.
+//! Rebuilding tables from the journal after the loss of a table or of blocks.
 //!
-//! The rest of the journal is read, the newest segment first, from the value log or from journal
-//! files. Records that are newer than all readable ones of their keys go to tables on level 0,
-//! below everything in memory, each segment's once it was read to the end: the entry shown of a key
-//! is its newest. Removals are among them, so that nothing comes back, and entries list the
-//! segments with older records of their keys. Once all was read, the lost tables are no longer
-//! listed. Until then, a read of a key that they may have had and that was not found yet reports
-//! damage instead of absence.
+//! The journal is read from the value log and journal files, the newest segment first. Records that
+//! are newer than all readable entries of their keys go to tables on level 0, below everything in
+//! memory, each time a segment was read to the end: so reads always get the newest entry of a key.
+//! Removals are included, so that nothing comes back, and entries list the segments with older
+//! records of their keys. Once all was read, the lost tables are no longer listed. Until then, a
+//! read of a key that may be in a lost table, and is in no other, reports damage instead of
+//! absence.
 //!
-//! Merges leave lost tables alone meanwhile ([`crate::merging`]), and those with a mark over a lost
-//! block: such a mark goes to the last level and stays there until then. The value log keeps its
-//! segments.
+//! Meanwhile merges leave alone lost tables and tables with a mark over a lost block
+//! ([`crate::merging`]), and drop no such mark. The value log keeps its segments.
 //!
-//! Entries derived from others, as those of indexes, are not in the journal: their ranges are in
-//! doubt, which their owner settles.
+//! Entries derived from others, such as index entries, are not in the journal: their ranges are in
+//! doubt until their owner has settled them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -45,26 +44,26 @@ use crate::{Entry, Value};
 
 /// Journal files are read in pieces of this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
-/// Approximate memory of an entry without its own bytes.
+/// Approximate memory of an entry in addition to its bytes.
 const ENTRY_BYTES: u64 = 200;
 
-/// The rebuilding that is going on, if one is.
+/// The rebuilding in progress, if any.
 #[derive(Default)]
 pub(crate) struct Rebuilding {
     job: Option<Job>,
 }
 
 struct Job {
-    /// The tables that were lost when it began.
+    /// The tables that were lost at the beginning.
     lost: Vec<u64>,
     /// The parts still to be read; the last is next.
     parts: Vec<Part>,
-    /// Nothing was missing or unreadable up to now: a key that was not found has nothing.
+    /// No part was missing or unreadable up to now: a key that was not found is absent.
     is_whole: bool,
     /// The segment being read, and its part.
     segment: u32,
     reading: Option<PartReading>,
-    /// The newest of each key that was read and is in no table yet.
+    /// The newest entry of each key that was read and is in no table yet.
     entries: BTreeMap<Bytes, Entry>,
     entries_bytes: u64,
 }
@@ -85,9 +84,9 @@ enum PartReading {
 /// The next item of a part.
 enum Read {
     Entry(Bytes, Box<Entry>),
-    /// Something else.
+    /// A record without an entry of the journal.
     Other,
-    /// Something that cannot be read, which was reported.
+    /// An unreadable part, which was reported.
     Damage,
     End,
 }
@@ -102,7 +101,7 @@ pub(crate) fn is_segment_missing(store: &Store, version: &Version) -> bool {
     named.any(|it| matches!(whereabouts(it), Whereabouts::Missing))
 }
 
-/// Tables that are lost, or with marks over lost blocks. Merges leave them alone if a journal has
+/// Tables that are lost, or have marks over lost blocks. Merges leave them alone if a journal has
 /// their entries.
 pub(crate) fn lost_tables<'a>(
     store: &Store,
@@ -166,7 +165,7 @@ impl Job {
     fn start(store: &Store, version: &Version) -> Result<Self> {
         let mut parts = Vec::new();
         if let Some(log) = &store.log {
-            // Batches of the segment that is appended to are in memory, except for flushed ones.
+            // The segment that is being appended to may have flushed batches, so it ends here.
             log.roll()?;
             let segments = log.segments_of(StoreId(store.identity())).into_iter();
             parts.extend(segments.map(|segment| Part {
@@ -228,7 +227,7 @@ impl Job {
         Ok((cost_bytes, false))
     }
 
-    /// Keeps the newest entry of a key, with the segments of its older ones.
+    /// Keeps the newest entry of a key, with the segments of the older entries.
     fn gather(&mut self, key: Bytes, mut entry: Entry) {
         if let Some(known) = self.entries.get_mut(&key)
             && !is_planted!(OlderRecordRebuilt)
@@ -248,7 +247,7 @@ impl Job {
 
     /// Writes the gathered entries that tables lack to a table.
     fn write(&mut self, store: &Store, flushing: &mut Flushing) -> Result<u64> {
-        // A flush leaves out removals below which there was nothing when it began.
+        // A flush leaves out removals that had nothing to hide when it began.
         while flushing.is_going_on() {
             flushing.step(store, u64::MAX, Timestamp(0), true)?;
         }
@@ -262,7 +261,7 @@ impl Job {
         install_below(store, &news, None)
     }
 
-    /// Removes the lost tables: all that is left of their entries is in others.
+    /// Removes the lost tables: other tables have the entries that are left.
     fn drop_lost_tables(&self, store: &Store) -> Result<()> {
         let is_lost = |it: &LevelTable| self.lost.contains(&it.number);
         let change = |version: &mut Version| {
@@ -281,7 +280,7 @@ impl Job {
         for table in after.tables().filter(|it| is_lost(it)) {
             let range = table.lost_ranges().reduce(|a, b| a.with(&b));
             let range = range.unwrap_or_else(KeyRange::everything);
-            // The owner of derived keys checks them again.
+            // The owner of derived keys then checks them again.
             store.read_side.doubts.open(kind, range);
         }
         change(&mut after);
@@ -291,9 +290,9 @@ impl Job {
     }
 }
 
-/// The entry that tables should have of a key, given its newest in the journal: that entry, or the
-/// entries' own with the segments of those that it hides. `None` if they have it. A newer entry in
-/// memory will hide it once it is merged with the tables.
+/// The entry that tables should have of a key, given its newest entry in the journal: that entry,
+/// or the tables' entry with the segments of the entries that it hides. `None` if tables have it
+/// already. Newer entries in memory hide it.
 fn news_of(store: &Store, version: &Version, key: &Bytes, read: Entry) -> Result<Option<Entry>> {
     let hash = hash_key(key);
     let context = store.read_side.at(Reading::MayBlock);
@@ -316,7 +315,7 @@ fn news_of(store: &Store, version: &Version, key: &Bytes, read: Entry) -> Result
     Ok((news != known).then_some(news))
 }
 
-/// Opens a part; `None` if it is gone, or cannot be read and was reported.
+/// Opens a part; `None` if it does not exist, or cannot be read and was reported.
 fn open_part(store: &Store, part: Part) -> Result<Option<PartReading>> {
     let Some(number) = part.file else {
         let log = store.log.as_ref();
@@ -328,7 +327,7 @@ fn open_part(store: &Store, part: Part) -> Result<Option<PartReading>> {
     let version = store.version.load();
     let mut files = version.journal.iter();
     let Some(file) = files.find(|it| it.number == number) else {
-        // The file was collected meanwhile: its needed records are in a newer one.
+        // The file was collected meanwhile: its needed records are in a newer file.
         let detail = format!("journal file {number} was replaced while it was to be read");
         return Err(BackendError::new(ErrorKind::WouldBlock, detail));
     };
@@ -343,7 +342,7 @@ fn open_part(store: &Store, part: Part) -> Result<Option<PartReading>> {
 }
 
 impl PartReading {
-    /// The next of the part, and the bytes that were read for it.
+    /// The next item of the part, and the bytes that were read for it.
     fn next(&mut self, store: &Store) -> Result<(Read, u64)> {
         match self {
             Self::Segment(records) => next_logged(store, records),
@@ -372,7 +371,7 @@ fn next_logged(store: &Store, records: &mut Records) -> Result<(Read, u64)> {
     Ok((found.map_or(Read::Other, |it| read_of(store, &it, at)), len))
 }
 
-/// The next that a journal file has of a segment.
+/// The next item of a segment in a journal file.
 fn next_of_file(store: &Store, scan: &mut TableScan, of: u32) -> Result<(Read, u64)> {
     let context = ReadContext {
         sink: &store.read_side.journal,
@@ -381,7 +380,7 @@ fn next_of_file(store: &Store, scan: &mut TableScan, of: u32) -> Result<(Read, u
     match scan.advance(&context).into_backend()? {
         ScanItem::End => return Ok((Read::End, 0)),
         ScanItem::Gap(_) => {
-            // The sink has the file and the range.
+            // The sink has noted the file and the range.
             let doubts = &store.read_side.doubts;
             doubts.open(DoubtKind::Lost, KeyRange::everything());
             return Ok((Read::Damage, 1));
@@ -411,7 +410,7 @@ fn next_of_file(store: &Store, scan: &mut TableScan, of: u32) -> Result<(Read, u
     Ok((read_of(store, &record, at), len))
 }
 
-/// Copies, since slices would keep the whole block in memory.
+/// Parts are copied, since slices would keep the whole block in memory.
 fn read_of(store: &Store, record: &JournalRecord, at: LogPlace) -> Read {
     let entry = entry_of(record, at).map(|mut entry| {
         recalculate(store, record, &mut entry);
@@ -426,7 +425,7 @@ fn read_of(store: &Store, record: &JournalRecord, at: LogPlace) -> Read {
 }
 
 /// Recalculates the derived part of an entry, if its kind requires it. An entry with an unreadable
-/// body keeps the logged one.
+/// body keeps the logged part.
 fn recalculate(store: &Store, record: &JournalRecord, entry: &mut Entry) {
     let Some(value) = &mut entry.value else {
         return;

@@ -1,4 +1,4 @@
-//! Opening a store: the manifest lists its files, the logs have the contents of memory.
+//! Opening a store: the manifest lists its files, and the logs have the contents of memory.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -58,9 +58,9 @@ struct FoundLog {
     records: Vec<StoredRecord>,
     end: ScanEnd,
     is_sealed: bool,
-    /// Everything in it was certainly durable.
+    /// All of its records were certainly durable.
     is_proven: bool,
-    /// Batches are missing that were durable once.
+    /// Batches are missing that were durable.
     has_damage: bool,
 }
 
@@ -86,7 +86,7 @@ impl Recovery {
             );
             return Err(BackendError::new(ErrorKind::Corrupt, detail));
         }
-        // The manifest that was read may be in memory only, and unlisted files are removed next.
+        // The manifest that was read may not be durable yet, and unlisted files are removed next.
         sync_directory(&*self.disk, &self.directory)?;
         let next_number = self.tidy(&manifest, was_damaged)?;
         self.doubts.restore(&manifest.doubts);
@@ -104,7 +104,7 @@ impl Recovery {
                 expiry: Expiry::of(&self.settings),
                 read_side,
                 writer: Mutex::new(WriteSide {
-                    // Over the value log nothing is put to the store's own any more.
+                    // A store over the value log puts nothing to its own log any more.
                     log: replayed.writer.filter(|_| self.log.is_none()),
                     unsynced: replayed.unsynced,
                     last_sequence: sequence,
@@ -161,17 +161,17 @@ impl Recovery {
         });
     }
 
-    /// The same for writes with unknown keys.
+    /// Notes a loss of writes with unknown keys.
     fn note_writes(&self, file: String, offset: u64, len: u64, held: impl Into<String>) {
         self.note(file, offset, len, held);
         self.doubts.open(DoubtKind::Lost, KeyRange::everything());
     }
 
     /// Checks that the value log is the one with the entries' bodies. The store notes a log with
-    /// the first tables that refer to it: before, the log itself may not outlive a crash.
+    /// the first tables that refer to it; until then the log may not outlive a crash.
     fn settle_log_id(&self, manifest: &mut Manifest) -> Result<()> {
         let known = manifest.value_log;
-        // A rebuilt manifest does not have the identity of its tables' log.
+        // A rebuilt manifest lacks the identity of its tables' log.
         let speaks_of_log = known != 0 || names_segments(manifest);
         let Some(log) = &self.log else {
             if !speaks_of_log {
@@ -189,15 +189,15 @@ impl Recovery {
             self.note(format!("value_log/{known:016x}"), 0, 0, held);
         }
         if speaks_of_log {
-            // Missing bodies are reported once. Tables still name the segments: a read fails if the
-            // record there is not theirs.
+            // Missing bodies are reported once. Tables still name the segments: a read fails if it
+            // finds another record there.
             manifest.value_log = log.log_id();
         }
         Ok(())
     }
 
-    /// A store keeps a journal from its first entry on, or never: half of one would be useless. The
-    /// meaning of its levels is fixed as well.
+    /// A store keeps a journal from its first entry on, or never: half a journal would be useless.
+    /// The meaning of its levels is fixed as well.
     fn check_kind(&self, manifest: &Manifest) -> Result<()> {
         let wants_journal = self.settings.journaled.is_some();
         let directory = self.directory.display();
@@ -223,7 +223,7 @@ impl Recovery {
         ))
     }
 
-    /// The manifest, and true when one of its copies was of no use.
+    /// The manifest, and true when one of its copies was unusable.
     fn read_manifest(&self) -> Result<(Manifest, bool)> {
         let belonging = &self.settings.belonging;
         let found = manifest::read(&*self.disk, &self.directory, belonging)?;
@@ -260,7 +260,7 @@ impl Recovery {
         Ok((manifest, was_damaged))
     }
 
-    /// The manifest of a new store; `refusal` is the reason that no existing copy counts.
+    /// The manifest of a new store; `refusal` is the reason why no existing copy is valid.
     fn first_manifest(&self, refusal: Option<String>) -> Result<Manifest> {
         let data = manifest::name_of_data(&*self.disk, &self.directory)?;
         let refusal = match (refusal, data) {
@@ -284,9 +284,9 @@ impl Recovery {
         Ok(manifest)
     }
 
-    /// Removes files that no manifest lists any more, and returns a number above all existing ones.
-    /// If one copy of the manifest was damaged, the other may be older by a change: files that it
-    /// does not list then stay.
+    /// Removes files that the manifest does not list, and returns a number above all existing ones.
+    /// If one copy of the manifest was damaged, the other may be older by a change, and unlisted
+    /// files stay.
     fn tidy(&self, manifest: &Manifest, was_damaged: bool) -> Result<u64> {
         let mut next = manifest.next_number;
         for entry in self.disk.list(&self.directory).into_backend()? {
@@ -312,7 +312,7 @@ impl Recovery {
                 continue;
             }
             match manifest::store_of_file(&*self.disk, &self.directory, &entry.name)? {
-                // The file may be the only copy of another store's data, so it is not removed here.
+                // The file may be the only copy of another store's data, so it stays.
                 Some(store) if store != manifest.identity && store != manifest.erased => {
                     let held = format!("a file of another store ({store:#018x}), which stays");
                     self.note(entry.name, 0, 0, held);
@@ -347,7 +347,7 @@ impl Recovery {
             let rewrite_from = is_suspect.then_some(FILE_HEADER_BYTES);
             let writer = self
                 .resume(manifest, &found, rewrite_from)
-                // An earlier run may not have synced the pages that the cache shows.
+                // An earlier run may not have synced the pages that the page cache returns.
                 .inspect_err(|_| mark_suspect(&*self.disk, &self.directory))?;
             replayed.unsynced.push((found.number, writer.sync_handle()));
             replayed.writer = Some(writer);
@@ -358,8 +358,8 @@ impl Recovery {
         Ok(replayed)
     }
 
-    /// Reads the logs from the newest to the oldest: proof that a younger one was synced proves the
-    /// older ones. Returns them oldest first.
+    /// Reads the logs from the newest to the oldest: proof that a newer log was synced proves the
+    /// same of older logs. Returns the logs oldest first.
     fn read_logs(&self, manifest: &Manifest) -> Result<Vec<FoundLog>> {
         let entries = self.disk.list(&self.directory).into_backend()?;
         let numbers = entries.iter().filter_map(|it| parse_file_name(&it.name));
@@ -440,9 +440,9 @@ impl Recovery {
         }))
     }
 
-    /// Cuts logs behind a gap. Logs that were not sealed may end anywhere after a crash. If a batch
-    /// is missing between two of them, the later ones were not durable either: the store then holds
-    /// every batch up to one, and none behind it.
+    /// Cuts logs behind a gap. Unsealed logs may end anywhere after a crash. If a batch is missing
+    /// between two logs, the later logs were not durable either: the store then has every batch up
+    /// to the gap, and none behind it.
     fn cut_behind_gap(&self, manifest: &Manifest, logs: &mut Vec<FoundLog>) -> Result<()> {
         let mut last = manifest.sequence;
         let mut cut_from = None;

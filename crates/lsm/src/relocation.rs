@@ -1,13 +1,13 @@
-//! Copying the live entries of a segment out of the value log: bodies to a blob file, and the
+//! Relocation of the live entries of a segment of the value log: bodies go to a blob file, and
 //! entries that name them to a table.
 //!
-//! An entry is the same wherever its body is: a copy keeps its sequence. It goes to a table on level 0, below
-//! everything in memory (see [`crate::derived_writes`]). There it hides its original, which a later merge
-//! drops. So key and head are written again beside the body: large entries have small ones.
+//! The copy of an entry keeps its sequence. It goes to a table on level 0, below everything in
+//! memory (see [`crate::derived_writes`]). There it hides the original, which a later merge drops.
+//! So key and head are written again with the body: next to large bodies they are small.
 //!
-//! The log offers a segment in pieces. A table for each of them, with its syncs, would be expensive
+//! The log offers a segment in pieces. A table for each piece, with its syncs, would be expensive
 //! for a store with a few records in each. So copies are gathered until the log ends its offer, and
-//! until then nothing names them. Puts of such keys do not wait: the current entry is looked up
+//! until then no table names them. Puts of such keys do not wait: the current entry is looked up
 //! again before the table is written.
 //!
 //! A store with a journal differs: its entries keep the log's places, so records are moved to a
@@ -34,8 +34,8 @@ use crate::written_blob::{self, WrittenBlob};
 use crate::written_journal::{self, JOURNAL_FILE_BYTES_MAX, JournalWriter};
 use crate::{Body, Entry, LoggedPlace};
 
-/// Gathered entries are written once they have this many bytes without the bodies, or this many with
-/// them.
+/// Gathered entries are written once they have this many bytes without the bodies, or bodies of
+/// this many bytes.
 const GATHERED_FRONT_BYTES: u64 = 4 << 20;
 const GATHERED_BODY_BYTES: u64 = 256 << 20;
 
@@ -58,12 +58,12 @@ struct Gathered {
 struct Copied {
     /// The body's old place.
     from: LogPlace,
-    /// With its body where it was copied to.
+    /// The entry with the new place of its body.
     entry: Entry,
 }
 
 impl Relocating {
-    /// Copies the records that are still current.
+    /// Copies the records that are still live.
     pub(crate) fn relocate(
         &mut self,
         store: &Store,
@@ -81,7 +81,7 @@ impl Relocating {
             if let Some((key, entry)) = current_of(store, record)? {
                 let gathered = self.gather(store, &key, entry, record);
                 if gathered.is_err() {
-                    // A file that was not written to its end.
+                    // The blob file was not finished.
                     self.abandon(store);
                 }
                 copied_bytes += gathered?;
@@ -97,7 +97,7 @@ impl Relocating {
         Ok(copied_bytes)
     }
 
-    /// The same for a store with a journal: records are moved as they are, and no table is written.
+    /// The same for a store with a journal: records are moved unchanged, and no table is written.
     fn relocate_journaled(&mut self, store: &Store, records: &[LoggedRecord]) -> Result<u64> {
         let mut copied_bytes = 0;
         for record in records {
@@ -116,7 +116,7 @@ impl Relocating {
             moved.compress(&store.journal_compressor);
             let added = self.add_to_journal(store, record, &moved);
             if added.is_err() {
-                // A file that was not written to its end.
+                // The journal file was not finished.
                 self.abandon(store);
             }
             copied_bytes += added?;
@@ -185,7 +185,7 @@ impl Relocating {
                 };
                 Body::Blob(blobs.add(key, &body)?)
             }
-            // The threshold was lower when it was put.
+            // The threshold was lower when the body was put.
             false => Body::Inline(Bytes::copy_from_slice(&body)),
         };
         gathered.body_bytes += len;
@@ -202,7 +202,7 @@ impl Relocating {
         if self.gathered.is_none() {
             return self.install_journal(store);
         }
-        // A flush leaves out removals below which there was nothing when it began.
+        // A flush leaves out removals that had nothing to hide when it began.
         while flushing.is_going_on() {
             flushing.step(store, u64::MAX, Timestamp(0), true)?;
         }
@@ -212,8 +212,8 @@ impl Relocating {
         let number = gathered.blobs.as_ref().map(BlobWriter::number);
         let installed = gathered.install(store);
         if matches!(installed, Err(_) | Ok(0)) {
-            // The table that names it may be listed after a failure; then the store has failed, and
-            // the next opening uses the manifest.
+            // After a failure the table that names the blob file may be listed; then the store has
+            // failed, and the next opening uses the manifest.
             let is_known = store.intake.check_not_failed().is_ok();
             let file = number.filter(|_| is_known);
             store.remove_files(file.map(|it| blob_path(&store.directory, it)));
@@ -247,8 +247,8 @@ impl Gathered {
     }
 }
 
-/// The entry of a record's body, if it is current in tables and nothing newer is in memory. A newer
-/// entry in memory is made durable before the segment is dropped.
+/// The key and entry of a record, if the entry is the newest in tables and memory has no newer one.
+/// Newer entries in memory are made durable before the segment is dropped.
 fn current_of(store: &Store, record: &LoggedRecord) -> Result<Option<(Bytes, Entry)>> {
     let head = &record.stored.head;
     if head.removal || record.store != StoreId(store.identity()) {
@@ -261,7 +261,7 @@ fn current_of(store: &Store, record: &LoggedRecord) -> Result<Option<(Bytes, Ent
     Ok(found.map(|entry| (key, entry)))
 }
 
-/// The record as the journal is to have it, if its key has nothing newer: a removal counts as much as a put.
+/// The record in the journal's form, if it is the newest of its key, for puts and removals alike.
 fn journaled(store: &Store, record: &LoggedRecord) -> Result<Option<JournalRecord>> {
     if record.store != StoreId(store.identity()) {
         return Ok(None);
@@ -280,14 +280,14 @@ fn journaled(store: &Store, record: &LoggedRecord) -> Result<Option<JournalRecor
 }
 
 /// The entry of a key, if its body is at this place of the log. If a newer layer cannot be read,
-/// the answer is unknown: it may be readable again later, and so the segment stays.
+/// the answer is unknown, and the segment stays: the layer may be readable again later.
 fn current_at(store: &Store, key: &Bytes, at: &LogPlace) -> Result<Option<Entry>> {
     let newest = newest_in_store(store, key)?;
     Ok(newest.filter(|it| it.logged_at().is_some_and(|newest| is_same(&newest, at))))
 }
 
-/// The entry of a key in tables, if nothing newer is in memory: that is made durable before the
-/// segment is dropped.
+/// The entry of a key in tables, if memory has no newer one. Newer entries in memory are made
+/// durable before the segment is dropped.
 fn newest_in_store(store: &Store, key: &Bytes) -> Result<Option<Entry>> {
     let version = store.version.load();
     let hash = hash_key(key);
@@ -299,7 +299,7 @@ fn newest_in_store(store: &Store, key: &Bytes) -> Result<Option<Entry>> {
     }
     let context = store.read_side.at(Reading::MayBlock);
     match find_in_tables(&version, key, hash, &context) {
-        // In a store with a journal, it is rebuilt from there.
+        // In a store with a journal, the lost entry is rebuilt from there.
         Err(Unread::GivenUp(error)) if store.settings.journaled.is_some() => Err(error),
         Err(Unread::GivenUp(_)) => Ok(None),
         Err(Unread::Lost(error)) => Err(error),
@@ -316,7 +316,7 @@ pub(crate) fn logged_at(entry: &Entry) -> Option<LoggedPlace> {
     }
 }
 
-/// Lengths may be rough.
+/// Compares places without their lengths, which may be approximate.
 fn is_same(one: &LogPlace, other: &LogPlace) -> bool {
     (one.segment, one.record.offset) == (other.segment, other.record.offset)
 }

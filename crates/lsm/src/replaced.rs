@@ -1,16 +1,16 @@
-//! Replaced versions that may still be read: upkeep releases them, and not the last reader.
+//! Replaced versions that may still be read: upkeep, not the last reader, releases them.
 //!
-//! Releasing the last version with a memtable frees every entry of it, one by one; releasing the
-//! last one with a merged table makes the system free its file. Either takes a tenth of a second. A
-//! read in progress when the version was replaced would do that now and then, and delay all other
-//! work of its thread. Two cases remain: a snapshot that outlives its store, and a read while a
-//! store is erased.
+//! Releasing the last version with a memtable frees its entries one by one; releasing the last
+//! version with a merged table makes the system free the table's file. Either takes a tenth of a
+//! second, and would sometimes fall to a read that was in progress when the version was replaced,
+//! and delay all other work of its thread. Two cases remain: a snapshot that outlives its store,
+//! and a read while a store is erased.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// More than this is not to be held where upkeep does not come round.
+/// The most values to hold if upkeep does not run.
 const HELD_MAX: usize = 8;
 
 /// Values that were replaced.
@@ -27,18 +27,18 @@ impl<T> Default for Replaced<T> {
 }
 
 impl<T> Replaced<T> {
-    /// Holds a value that new readers do not see any more.
+    /// Holds a value that new readers no longer see.
     pub(crate) fn hold(&self, replaced: Arc<T>) {
         self.held.lock().push(replaced);
     }
 
-    /// True when upkeep has not run for long: then any caller should release unread versions if it
-    /// can.
+    /// True when upkeep has not run for long: any caller that can should then release unread
+    /// versions.
     pub(crate) fn are_many(&self) -> bool {
         self.held.lock().len() > HELD_MAX
     }
 
-    /// Releases those without readers. For threads on which no request waits.
+    /// Releases values without readers. For threads on which no request waits.
     pub(crate) fn release_unread(&self) {
         let is_unread = |it: &mut Arc<T>| Arc::strong_count(it) == 1;
         let unread: Vec<Arc<T>> = self.held.lock().extract_if(.., is_unread).collect();

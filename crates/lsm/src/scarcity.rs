@@ -2,8 +2,8 @@
 
 use kvorum_disk::Headroom;
 
-/// Limits of garbage in a file, regardless of the settings: while space is scarce, and while puts
-/// are refused for want of it. Percent.
+/// Limits of garbage in a file, in percent, that override the settings: while space is scarce, and
+/// while puts are refused for want of it.
 const SCARCE_GARBAGE_PERCENT: u8 = 30;
 const EXHAUSTED_GARBAGE_PERCENT: u8 = 5;
 

@@ -1,5 +1,5 @@
-//! Scrubbing: tables and blob files are read again now and then, past every cache. Damage is noted
-//! as if a reader had met it.
+//! Scrubbing: tables and blob files are read again from time to time, past every cache. Damage is
+//! noted as if a reader had found it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use kvorum_storage_errors::{IntoBackend, from_sst};
 use crate::store::Store;
 use crate::version::Version;
 
-/// A file that is being read.
+/// A file being read.
 pub(crate) struct ScrubJob {
     scan: TableScan,
     kind: FileKind,
@@ -24,7 +24,7 @@ enum FileKind {
     Journal,
 }
 
-/// The task of reading a file again, if that is due.
+/// The task of reading a file again, if one is due.
 pub(crate) fn due(
     store: &Store,
     scrubbing: &mut Scrubbing<ScrubJob>,
@@ -46,7 +46,7 @@ pub(crate) fn due(
     scrubbing.due(disk, directory, &files, Some(period), now)
 }
 
-/// Reads a part of a file, for as long as that is due.
+/// Reads a part of a file, while the task is due.
 pub(crate) fn step(
     store: &Store,
     scrubbing: &mut Scrubbing<ScrubJob>,

@@ -1,8 +1,8 @@
-//! Letting go of a segment of the value log: its entries in memory are flushed, copies are made
+//! Release of a segment of the value log: its entries in memory are flushed, copies are made
 //! durable, and the rest is reported as lost.
 //!
-//! There is a rest only if the segment is damaged: the log offers all that can be read. Then a walk
-//! over all keys, in steps, finds those with bodies there.
+//! A rest exists only in damaged segments: the log offers all readable records. A walk over all
+//! keys, in steps, finds the keys with bodies there.
 
 use bytes::Bytes;
 use kvorum_backend::{ErrorKind, LostRange, Result, StepBudget, StepOutcome};
@@ -17,7 +17,7 @@ use crate::relocation::{Relocating, logged_at};
 use crate::store::Store;
 use crate::version::{Collected, Version};
 
-/// The most bodies that are reported one by one; the rest of a segment's are counted.
+/// The most bodies of a segment that are reported one by one; further bodies are counted.
 const LISTED_MAX: u64 = 1_000;
 
 /// The search for bodies left in a damaged segment, if one is in progress.
@@ -51,15 +51,15 @@ impl SegmentRelease {
             }
         }
         cost_bytes += relocating.install(store, flushing)?;
-        // The entry that hides a record may be in memory alone.
+        // The entry that hides a record may be in memory and the unsynced log alone.
         store.sync_value_log()?;
         let rest = budget.bytes.saturating_sub(cost_bytes);
         let (searched, is_done) = self.report_what_is_left(store, segment, rest)?;
         if is_done {
-            // The loss is noted nowhere else once the segment is gone.
+            // Once the segment is removed, nothing else shows the loss.
             store.read_side.lost.write(&*store.disk);
             let_go(store, segment);
-            // Closes replaced files, so that the log has the segment's space back at once.
+            // Closes replaced files, so that the segment's space is free at once.
             store.replaced.release_unread();
         }
         Ok(StepOutcome {
@@ -68,8 +68,8 @@ impl SegmentRelease {
         })
     }
 
-    /// Reports bodies in a damaged segment that were not copied. Returns the cost, and true when it
-    /// is done.
+    /// Reports bodies in a damaged segment that were not copied. Returns the cost, and true at the
+    /// end.
     fn report_what_is_left(
         &mut self,
         store: &Store,
@@ -116,7 +116,7 @@ impl Search {
         let Some(place) = place else {
             return Ok(());
         };
-        // An entry of a store with a journal names the place for ever.
+        // Entries of a store with a journal name the place even after a collection.
         let context = store.read_side.at_journal(Reading::MayBlock);
         match version.read_journal(&place.at, entry.sequence, &context) {
             Ok(Collected::Record(_)) => return Ok(()),
@@ -145,7 +145,7 @@ impl Search {
     }
 }
 
-/// Nothing that counts is in this segment any more.
+/// Notes that this store needs nothing of the segment any more.
 fn let_go(store: &Store, segment: u32) {
     store.change_version(|version| {
         let mut segments = (*version.segments).clone();
@@ -154,7 +154,7 @@ fn let_go(store: &Store, segment: u32) {
     });
     let named = store.version.load().segment_use();
     let mut writer = store.writer.lock();
-    // Numbers are never used again: those that no table names are of no more interest.
+    // Numbers are never reused, so segments that no table names need no note.
     writer.settled.retain(|it| named.contains_key(it));
     writer.settled.insert(segment);
 }

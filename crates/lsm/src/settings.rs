@@ -1,4 +1,4 @@
-//! Settings of a store: behaviour and performance. Live objects are passed beside them.
+//! Settings of a store: behaviour and performance. Live objects are passed separately.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,17 +31,17 @@ impl Shared {
     }
 }
 
-/// Recalculates the part beside an entry's head, from its kind, its head and, on demand, its body.
+/// Recalculates an entry's extra bytes from its kind, its head and, on demand, its body.
 pub type Recalculate = fn(Tag, &Bytes, &dyn Fn() -> Option<Bytes>) -> Option<Bytes>;
 
-/// Time at which bodies that stay in the value log are compressed.
+/// The time at which bodies that stay in the value log are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompressionPoint {
     /// With the put.
     #[default]
     OnReceipt,
-    /// At a collection's move to a journal file: a put costs less, and a body that is soon replaced
-    /// is never compressed. Only for a store with a journal.
+    /// At the move to a journal file by a collection: a put costs less, and a body that is soon
+    /// replaced is never compressed. Only for a store with a journal.
     OnCompact,
 }
 
@@ -51,12 +51,12 @@ pub struct LsmSettings {
     // Behaviour.
     /// The engine's name, for its status.
     pub name: &'static str,
-    /// The store's label and identity, as far as the opener has them.
+    /// The store's label and identity, as far as they are known at the opening.
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`].
     pub sync: SyncStrategy,
-    /// Entries expire this long after their last modification; `None` for never. An entry's own
-    /// expiry counts too, whichever comes first.
+    /// Entries expire this long after their last modification; `None` for never. If an entry has an
+    /// expiry of its own, the earlier time counts.
     pub expiry: Option<Duration>,
     /// The period in which tables and blob files are read again, to find corruption; `None` for
     /// never.
@@ -65,8 +65,9 @@ pub struct LsmSettings {
     // Performance.
     /// A memtable of this many bytes is flushed.
     pub memtable_bytes: u64,
-    /// Over the value log: a memtable, however small, is flushed when its oldest entry is more than
-    /// this many segments behind the newest. Lower: less to read after a crash, more tables.
+    /// Over the value log: a memtable of any size is flushed when its oldest entry is more than
+    /// this many segments behind the newest. A lower value means less to read after a crash, and
+    /// more tables.
     pub log_segments_behind_max: u32,
     /// Bodies of this many bytes or more go to blob files, or stay in the value log if there is
     /// one; `usize::MAX` for none. Measured by `examples/lsm_operations` with bodies of 1,000 bytes,
@@ -82,12 +83,12 @@ pub struct LsmSettings {
     /// True for kinds of entries whose removals the journal drops as soon as the tables do not need
     /// them. If all tables are lost after that, the removed entries come back.
     pub forgotten: fn(Tag) -> bool,
-    /// Recalculates the part beside an entry's head when a table is rebuilt from the journal. If it
-    /// returns `None`, the part in the record is used.
+    /// Recalculates an entry's extra bytes when a table is rebuilt from the journal. If it returns
+    /// `None`, the record's extra bytes are used.
     pub recalculated: Recalculate,
     /// Rules for rewriting journal files.
     pub journal_policy: JournalPolicy,
-    /// A blob file is rewritten when this share of its bytes is not used any more, in percent.
+    /// A blob file is rewritten when this share of its bytes is garbage, in percent.
     pub blob_garbage_percent: u8,
     /// Data blocks of this many bytes before compression.
     pub block_bytes: usize,
@@ -95,11 +96,11 @@ pub struct LsmSettings {
     pub restart_interval: u32,
     /// Index blocks of this many bytes.
     pub index_block_bytes: usize,
-    /// Compression of each level's tables; the last one holds for all deeper levels.
+    /// Compression of each level's tables; the last element is for all deeper levels.
     pub compression: Vec<Compression>,
     /// Compression of blob files, and of bodies that stay in the value log.
     pub blob_compression: Compression,
-    /// Time at which bodies that stay in the value log are compressed.
+    /// The time at which bodies that stay in the value log are compressed.
     pub compression_point: CompressionPoint,
     /// Bits for each key in filters of tables that will soon be merged; 0 for no filters at all.
     pub filter_bits_per_key: u8,
@@ -145,8 +146,8 @@ impl Default for LsmSettings {
 }
 
 impl LsmSettings {
-    /// Compression of bodies that stay in the value log, when they are put. The log replaces the blob
-    /// files, so their compression holds.
+    /// Compression of bodies that stay in the value log, when they are put: the setting for blob
+    /// files, which the log replaces.
     pub(crate) fn log_compression(&self) -> Compression {
         match self.compression_point {
             CompressionPoint::OnReceipt => self.blob_compression,
@@ -154,8 +155,8 @@ impl LsmSettings {
         }
     }
 
-    /// Options of a level's tables. `is_last` means that no level is below: such a table lives long, so
-    /// its filter is the smaller one, which takes longer to build.
+    /// Options of a level's tables. `is_last` means that no level is below. Such a table lives
+    /// long, so it gets the smaller filter, which takes longer to build.
     pub fn table_options(&self, level: usize, is_last: bool) -> TableOptions {
         let last = self.compression.last().copied().unwrap_or_default();
         let filter = match self.filter_bits_per_key {
@@ -175,7 +176,7 @@ impl LsmSettings {
         }
     }
 
-    /// Options of a blob file: it is read by number alone.
+    /// Options of a blob file, which is read by number alone.
     pub fn blob_options(&self) -> TableOptions {
         TableOptions {
             compression: self.blob_compression,
@@ -191,7 +192,7 @@ impl LsmSettings {
 mod tests {
     use super::*;
 
-    /// A table soon merged again has the filter that is built fastest, others have the smallest.
+    /// A table that is soon merged has the filter that is built fastest, others have the smallest.
     #[test]
     fn young_tables_have_bloom_filters_and_the_oldest_fuse_filters() {
         let with = |filter_bits_per_key| LsmSettings {

@@ -1,8 +1,8 @@
-//! Charges of puts for merges, if each pays its share: an account for each level with a merge due.
+//! Charges of puts for merges, if each put pays its share: an account for each level with a due
+//! merge.
 //!
-//! A put adds the same to each account, and work on a level is subtracted from its account. So a
-//! level whose merge upkeep has done ahead of time has no charge, and the next puts pay nothing for
-//! it.
+//! A put adds the same charge to each account, and work on a level is subtracted from the level's
+//! account. So puts pay nothing for a level whose merge upkeep has done ahead of time.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Charges each of these levels for new puts, this many bytes in all. Other levels' accounts are
-    /// closed.
+    /// Charges each of these levels this many bytes of merging for new puts. Other levels' accounts
+    /// are closed.
     pub(crate) fn put(&mut self, levels: &[usize], bytes: u64) {
         self.charges.retain(|level, _| levels.contains(level));
         for level in levels {
@@ -30,12 +30,13 @@ impl Shares {
         *charge = charge.saturating_sub_unsigned(bytes);
     }
 
-    /// A level's merge has come to its end: the next one begins with nothing.
+    /// Closes the account of a level at the end of its merge: the next merge begins without a
+    /// charge.
     pub(crate) fn close(&mut self, level: usize) {
         self.charges.remove(&level);
     }
 
-    /// The level with the highest charge, and the charge, if any is above zero and not in `passed`.
+    /// The level outside `passed` with the highest charge, and the charge, if it is above zero.
     pub(crate) fn most(&self, passed: &[usize]) -> Option<(usize, u64)> {
         let charges = self
             .charges

@@ -1,4 +1,4 @@
-//! Snapshots: walking a store as it was at one moment.
+//! Snapshots: walks over a store as it was at one moment.
 
 use std::cell::RefCell;
 use std::ops::Bound;
@@ -192,7 +192,7 @@ impl LsmSnapshot {
         }
     }
 
-    /// Remembers whether a walk from a key to another came by damage.
+    /// Notes damage that a walk from one key to another has met.
     fn note_damage(&self, walk: &MergeWalk, from: Bytes, to: &Bound<Bytes>) {
         let to = match to {
             Bound::Included(last) => Some(successor(last)),
@@ -209,7 +209,7 @@ impl LsmSnapshot {
     }
 }
 
-/// The first key that may be in a range that begins so.
+/// The first key that may be in a range with this beginning.
 fn first_of(from: &Bound<Bytes>) -> Bytes {
     match from {
         Bound::Included(key) => key.clone(),

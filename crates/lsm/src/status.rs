@@ -14,8 +14,8 @@ use crate::snapshot::LsmSnapshot;
 use crate::store::{Counted, Store};
 use crate::version::Version;
 
-/// The most entries, overwritten ones included, of a store whose keys are counted. The keys of a
-/// larger store are estimated.
+/// Keys are counted in stores of at most this many entries, overwritten ones included, and
+/// estimated in larger stores.
 const COUNTED_ENTRIES_MAX: u64 = 2_000;
 
 impl Lsm {
@@ -97,7 +97,7 @@ fn keys(store: &Arc<Store>, version: &Version, counted: &ScanRange) -> u64 {
     if entries > COUNTED_ENTRIES_MAX {
         return entries.saturating_sub(2 * removals);
     }
-    // Most calls find the store unchanged since the last one, and return its count.
+    // Most calls find the store unchanged since the last call, and return that count.
     let sequence = store.visible_sequence();
     let before = *store.counted.lock();
     if before.sequence == sequence && before.flushes == version.flushes && sequence > 0 {
@@ -121,7 +121,7 @@ fn keys(store: &Arc<Store>, version: &Version, counted: &ScanRange) -> u64 {
     keys
 }
 
-/// Bytes on disk that snapshots alone keep.
+/// Bytes on disk that only snapshots keep.
 fn pinned_bytes(store: &Store, version: &Version) -> u64 {
     let present: BTreeSet<u64> = version.tables().map(|it| it.number).collect();
     let mut pinned = BTreeSet::new();

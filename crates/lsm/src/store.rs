@@ -1,9 +1,9 @@
 //! The store below its upkeep: the parts that reads, writes and jobs share, and the order of its
-//! locks. It does not depend on jobs; they get it as an argument.
+//! locks. The store does not depend on jobs, which get it as an argument.
 //!
-//! Locks are taken in this order: upkeep, manifest, writer. A put holds the writer's lock over one
-//! append; upkeep holds its own over a step, and the writer's for as long as exchanging the version
-//! takes. Reads take none.
+//! Locks are taken in this order: upkeep, manifest, writer. A put holds the writer's lock during
+//! one append. Upkeep holds its lock during a step, and the writer's lock while it exchanges the
+//! version. Reads take no lock.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -31,19 +31,19 @@ use crate::replaced::Replaced;
 use crate::version::Version;
 use crate::{LsmSettings, Shared};
 
-/// The shared parts of an open store, upkeep's jobs apart.
+/// The shared parts of an open store, without upkeep's jobs.
 pub(crate) struct Store {
     pub(crate) disk: Arc<dyn Disk>,
     /// The place of old tables.
     pub(crate) slow: Option<SlowSide>,
     pub(crate) directory: PathBuf,
-    /// The value log, where puts stay. Then there is none of the store's own.
+    /// The value log, for a store that has no log of its own.
     pub(crate) log: Option<ValueLog>,
-    /// Its reserve is the value log's, or without that log unset until the node sets it.
+    /// Its reserve is the value log's; without a value log, the node sets it.
     pub(crate) intake: Intake,
-    /// For bodies that stay there.
+    /// For bodies that stay in the value log.
     pub(crate) compressor: Compressor,
-    /// For bodies that go to journal files and were not compressed before.
+    /// For bodies that go to journal files and are not compressed yet.
     pub(crate) journal_compressor: Compressor,
     pub(crate) settings: LsmSettings,
     pub(crate) shared: Shared,
@@ -54,7 +54,7 @@ pub(crate) struct Store {
     pub(crate) writer: Mutex<WriteSide>,
     /// Changed under the writer's lock only.
     pub(crate) version: ArcSwap<Version>,
-    /// The number of changes.
+    /// The number of changes of the version.
     pub(crate) version_changes: AtomicU64,
     pub(crate) replaced: Replaced<Version>,
     pub(crate) pins: Pins,
@@ -68,7 +68,7 @@ pub(crate) struct Store {
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
     pub(crate) has_extras: AtomicBool,
-    /// Batches that the value log gives back, if the engine has them noted.
+    /// Batches that the value log has given back, if the engine notes them.
     pub(crate) replays: OnceLock<Replays>,
     /// Segments of the value log that copies of the store in progress need.
     pub(crate) holds: Holds,
@@ -84,12 +84,12 @@ pub(crate) struct WriteSide {
     pub(crate) last_sequence: u64,
     /// Batches in the value log that are in no table.
     pub(crate) uncovered: LogBacklog,
-    /// Segments of the value log that this store has let go of. Hidden entries of tables may still
-    /// name them, and those are never read.
+    /// Segments of the value log that this store has released. Only hidden entries of tables, which
+    /// are never read, may still name them.
     pub(crate) settled: BTreeSet<u32>,
 }
 
-/// Keys that were counted when the store was like this.
+/// The number of keys that was counted at this state of the store.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counted {
     pub(crate) sequence: u64,
@@ -143,8 +143,8 @@ impl Store {
         self.slow.as_ref().is_some_and(|it| it.has(table.path()))
     }
 
-    /// The size at which a job begins another table. A flush writes one, unless the disk is small:
-    /// a merge has to make room for all tables that it takes from level 0.
+    /// The size at which a job begins another table. A flush writes one table, unless the disk is
+    /// small: a merge needs room for all tables that it takes from level 0.
     pub(crate) fn table_bytes_max(&self, is_flush: bool) -> u64 {
         let set = match is_flush {
             true => u64::MAX,
@@ -161,12 +161,12 @@ impl Store {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// The present view: a version, and the sequence up to which it is to be read.
+    /// The present view: a version, and the sequence up to which it is read.
     pub(crate) fn view(&self) -> (Arc<Version>, u64) {
         loop {
             let version = self.version.load_full();
             let sequence = self.visible_sequence();
-            // A new memtable may have entries of the sequence.
+            // A newer memtable may have entries up to the sequence.
             if Arc::ptr_eq(&self.version.load().memtable, &version.memtable) {
                 return (version, sequence);
             }
@@ -206,7 +206,7 @@ impl Store {
         }
     }
 
-    /// Makes everything put so far durable and returns the sequence up to which that holds.
+    /// Makes everything put so far durable, and returns the last durable sequence.
     pub(crate) fn sync_all(&self) -> Result<u64> {
         self.intake.check_not_failed()?;
         let sequence = self.writer.lock().last_sequence;
@@ -228,13 +228,14 @@ impl Store {
         Ok(())
     }
 
-    /// Makes the value log durable. Tables must not be ahead of it: they name places there.
+    /// Makes the value log durable: tables name places there, so the log must be durable before
+    /// them.
     pub(crate) fn sync_value_log(&self) -> Result<()> {
         self.log.as_ref().map_or(Ok(()), ValueLog::sync)
     }
 
-    /// Kinds of entries that stay in the value log. Without a journal no body does if old tables go
-    /// to a slow device: bodies go there with them, in blob files, and the log is on the fast
+    /// Kinds of entries that stay in the value log. Without a journal no body stays there if old
+    /// tables go to a slow device: bodies follow them in blob files, and the log is on the fast
     /// device.
     pub(crate) fn keeping(&self) -> Keeping {
         match (self.settings.journaled, &self.slow) {
@@ -244,25 +245,25 @@ impl Store {
         }
     }
 
-    /// The identity of that log, if there is one.
+    /// The identity of the value log; 0 if there is none.
     pub(crate) fn value_log_id(&self) -> u64 {
         self.log.as_ref().map_or(0, ValueLog::log_id)
     }
 
-    /// Writes a mark that proves the last sync if no later record does.
+    /// Writes a mark that proves the last sync, if no record was written since.
     fn mark_if_idle(&self, sequence: u64) {
         if let Some(mut writer) = self.writer.try_lock()
             && writer.last_sequence == sequence
             && let Some(log) = &mut writer.log
         {
-            // Without the mark, damage to the last group may look like a torn tail; no more.
+            // Without the mark, damage to the last group may look like a torn tail.
             let _marked_or_full_disk = log.mark();
         }
     }
 
-    /// Changes the manifest, on disk first. After a failure it stays the same: its file may list
-    /// files that the version does not have, and a later manifest, made from that version, would
-    /// drop them. Once the directory's lock was given back it may be another process's.
+    /// Changes the manifest, on disk first. No change is made after a failure: the file may list
+    /// files that the version lacks, and a later manifest, made from that version, would drop them.
+    /// No change is made after the lock was released: the directory may be another process's.
     pub(crate) fn change_manifest(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let mut held = self.manifest.lock();
         self.intake.check_not_failed()?;
@@ -279,7 +280,7 @@ impl Store {
         changed.doubts = record;
         match manifest::write(&*self.disk, &self.directory, &changed) {
             Written::Both => {}
-            // The change is made; the next one writes the second copy again.
+            // The change is made; the next change writes the second copy again.
             Written::First(error) if error.kind() == ErrorKind::Full => {}
             Written::First(error) => {
                 *held = changed;
@@ -293,14 +294,14 @@ impl Store {
         Ok(())
     }
 
-    /// Notes durably that there are extra bytes, before the first of them is written.
+    /// Notes durably that entries have extra bytes, before the first of these is written.
     pub(crate) fn note_extras(&self) -> Result<()> {
         if self.has_extras.load(Ordering::Acquire) {
             return Ok(());
         }
         self.change_manifest(|manifest| manifest.has_extras = true)?;
         let manifest = self.manifest.lock();
-        // The put finds an erasure made meanwhile, and notes it again.
+        // A put detects an erasure made meanwhile, and calls this again.
         if manifest.has_extras {
             self.has_extras.store(true, Ordering::Release);
         }
@@ -315,21 +316,21 @@ impl Store {
         self.replace_version(version);
     }
 
-    /// The same, under the writer's lock.
+    /// Exchanges the version; the caller holds the writer's lock.
     pub(crate) fn replace_version(&self, version: Version) {
         let replaced = self.version.swap(Arc::new(version));
         self.version_changes.fetch_add(1, Ordering::Relaxed);
         self.replaced.hold(replaced);
     }
 
-    /// Removes files that nothing refers to any more. Failing to costs space until the next opening.
+    /// Removes files without references. A failure costs space until the next opening.
     pub(crate) fn remove_files(&self, paths: impl IntoIterator<Item = PathBuf>) {
         for path in paths {
             let _removed_or_left_over = self.disk.remove_file(&path);
         }
     }
 
-    /// The same for files that were read. Their damaged bytes are copied before they are removed.
+    /// The same for files that were read: their damaged bytes are copied first.
     pub(crate) fn retire_files(&self, paths: impl IntoIterator<Item = PathBuf>) {
         self.read_side.lost.write(&*self.disk);
         for path in paths {

@@ -1,4 +1,4 @@
-//! An open store as an ordered tree: its interface for code that derives keys from other keys.
+//! An open store as an ordered tree, the interface for code that derives keys from other keys.
 
 use std::sync::atomic::Ordering;
 
@@ -32,7 +32,7 @@ impl OrderedTree for Lsm {
         self.snapshot(lease)
     }
 
-    /// A body that is to stay in the value log is passed on without a copy.
+    /// A body that stays in the value log is passed without a copy.
     fn put_op(&self, key: &[u8], fields: Fields, extra: Bytes, head: &[u8], body: &Bytes) -> Op {
         let stays = self.store.log.is_some() && self.store.keeping().keeps(key, body.len());
         let copied = if stays { &[][..] } else { &body[..] };
@@ -99,7 +99,7 @@ impl OrderedTree for Lsm {
     ) -> Result<PutBelow<T>> {
         let mut jobs = self.upkeep.jobs.lock();
         self.store.intake.check_writable()?;
-        // A flush leaves out removals below which there was nothing when it began.
+        // A flush leaves out removals that had nothing to hide when it began.
         if jobs.flush.is_going_on() {
             let flushed = jobs.flush.step(&self.store, budget_bytes, now, true);
             return Ok(PutBelow::Flushing(flushed?));
@@ -148,7 +148,7 @@ impl OrderedTree for Lsm {
         for range in ranges {
             self.doubts().open(kind, range.clone());
         }
-        // The doubts in memory count, and are written with the next change.
+        // The doubts in memory are valid, and are written with the next change.
         let _written_or_failing_disk = self.store.change_manifest(|_| {});
     }
 

@@ -1,8 +1,9 @@
 //! Upkeep: due tasks, and steps of them.
 //!
 //! A task is a name; the jobs in progress are kept here and continue where they stopped. Each kind
-//! has one job at a time. A failed job is abandoned, its files are removed, and it is due again;
-//! only a failed sync stops the store. Jobs use the store, and none uses this module.
+//! has one job at a time, except for merges. A failed job is abandoned, its files are removed, and
+//! it is due again; only a failed sync stops the store. Jobs use the store, and none uses this
+//! module.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,22 +30,22 @@ use crate::version::{Version, layers_of};
 const PAID_BYTES_MAX: u64 = 256 << 10;
 /// The multiple of its own bytes that a put pays for at full pressure.
 const PAID_FACTOR_MAX: u64 = 24;
-/// The same while a flush is late: as much as the put adds, and a good deal more.
+/// The multiple while a flush is late: more than the put adds, so that the flush catches up.
 const FLUSHED_FACTOR: u64 = 6;
-/// If each put pays its share, they pay once they have this many bytes together.
+/// If each put pays its share, puts are charged together once they have this many bytes.
 const SHARE_BYTES_MIN: u64 = 1 << 10;
-/// Full memtables in memory from which on puts pay for flushing them.
+/// With more full memtables than this in memory, puts pay for flushing.
 const LATE_MEMTABLES: u64 = 2;
 
 /// A store and the jobs on it.
 pub(crate) struct Upkeep {
     store: Arc<Store>,
     pub(crate) jobs: Mutex<Jobs>,
-    /// Bytes put whose share was not paid yet.
+    /// Bytes of puts that have not paid their share yet.
     unpaid_bytes: AtomicU64,
 }
 
-/// Jobs that were begun.
+/// Jobs in progress.
 #[derive(Default)]
 pub(crate) struct Jobs {
     pub(crate) flush: Flushing,
@@ -70,7 +71,7 @@ impl Upkeep {
     pub(crate) fn due(&self, now: Timestamp) -> Vec<Task> {
         let store = &*self.store;
         store.pins.release_expired(now);
-        // During a step of another thread, jobs in progress are unknown: then the next ones are
+        // During a step of another thread, jobs in progress are unknown: the next jobs are
         // returned.
         let mut jobs = self.jobs.try_lock();
         let mut due = Vec::new();
@@ -158,8 +159,8 @@ impl Upkeep {
         }
     }
 
-    /// Makes a put pay for a part of the store's backlog. `put_bytes` are all of it, `tabled_bytes`
-    /// those that go to tables.
+    /// Makes a put pay for a part of the store's backlog. `put_bytes` are all bytes of the put,
+    /// `tabled_bytes` the bytes that go to tables.
     pub(crate) fn pay(&self, put_bytes: u64, tabled_bytes: impl Fn() -> u64, now: Timestamp) {
         match self.store.settings.compaction.share_per_byte() {
             Some(per_byte) => self.pay_share(tabled_bytes(), per_byte, now),
@@ -167,13 +168,13 @@ impl Upkeep {
         }
     }
 
-    /// A put of this many bytes pays its share of merging, unless upkeep has done it already.
+    /// Makes a put pay its share of merging, unless upkeep has done the work already.
     fn pay_share(&self, tabled_bytes: u64, per_byte: u64, now: Timestamp) {
         let before = self.unpaid_bytes.fetch_add(tabled_bytes, Ordering::Relaxed);
         if before.saturating_add(tabled_bytes) < SHARE_BYTES_MIN {
             return;
         }
-        // Another thread merges: the next put pays for this one too.
+        // Another thread merges: the next put pays for this put too.
         let Some(mut jobs) = self.jobs.try_lock() else {
             return;
         };
@@ -200,8 +201,8 @@ impl Upkeep {
         }
     }
 
-    /// Charges the next puts for the bytes that a flush lacks of its counted size, if each put pays
-    /// its share.
+    /// Charges the next puts for the bytes by which a flush is below its counted size, if each put
+    /// pays its share.
     fn charge_small_flush(&self, flushed: &StepOutcome) {
         let settings = &self.store.settings;
         if !flushed.is_done || settings.compaction.share_per_byte().is_none() {
@@ -215,7 +216,7 @@ impl Upkeep {
     }
 
     /// Makes a put of this many bytes pay for a part of the store's backlog: nothing while upkeep
-    /// keeps up, and more the further it falls behind.
+    /// keeps up, and more the further upkeep falls behind.
     fn pay_for_what_is_behind(&self, put_bytes: u64, now: Timestamp) {
         let store = &*self.store;
         let version = store.version.load();
@@ -234,7 +235,7 @@ impl Upkeep {
             // Another thread is at work.
             return;
         };
-        // A failed step is due again, and reported to the next upkeep.
+        // A failed step is due again, and the next upkeep reports the failure.
         let mut left = budget;
         if is_flushing_late && let Ok(paid) = jobs.flush.step(store, budget, now, false) {
             left = left.saturating_sub(paid.cost_bytes);
@@ -250,11 +251,11 @@ impl Upkeep {
         }
     }
 
-    /// Moves everything to tables and returns up to which sequence that is done.
+    /// Moves everything to tables, and returns the last sequence in them.
     pub(crate) fn flush_all(&self) -> Result<u64> {
         let wanted = self.store.visible_sequence();
         let flushed = self.jobs.lock().flush.up_to(&self.store, wanted);
-        // A recovery replays one log after the other, without upkeep in between.
+        // A recovery replays one log after the other without upkeep.
         self.store.replaced.release_unread();
         flushed
     }
@@ -277,7 +278,7 @@ impl Upkeep {
     }
 }
 
-/// True when more waits in memory than upkeep should let wait.
+/// True when memtables have more bytes than they should with upkeep in time.
 fn is_flushing_late(store: &Store, version: &Version) -> bool {
     let in_memory: u64 = version.memtables().map(|it| it.bytes()).sum();
     in_memory > LATE_MEMTABLES * store.settings.memtable_bytes
@@ -312,7 +313,7 @@ impl Jobs {
     }
 }
 
-/// Doubts first: a block that is known to be lost is no news, and opens none.
+/// Doubts first: a block that is listed as lost opens no doubt.
 fn write_what_is_lost(store: &Store) -> Result<()> {
     if store.read_side.doubts.has_unwritten() {
         store.change_manifest(|_| {})?;

@@ -21,7 +21,7 @@ use crate::policy::{Shape, TableShape, layers};
 pub struct LevelTable {
     /// Its number.
     pub number: u64,
-    /// Its length as it was written, in bytes.
+    /// Its original length, in bytes.
     pub file_len: u64,
     /// Sums over its entries.
     pub properties: Arc<Properties>,
@@ -30,7 +30,8 @@ pub struct LevelTable {
 }
 
 impl LevelTable {
-    /// Ranges of keys that it has lost: all of them if it cannot be opened, else those of its marks.
+    /// Ranges of keys that the table has lost: all of its keys if it cannot be opened, otherwise
+    /// the ranges of its marks.
     pub(crate) fn lost_ranges(&self) -> impl Iterator<Item = KeyRange> + '_ {
         let all = self.table.is_none().then(|| {
             let gap = gap_of_table(self);
@@ -50,8 +51,8 @@ impl LevelTable {
     }
 }
 
-/// The tables of each level at one moment. A long job uses it: a version would keep files open that
-/// are removed meanwhile, and segments of the value log, so that their space would not be freed.
+/// The tables of each level at one moment, for long jobs: a version would keep removed files open,
+/// and segments of the value log, so that their space would not be freed.
 pub(crate) struct Outline {
     levels: Vec<Vec<Arc<Properties>>>,
 }
@@ -61,12 +62,12 @@ impl Outline {
         self.levels.len()
     }
 
-    /// True when a table of level 0 may hold a key between these, both included.
+    /// True when a table of level 0 may hold a key in this range, both ends included.
     pub(crate) fn is_in_zero(&self, from: &[u8], to: &[u8]) -> bool {
         self.levels[0].iter().any(|it| it.overlaps(from, to))
     }
 
-    /// The same of a level below `level`.
+    /// The same for all levels below `level`.
     pub(crate) fn is_below(&self, level: usize, from: &[u8], to: &[u8]) -> bool {
         let deeper = self.levels.iter().skip(level + 1);
         deeper.into_iter().any(|tables| {
@@ -76,7 +77,7 @@ impl Outline {
     }
 }
 
-/// A record of the journal, as its files have it.
+/// The result of looking for a record in the journal files.
 pub(crate) enum Collected {
     Record(JournalRecord),
     Nowhere,
@@ -90,20 +91,21 @@ pub struct Version {
     pub(crate) memtable: Arc<Memtable>,
     /// Memtables that are being flushed, newest first.
     pub(crate) frozen: Vec<Arc<Memtable>>,
-    /// Level 0 newest first, the others in key order.
+    /// Level 0 is newest first, the others are in key order.
     pub(crate) levels: Vec<Arc<Vec<LevelTable>>>,
     pub(crate) blobs: Arc<BTreeMap<u64, Arc<BlobFile>>>,
     /// Files with records of dropped segments of the value log, in the order of their first
     /// records.
     pub(crate) journal: Arc<Vec<Arc<JournalFile>>>,
-    /// The segments of the value log in which entries of tables have bodies; memtables keep their own.
+    /// The segments of the value log in which entries of tables have bodies; memtables keep
+    /// segments of their own.
     pub(crate) segments: Arc<BTreeMap<u32, Arc<LogSegment>>>,
-    /// Counts flushes: entries may have left memory when it differs.
+    /// Counts flushes, which move entries out of memory.
     pub(crate) flushes: u64,
 }
 
 impl Version {
-    /// A store without tables.
+    /// A version without tables.
     pub(crate) fn empty(levels: usize, memtable: Memtable) -> Self {
         Self {
             memtable: Arc::new(memtable),
@@ -126,8 +128,8 @@ impl Version {
         self.levels.iter().flat_map(|it| it.iter())
     }
 
-    /// The tables of a level below 0 that may hold a key: one, or two if a table's marked range ends at the
-    /// first key of the next table.
+    /// The tables of a level below 0 that may hold a key: at most one, or two if a table's marked
+    /// range ends at the first key of the next table.
     pub(crate) fn tables_for<'a>(
         &'a self,
         level: usize,
@@ -139,7 +141,7 @@ impl Version {
         rest.take_while(move |it| &it.properties.smallest[..] <= key)
     }
 
-    /// The outline of its tables, without the tables.
+    /// The outline of its tables.
     pub(crate) fn outline(&self) -> Outline {
         let of = |tables: &Arc<Vec<LevelTable>>| {
             let properties = tables.iter().map(|it| it.properties.clone());
@@ -150,7 +152,7 @@ impl Version {
         }
     }
 
-    /// The shape for the policy.
+    /// The shape of the store for the policy.
     pub(crate) fn shape(
         &self,
         expiry_micros: Option<u64>,
@@ -221,7 +223,7 @@ impl Version {
         in_log.map(|it| it.bytes).sum()
     }
 
-    /// The segment of the value log of this number, if an entry may have its body there.
+    /// The segment of the value log with this number, if an entry may have its body there.
     pub(crate) fn segment(&self, number: u32) -> Option<Arc<LogSegment>> {
         let of_memtables = || self.memtables().find_map(|it| it.segment(number));
         self.segments.get(&number).cloned().or_else(of_memtables)
@@ -233,7 +235,7 @@ impl Version {
         files.filter(move |it| it.has_any_of(segment, segment))
     }
 
-    /// Keeps more segments: those of new tables whose entries did not come from memory.
+    /// Keeps more segments, named by new tables whose entries did not come from memory.
     pub(crate) fn keep_segments(&mut self, more: Vec<Arc<LogSegment>>) {
         let numbered = more.into_iter().map(|it| (it.number(), it));
         Arc::make_mut(&mut self.segments).extend(numbered);
@@ -263,7 +265,7 @@ impl Version {
         damage.map_or(Ok(Collected::Nowhere), Err)
     }
 
-    /// Takes over the segments of flushed memtables, and releases those that no table names.
+    /// Adds the segments of flushed memtables, and releases segments that no table names.
     pub(crate) fn keep_named_segments(&mut self, flushed: &[Arc<Memtable>]) {
         if self.segments.is_empty() && flushed.iter().all(|it| it.segments().is_empty()) {
             return;
@@ -276,12 +278,12 @@ impl Version {
     }
 }
 
-/// All keys of a table that cannot be opened.
+/// The lost range of a table that cannot be opened: all of its keys.
 pub(crate) fn gap_of_table(table: &LevelTable) -> Mark {
     gap_between(&table.properties.smallest, &table.properties.largest)
 }
 
-/// All keys from one to another, both included.
+/// The lost range from one key to another, both included.
 pub(crate) fn gap_between(smallest: &Bytes, largest: &Bytes) -> Mark {
     Mark::lost(smallest.clone(), successor(largest), Bytes::new())
 }
@@ -296,7 +298,7 @@ pub(crate) fn layers_of(zero: &[LevelTable]) -> impl Iterator<Item = Arc<Vec<Lev
 fn half_expired_at(properties: &Properties, expiry_micros: Option<u64>) -> Option<u64> {
     let lasting = properties.entries - properties.removals;
     let (from, to) = (properties.last_modified_min, properties.last_modified_max);
-    // A removal has no time of its own, and counts as the earliest.
+    // A removal has no time, and counts as the earliest.
     let middle = match properties.removals {
         0 => from + (to - from) / 2,
         _ => to,

@@ -1,5 +1,5 @@
-//! An entry in a walk. Few walks need all of most entries, so the parts' offsets are decoded at
-//! once, and a part is cut out on demand.
+//! An entry in a walk. Few walks need all parts of an entry, so the parts' offsets are decoded at
+//! once, and a part is sliced on demand.
 
 use bytes::Bytes;
 use kvorum_backend::Fields;
@@ -19,7 +19,7 @@ pub(crate) struct WalkEntry {
 pub(crate) enum WalkValue {
     /// The bytes of a table or a memtable.
     Packed { bytes: Bytes, parts: ValueParts },
-    /// Too large for a memtable's piece of memory.
+    /// A value too large for a memtable's piece of memory.
     Apart(Value),
 }
 

@@ -1,7 +1,8 @@
-//! Putting a batch: encoded without a lock, applied under the writer's, shown in one step.
+//! Putting a batch: encoded without a lock, applied under the writer's lock, and shown in one step.
 //!
 //! A store over the value log appends the batch there. Large bodies stay there: the memtable gets a body's
-//! place, which follows from the order of batches. The log serves the body from memory until it is written.
+//! place, which follows from the order of batches. The log serves a body from memory until it is
+//! written.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -22,7 +23,7 @@ use crate::logged::taken_bytes;
 use crate::op::Op;
 use crate::store::{Store, WriteSide};
 
-/// A writer's view before it decided on a write; see
+/// The state that a writer has read before its write; see
 /// [`kvorum_ordered_tree::OrderedTree::put_if_unchanged`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
@@ -30,23 +31,24 @@ pub struct Guard {
     pub(crate) flushes: u64,
 }
 
-/// A batch as the store's log is to have it.
+/// A batch in the form of the log that takes it.
 enum Prepared<'a> {
-    /// In the store's own log.
+    /// In the form of the store's own log.
     Own(Encoded<'a>),
-    /// In the value log.
+    /// In the form of the value log.
     Logged(&'a ValueLog, Vec<LogRecord>, LogPromise),
 }
 
 /// Result of applying a batch.
 enum Applied {
-    /// It has this sequence.
+    /// Applied with this sequence.
     At(u64),
-    /// The same, in the value log: the ticket of its sync, and whether every caller should wait for it.
+    /// Applied over the value log: the sequence, the ticket of its sync, and whether every caller
+    /// should wait for it.
     Logged(u64, SyncTicket, bool),
     /// One of its keys was written since the guard was taken.
     Changed,
-    /// The store was erased since it was noted that there are extra bytes.
+    /// The store was erased after it noted that entries have extra bytes.
     Erased,
 }
 
@@ -78,7 +80,8 @@ impl Store {
                 Applied::At(sequence) => break (sequence, Durable::Already),
                 Applied::Logged(sequence, ticket, is_crowded) => {
                     // Queued batches would be lost with this process: a caller that leaves
-                    // durability to the store waits at least until the batch is with the system.
+                    // durability to the store waits at least until the operating system has the
+                    // batch.
                     let waits = is_grouped || durability == Durability::BackendDefault;
                     break match waits || is_crowded {
                         true => (sequence, Durable::After(ticket)),
@@ -96,7 +99,7 @@ impl Store {
         }))
     }
 
-    /// True when the caller is promised that the batch is durable.
+    /// True when the caller is promised a durable batch.
     fn is_grouped(&self, durability: Durability) -> bool {
         let is_grouped = match durability {
             Durability::Buffered => false,
@@ -134,7 +137,7 @@ impl Store {
         has_extras: bool,
     ) -> Result<Applied> {
         let mut writer = self.writer.lock();
-        // Closing and failing wait for the lock, so this is the last word.
+        // Closing and failing wait for the lock, so the result cannot change.
         self.intake.check_writable()?;
         if let Some(guard) = guard
             && self.is_changed(ops, guard)
@@ -201,7 +204,7 @@ impl Store {
             })
     }
 
-    /// The log to append to; made by the first put, so that opening needs no space.
+    /// The log to append to. The first put makes it, so that opening needs no space.
     fn log_for<'w>(&self, writer: &'w mut WriteSide) -> Result<&'w mut SegmentWriter> {
         if writer.log.is_none() {
             let created = self.create_log()?;
@@ -230,7 +233,7 @@ impl Store {
         self.shared.memory.add(bytes);
     }
 
-    /// The same for a batch that the value log has. Large bodies stay there.
+    /// The same for a batch in the value log, where large bodies stay.
     fn insert_logged(
         &self,
         writer: &mut WriteSide,
@@ -251,8 +254,8 @@ impl Store {
     }
 }
 
-/// The form of a batch that is logged, applied and replayed. All of it has one sequence, by which
-/// an entry is above a removed range; so a put whose key a later range of the batch removes becomes
+/// The form of a batch that is logged, applied and replayed. A batch has one sequence, at which
+/// entries are above removed ranges. So a put whose key a later range of the batch removes becomes
 /// a removal. Ranges without keys are left out.
 fn in_effect(ops: &[Op]) -> Cow<'_, [Op]> {
     if !ops.iter().any(|op| matches!(op, Op::RemoveRange { .. })) {

@@ -1,4 +1,4 @@
-//! New blob files: each job that moves bodies begins and finishes them in the same way.
+//! New blob files, begun and finished in the same way by each job that moves bodies.
 
 use kvorum_backend::Result;
 use kvorum_sst::KnownTable;
@@ -17,7 +17,7 @@ impl WrittenBlob {
         self.table.id.number
     }
 
-    /// Makes a file durable; one that cannot be is removed.
+    /// Makes a file durable; a file that cannot be made durable is removed.
     pub(crate) fn finish(store: &Store, writer: BlobWriter) -> Result<Self> {
         let (number, block_bytes) = (writer.number(), writer.block_bytes);
         let finished = writer.finish();
@@ -30,7 +30,7 @@ impl WrittenBlob {
     }
 }
 
-/// Begins a file that takes the place of an older one, or is one of its own.
+/// Begins a blob file, which may replace an older one.
 pub(crate) fn begin(store: &Store, older: Option<u64>, is_slow: bool) -> Result<BlobWriter> {
     let number = store.take_number();
     let (id, options) = (store.table_id(number), store.settings.blob_options());

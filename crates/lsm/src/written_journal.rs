@@ -1,4 +1,4 @@
-//! New journal files: moves of records begin and finish them in the same way.
+//! New journal files, begun and finished in the same way by each move of records.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use kvorum_value_log::LogPlace;
 use crate::journal::{JournalFile, JournalRecord, NAME_BYTES, journal_path, name_of, place_named};
 use crate::store::Store;
 
-/// A file that takes this many bytes is finished.
+/// A file with this many bytes is finished.
 pub(crate) const JOURNAL_FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// Writes a journal file. Records come in the order of their places.
@@ -67,12 +67,12 @@ impl JournalWriter {
         self.segments.last().copied()
     }
 
-    /// Bytes so far.
+    /// Bytes written so far.
     pub(crate) fn len(&self) -> u64 {
         self.writer.len()
     }
 
-    /// Adds a record. One with the same place is skipped: the log may offer it again.
+    /// Adds a record. A repeated record is skipped: the log may offer it again.
     pub(crate) fn add(&mut self, at: &LogPlace, record: &JournalRecord) -> Result<()> {
         self.buffer.clear();
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -82,7 +82,7 @@ impl JournalWriter {
         added
     }
 
-    /// The same of a record as another file has it.
+    /// Adds a record in the encoding of another file.
     pub(crate) fn add_encoded(
         &mut self,
         name: &[u8],
@@ -135,10 +135,10 @@ impl WrittenJournal {
     }
 }
 
-/// Begins a journal file of records that are the newest of their keys up to a batch.
+/// Begins a journal file. Its records are the newest of their keys up to a batch.
 pub(crate) fn begin(store: &Store, clean_to: u64) -> Result<JournalWriter> {
     let id = store.table_id(store.take_number());
-    // Bodies are compressed as they were logged.
+    // Bodies keep their compression, so blocks need none.
     let options = TableOptions {
         compression: Compression::None,
         ..store.settings.blob_options()
@@ -146,7 +146,7 @@ pub(crate) fn begin(store: &Store, clean_to: u64) -> Result<JournalWriter> {
     JournalWriter::create(&*store.disk, &store.directory, id, options, clean_to)
 }
 
-/// Makes a file durable; one that cannot be is removed.
+/// Makes a file durable; a file that cannot be made durable is removed.
 pub(crate) fn finish(store: &Store, writer: JournalWriter) -> Result<WrittenJournal> {
     let number = writer.number();
     let finished = writer.finish();

@@ -1,15 +1,15 @@
 //! A filter that excludes most keys that are not in a memtable, without a search.
 //!
-//! A blocked Bloom filter that is filled while it is read: one cache line for a key, while a search
-//! compares with a dozen keys, each in lines of its own. It is laid out for a number of keys. With
-//! more keys it answers "perhaps" more often, and never "no" wrongly.
+//! A blocked Bloom filter that is filled while it is read. A lookup takes one cache line; a search
+//! compares with a dozen keys, each in lines of its own. The filter has a size for a number of
+//! keys. With more keys it answers "perhaps" more often, and never "no" wrongly.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvorum_sst::{LINE_BYTES, line_of, probe_bits};
 
 const LINE_WORDS: usize = LINE_BYTES / 8;
-/// With as many keys as expected, one absent key in a hundred is searched for.
+/// With the expected number of keys, one absent key in a hundred is searched for.
 const BITS_PER_KEY: usize = 10;
 const PROBES: u8 = 6;
 

@@ -1,15 +1,15 @@
-//! An index of each key's newest entry by the key's hash: one lookup in a table instead of a search
-//! that compares with a dozen keys, each in lines of memory of its own.
+//! An index of each key's newest entry by the key's hash. A lookup in a table replaces a search
+//! that compares with a dozen keys, each in cache lines of its own.
 //!
-//! Tables are open-addressed and never move: a full one is followed by one of twice its size, and a
-//! key stays in its first table. So readers need no lock, and no put waits for a table to be
-//! rebuilt. A filter before them, a tenth of their size, excludes most absent keys.
+//! Tables are open-addressed and never move: a full table is followed by one of twice its size, and
+//! a key stays in its first table. So readers need no lock, and no put waits for a table to be
+//! rebuilt. A filter of a tenth of the tables' size excludes most absent keys.
 //!
-//! If many keys fall together, as an attacker may have chosen them to, no more are taken in, so
-//! that no lookup takes long.
+//! If many keys collide, as an attacker may arrange, no further keys are indexed, so that no lookup
+//! takes long.
 //!
-//! A slot: the upper half of the hash, and the number of a place, counted from one; zero while it
-//! is empty. A place has a write, and the number of the place of the write before it.
+//! A slot has the upper half of the hash, and the number of a place, counted from one; an empty
+//! slot is zero. A place has a write, and the number of the key's previous place.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,17 +22,17 @@ use super::piece::Written;
 /// Each twice as long as the one before it.
 const TABLES_MAX: usize = 26;
 const SLOTS_MIN: usize = 32;
-/// Places made at once, and so few that making them is not felt.
+/// Places that are made at once: few, so that no put is delayed noticeably.
 const CHUNK_PLACES: usize = 32;
-/// Lists of chunks, each twice as long as the one before it: room for more places than numbers.
+/// Lists of chunks, each twice as long as the one before it: enough for all numbers of places.
 const LISTS: usize = 28;
 
-/// The limit of a lookup in a table, in slots; another key of the same hash counts as this many. Keys
-/// that were not chosen for it are nowhere near it.
+/// The limit of a lookup in a table, in slots, and the slots that another key of the same hash
+/// counts as. Lookups of keys from no attacker are far below the limit.
 const LOOK_MAX: usize = 1_024;
 const STRANGER_SLOTS: usize = 64;
 
-/// A place, and the overhead of lists and allocator. Bytes.
+/// Bytes of a place, with the overhead of lists and allocator.
 const PLACE_BYTES: u64 = size_of::<OnceLock<Place>>() as u64 + 2;
 
 type Chunk = Box<[OnceLock<Place>]>;
@@ -47,18 +47,18 @@ struct Place {
 pub(super) struct KeyIndex {
     filter: KeyFilter,
     tables: [OnceLock<Box<[AtomicU64]>>; TABLES_MAX],
-    /// The last table that was made.
+    /// The latest table.
     last_table: AtomicUsize,
     places: Places,
     filled: Mutex<Filled>,
 }
 
-/// The fill of the index.
+/// The used parts of the index.
 #[derive(Default)]
 struct Filled {
-    /// Slots of all tables.
+    /// Used slots of all tables.
     keys: usize,
-    /// Slots of the last table.
+    /// Used slots of the last table.
     slots: usize,
     places: u32,
 }
@@ -70,7 +70,7 @@ struct Slot<'a> {
 }
 
 impl KeyIndex {
-    /// For about this many keys; `keys_at_first` are made room for at once.
+    /// An index for about this many keys, with room for `keys_at_first` at once.
     pub(super) fn new(keys_expected: usize, keys_at_first: usize) -> Self {
         let index = Self {
             filter: KeyFilter::new(keys_expected),
@@ -91,19 +91,19 @@ impl KeyIndex {
         (self.filter.bytes() + table_bytes) as u64
     }
 
-    /// Keys that it has.
+    /// Keys in the index.
     pub(super) fn keys(&self) -> usize {
         self.filled.lock().keys
     }
 
-    /// False for most hashes without a key given to [`KeyIndex::insert`], taken in or not.
+    /// False for most hashes of keys that were never passed to [`KeyIndex::insert`].
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         self.filter.may_contain(hash)
     }
 
-    /// Makes this the newest of its key, and returns the bytes that it takes. `None` when it is
-    /// older than the present entry, when too many keys collide with it, or when there is no room,
-    /// after billions of entries.
+    /// Makes this the newest write of its key, and returns the bytes that it takes. `None` when the
+    /// present write is newer, when too many keys collide, or when there is no room after billions
+    /// of entries.
     pub(super) fn insert(&self, hash: u64, written: Written) -> Option<u64> {
         let mut filled = self.filled.lock();
         let may_be_known = self.filter.may_contain(hash);
@@ -130,7 +130,7 @@ impl KeyIndex {
         Some(table_bytes + PLACE_BYTES)
     }
 
-    /// Takes a slot, and returns the bytes of the table if it had to be made.
+    /// Takes a slot, and returns the bytes of the table if it was made for it.
     fn occupy(&self, filled: &mut Filled, hash: u64, entry: u64) -> Option<u64> {
         let mut table = self.tables_from_last().next()?;
         let is_full = (filled.slots + 1) * 4 > table.len() * 3;
@@ -155,14 +155,14 @@ impl KeyIndex {
         Some(table.get_or_init(|| (0..len).map(|_| AtomicU64::new(0)).collect()))
     }
 
-    /// The last one has half of all keys, or more.
+    /// The last table first: it has half of all keys, or more.
     fn tables_from_last(&self) -> impl Iterator<Item = &[AtomicU64]> {
         let numbers = 0..=self.last_table.load(Ordering::Acquire);
         let tables = numbers.rev().filter_map(|it| self.tables.get(it)?.get());
         tables.map(|it| &it[..])
     }
 
-    /// The newest of a key among those up to a sequence.
+    /// The newest write of a key up to a sequence.
     pub(super) fn find(&self, key: &[u8], hash: u64, sequence: u64) -> Option<&Written> {
         if !self.filter.may_contain(hash) {
             return None;
@@ -199,7 +199,7 @@ impl KeyIndex {
     }
 }
 
-/// The progress of a lookup in a table: the same for a put as for a get.
+/// The progress of a lookup in a table, the same for puts and gets.
 #[derive(Default)]
 struct Look {
     passed: usize,
@@ -235,14 +235,14 @@ fn empty_slot(table: &[AtomicU64], hash: u64) -> Option<&AtomicU64> {
     None
 }
 
-/// The slots in which a hash may be, in order. A quarter of them is empty at least.
+/// The slots in which a hash may be, in order. At least a quarter is empty.
 fn slots_from(table: &[AtomicU64], hash: u64) -> impl Iterator<Item = &AtomicU64> {
     let mask = table.len() - 1;
     let first = usize::try_from(hash & mask as u64).unwrap_or(0);
     table[first..].iter().chain(&table[..first])
 }
 
-/// Places that stay where they are, made some at a time.
+/// Places, allocated in chunks, that never move.
 #[derive(Default)]
 struct Places {
     lists: [OnceLock<Box<[OnceLock<Chunk>]>>; LISTS],
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn keys_that_fall_together_are_not_searched_for_without_an_end() {
         let (index, mut pieces) = (KeyIndex::new(10, 4_000), Pieces::default());
-        // Tags of their own, and the same slot to begin with.
+        // Different tags, and the same first slot.
         let hash_of = |number: u32| u64::from(number) << 32;
         let mut taken = 0;
         for number in 0..3_000 {

@@ -1,12 +1,12 @@
 //! The contents of a memtable in key order.
 //!
-//! Neighbours are together in leaves of a few dozen, and a list finds a leaf by its first key. In a
-//! list of entries, a walk would wait for each node before it could load the next; a leaf has all
-//! pointers, and the processor fetches ahead.
+//! A leaf has a few dozen neighbouring entries, and a skip list finds a leaf by its first key. In a
+//! list of entries, a walk would wait for each node before it could load the next. A leaf has all
+//! pointers, so the processor fetches ahead.
 //!
-//! One writer at a time inserts. A full leaf gives its upper half to a new one, or less if entries
-//! arrive in order, so that leaves of keys written in order are full. A leaf has the first key of
-//! the next one: a thread that looked up a place before a split looks again after it. Source: P. L.
+//! One writer at a time inserts. A full leaf gives its upper half to a new leaf, or less if entries
+//! arrive in order, so that leaves of keys written in order stay full. A leaf has the first key of
+//! the next leaf: a thread that looked up a place before a split continues there. Source: P. L.
 //! Lehman, S. B. Yao, Efficient Locking for Concurrent Operations on B-Trees, 1981.
 
 use std::cmp::Ordering as Compared;
@@ -21,16 +21,16 @@ use parking_lot::RwLock;
 use super::piece::Written;
 use super::rank::{Rank, Reference};
 
-/// Moving half of a leaf aside costs less than finding it.
+/// At this size, moving half of a leaf costs less than finding the leaf.
 const LEAF_NODES: usize = 32;
-/// A leaf without its nodes, and its place in the list: a node, its tower, and the overhead of
-/// counts and rounding. Bytes.
+/// Bytes of a leaf without its nodes, and of its place in the list: a node, its tower, and the
+/// overhead of counts and rounding.
 const LEAF_BYTES: u64 = (size_of::<Leaf>() + size_of::<Node>()) as u64 + 72;
 
-/// A node, and room in its leaf for as much again by half, in bytes.
+/// Bytes of a node and its share of free room in the leaf: one and a half nodes.
 pub(super) const NODE_BYTES_EXPECTED: u64 = size_of::<Node>() as u64 * 3 / 2;
 
-/// Writes by key; the newest of a key comes first.
+/// Writes by key; the newest write of a key comes first.
 #[derive(Clone)]
 struct Node {
     rank: Rank,
@@ -39,7 +39,7 @@ struct Node {
 
 type Leaf = RwLock<Filled>;
 
-/// Part of a leaf, and where the next begins: nothing behind the last leaf.
+/// The nodes of a leaf, and the beginning of the next leaf, if there is one.
 #[derive(Default)]
 struct Filled {
     nodes: Vec<Node>,
@@ -49,11 +49,11 @@ struct Filled {
 }
 
 pub(super) struct Leaves {
-    /// The key that was added first.
+    /// The first key that was added.
     reference: OnceLock<Reference>,
-    /// Begins before everything.
+    /// The leaf before all others.
     first: Leaf,
-    /// The others, by where they begin.
+    /// The other leaves, by their beginnings.
     others: SkipList<Node, Arc<Leaf>>,
     len: AtomicUsize,
 }
@@ -72,7 +72,7 @@ impl Leaves {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Adds a write, in place of its equal if there is one, and returns its memory in bytes.
+    /// Adds a write, or replaces an equal one, and returns its memory in bytes.
     pub(super) fn insert(&self, written: Written) -> u64 {
         let reference = || Reference::new(written.key());
         let rank = self.reference.get_or_init(reference).rank(written.key());
@@ -104,14 +104,14 @@ impl Leaves {
         };
         if let Some(start) = next.nodes.first().cloned() {
             filled.next_start = Some(start.clone());
-            // Found only while the old leaf is locked, so that no node is in neither.
+            // Added while the old leaf is locked, so that every node is in one of the two.
             let next = Arc::new(Leaf::new(next));
             self.others.insert(start, next, &guard).release(&guard);
         }
         LEAF_BYTES + bytes_of(LEAF_NODES)
     }
 
-    /// The leaf in which a place was when it was looked for.
+    /// The leaf of a place at the time of the lookup; a split may have moved the place since.
     fn last_from<'a>(&'a self, from: Bound<&Node>, guard: &'a epoch::Guard) -> &'a Leaf {
         let to = match from {
             Bound::Included(node) | Bound::Excluded(node) => Bound::Included(node),
@@ -121,8 +121,8 @@ impl Leaves {
         found.map_or(&self.first, |it| it.value())
     }
 
-    /// Shows the writes in order until `visit` breaks. It is called under the lock of a leaf, for
-    /// which a writer waits.
+    /// Shows the writes in order until `visit` breaks. The call is made under the lock of a leaf,
+    /// so writers wait for it.
     pub(super) fn walk(
         &self,
         from: Bound<Written>,
@@ -186,7 +186,7 @@ impl PartialEq for Node {
 impl Eq for Node {}
 
 impl Filled {
-    /// The bytes by which it grows.
+    /// Returns the added bytes.
     fn insert(&mut self, at: usize, node: Node) -> u64 {
         let before = self.nodes.capacity();
         self.nodes.insert(at, node);

@@ -1,5 +1,5 @@
-//! A page: consecutive entries of a memtable, copied out into one piece of memory, so that a walk
-//! holds no reference to the leaves.
+//! A page: copies of consecutive entries of a memtable in one piece of memory, so that a walk has
+//! no reference to the leaves.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::piece::Written;
 use crate::{Entry, Older};
 
-/// No entry is added to a page that takes this many bytes.
+/// A page of this many bytes takes no further entry.
 const PAGE_BYTES_MAX: usize = 64 << 10;
 
 /// Some entries in key order. [`Page::push`] fills it, and [`Page::finish`] makes it readable.
@@ -43,7 +43,7 @@ pub(crate) enum Paged {
 }
 
 impl Page {
-    /// Room for this many entries, of about this many bytes each.
+    /// A page with room for this many entries of about this many bytes each.
     pub(super) fn with_room_for(count: usize, entry_bytes: usize) -> Self {
         let bytes = count.saturating_mul(entry_bytes).min(PAGE_BYTES_MAX);
         Self {
@@ -66,14 +66,14 @@ impl Page {
         self.items.push(Item { key, entry, older });
     }
 
-    /// Notes where an older version of the last key was logged, if it stays there.
+    /// Notes the place of an older version of the last key, if that is in the log.
     pub(super) fn pass(&mut self, older: &Written) {
         if let (Some(item), Some(segment)) = (self.items.last_mut(), older.segment()) {
             item.older.add(segment);
         }
     }
 
-    /// Adds where older versions of the key at a position were logged.
+    /// Adds the logged places of older versions of the key at a position.
     pub(crate) fn leave_trail(&self, at: usize, older: &mut Older) {
         if let Some(item) = self.items.get(at) {
             older.add_all(&item.older);
@@ -85,7 +85,7 @@ impl Page {
         self.filling.get(last.key.clone())
     }
 
-    /// It takes as much as a page is to take.
+    /// True when the page takes no further entry.
     pub(super) fn is_long(&self) -> bool {
         self.filling.len() >= PAGE_BYTES_MAX
     }
@@ -112,7 +112,7 @@ impl Page {
         part.unwrap_or(&[])
     }
 
-    /// The last key of all, if there is any.
+    /// The last key of the page, if any.
     pub(crate) fn end(&self) -> Option<Bytes> {
         let last = self.items.last()?;
         Some(self.bytes.slice(last.key.clone()))

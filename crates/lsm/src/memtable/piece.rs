@@ -1,9 +1,9 @@
 //! An entry in one piece of memory: the key followed by its encoded value.
 //!
-//! A walk over neighbours, and a search, wait for memory more than for anything else. So a node is
-//! small, and it points to one piece without a reference count: readers copy. Pieces are cut from
-//! chunks in the order of writing, so those of keys written in order lie in order. A value too
-//! large to be copied for each reader is kept apart, unchanged.
+//! Walks and searches wait mostly for memory. So a node is small and points to one piece without a
+//! reference count: readers copy. Pieces are cut from chunks in the order of writing, so the pieces
+//! of keys written in order are neighbours. A value that is too large to copy for each reader is
+//! kept apart, unchanged.
 
 use std::sync::Arc;
 
@@ -14,14 +14,15 @@ use kvorum_value_log::LogPlace;
 use crate::entry::{Head, encode};
 use crate::{Entry, Older, Value};
 
-/// The largest value that is kept in a piece. Bytes.
+/// The most bytes of a value that is kept in a piece.
 const PACKED_BYTES_MAX: usize = 1024;
-/// The first chunk of a memtable, and the longest: many stores never have more than a few entries.
+/// The bytes of a memtable's first chunk, and of its largest: many stores never have more than a
+/// few entries.
 const CHUNK_BYTES_MIN: usize = 2 << 10;
 const CHUNK_BYTES_MAX: usize = 64 << 10;
-/// A longer piece gets memory of its own, so that no chunk is left with much unused.
+/// A longer piece gets memory of its own, so that no chunk has a large unused rest.
 const CUT_BYTES_MAX: usize = CHUNK_BYTES_MAX / 4;
-/// The overhead of an entry that is kept apart. Bytes.
+/// The overhead in bytes of an entry that is kept apart.
 const APART_BYTES: u64 = size_of::<Entry>() as u64 + 48;
 
 /// The chunks that pieces are cut from.
@@ -43,7 +44,7 @@ pub(super) struct Written {
 }
 
 impl Pieces {
-    /// `removed_at` is where a removal was logged, if that is to be known.
+    /// `removed_at` is the logged place of a removal, in a store that keeps it.
     pub(super) fn cut(
         &mut self,
         key: &[u8],
@@ -87,7 +88,7 @@ impl Pieces {
 }
 
 impl Written {
-    /// A key with a sequence, to be looked for; it holds nothing.
+    /// A key with a sequence, for searches; it has no entry.
     pub(super) fn asked(key: &Bytes, sequence: u64) -> Self {
         Self {
             piece: key.clone(),
@@ -120,16 +121,16 @@ impl Written {
         self.apart.as_ref()
     }
 
-    /// The entry, of parts that need nothing of the memtable.
+    /// The entry, with copies of its parts.
     pub(super) fn entry(&self) -> Option<Entry> {
         match &self.apart {
-            // A piece is written by this module alone, so it decodes.
+            // Only this module writes pieces, so they decode.
             None => Entry::copied(self.packed()).ok(),
             Some(entry) => Some(Entry::clone(entry)),
         }
     }
 
-    /// The segment of the value log in which it was logged, if it names one.
+    /// The segment of the value log that the entry names, if any.
     pub(super) fn segment(&self) -> Option<u32> {
         let logged_at = match &self.apart {
             None => Entry::copied(self.packed()).ok()?.logged_at(),
@@ -138,7 +139,7 @@ impl Written {
         logged_at.map(|it| it.segment)
     }
 
-    /// Its memory beside the structures that hold it, in bytes.
+    /// Its memory in bytes, without the structures around it.
     pub(super) fn payload_bytes(&self) -> u64 {
         let apart_bytes = self.apart.as_ref().map_or(0, |entry| {
             let payload_bytes = entry.value.as_ref().map_or(0, Value::payload_bytes);
@@ -148,7 +149,7 @@ impl Written {
     }
 }
 
-/// Keys of four gigabytes are refused before.
+/// Keys of four gigabytes are refused earlier.
 fn len_of(key: &[u8]) -> u32 {
     u32::try_from(key.len()).unwrap_or(u32::MAX)
 }

@@ -1,12 +1,12 @@
 //! Numbers in the order of keys, so that a search rarely has to read the keys themselves.
 //!
-//! The keys of one memtable have much in common: a bucket, a part of their names. So each is
-//! compared with one of them, the reference. A key's rank is the position of the first difference
-//! from the reference, its direction, and the bytes from there on, as one number in the node. Two
+//! The keys of one memtable have much in common: a bucket, a part of their names. So each key is
+//! compared with one of them, the reference. A key's rank is one number in the node: the direction
+//! and the position of the first difference from the reference, and the bytes from there on. Two
 //! keys of one rank are compared whole.
 //!
-//! Of two keys above the reference, the one with the earlier difference comes last; of two below
-//! it, first:
+//! Among keys above the reference, an earlier difference comes later; among keys below it, an
+//! earlier difference comes first:
 //!
 //! | bytes | content |
 //! |---|---|
@@ -20,7 +20,7 @@ use std::cmp::Ordering as Compared;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rank(u128);
 
-/// Longer ones are not worth their comparison.
+/// Comparing with a longer reference would cost more than it saves.
 const REFERENCE_BYTES_MAX: usize = 1024;
 const WINDOW_AT: usize = 3;
 
@@ -37,7 +37,7 @@ impl Reference {
         let reference = &self.0[..];
         let pairs = reference.iter().zip(key);
         let same = pairs.take_while(|(one, other)| one == other).count();
-        // At most 1024.
+        // At most `REFERENCE_BYTES_MAX`, which fits.
         let same_bytes = u16::try_from(same).unwrap_or(u16::MAX);
         let is_above = || key.get(same) > reference.get(same);
         let (side, order) = match same == reference.len() {
@@ -56,7 +56,7 @@ impl Reference {
 }
 
 impl Rank {
-    /// The rank of a key while there is no reference.
+    /// The rank of all keys while there is no reference.
     pub(super) const UNKNOWN: Self = Self(0);
 
     /// The order of two keys; equal if their ranks do not decide.
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Few different bytes, so that keys share beginnings and end within each other.
+        /// Few different bytes, so that keys share prefixes and are prefixes of each other.
         #[test]
         fn ranks_never_contradict_keys(
             keys in proptest::collection::vec("[\\x00ab]{0,24}", 2..20),

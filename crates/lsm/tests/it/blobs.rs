@@ -1,4 +1,4 @@
-//! Large bodies: apart from their keys, collected without rewriting one.
+//! Large bodies: stored apart from their keys, and collected without rewriting a key.
 
 use kvorum_backend::{StepBudget, TaskKind};
 use kvorum_disk::{CrashOptions, FaultyDisk, MemoryDisk, Operation};
@@ -25,7 +25,7 @@ fn a_body_is_found_again_when_its_file_was_rewritten() {
         do_all(&store);
         let before = files(&disk, ".blob");
         assert!(!before.is_empty());
-        // Two of three are overwritten, with bodies that stay with their keys.
+        // Two of three keys are overwritten with bodies that stay with their keys.
         (0..40)
             .filter(|it| it % 3 != 0)
             .for_each(|it| put(&store, it, b"small"));
@@ -59,7 +59,7 @@ fn a_body_is_found_again_when_its_file_was_rewritten() {
     }
 }
 
-/// Does the due collections, for which no table is written.
+/// Does the due collections, which write no table.
 fn collect_alone(disk: &MemoryDisk, store: &kvorum_lsm::Lsm) {
     let tables = files(disk, ".sst");
     for task in store.maintenance_due(NOW) {
@@ -93,8 +93,8 @@ fn a_blob_file_goes_with_its_last_key() {
     assert_eq!(store.status(&everything()).keys, 1);
 }
 
-/// Regression: a collector that looks into memory. An entry that hides a body there may be lost in
-/// a crash.
+/// Regression: a collection that read memory. An entry there that hides a body may be lost in a
+/// crash.
 #[test]
 fn an_overwrite_that_a_crash_loses_does_not_take_the_body_with_it() {
     let disk = MemoryDisk::new();
@@ -119,7 +119,7 @@ fn an_overwrite_that_a_crash_loses_does_not_take_the_body_with_it() {
     }
 }
 
-/// One read of a file for each body made a walk over large stores several times as long.
+/// Regression: a read of the file for each body made walks over large stores several times as long.
 #[test]
 fn a_walk_reads_many_bodies_at_once_and_loses_none_but_a_damaged_one() {
     let memory = MemoryDisk::new();

@@ -1,5 +1,5 @@
-//! The power is cut after each disk operation of a script: synced writes survive, whole, and
-//! removed keys stay away.
+//! The power is cut after each disk operation of a script: synced writes survive whole, and removed
+//! keys do not return.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::support::{NOW, do_all, get, key, open, put, put_op, scanned, settings
 
 const KEYS: usize = 12;
 
-/// Possible values of each key after a crash: the one at the last sync and every later one.
+/// Possible values of each key after a crash: the value at the last sync and every later value.
 #[derive(Default)]
 struct Allowed {
     values: BTreeMap<usize, Vec<Option<Vec<u8>>>>,
@@ -34,7 +34,7 @@ impl Allowed {
     }
 }
 
-/// Writes, flushes, merges and collects until the disk fails; never more than it synced is promised.
+/// Writes, flushes, merges and collects until the disk fails. Only synced writes are promised.
 fn play(store: &Lsm, allowed: &mut Allowed) -> kvorum_backend::Result<()> {
     for round in 0..6usize {
         for number in 0..KEYS {
@@ -74,7 +74,7 @@ fn check(store: &Lsm, allowed: &Allowed, story: &str) {
     assert_eq!(shown, got, "{story}");
 }
 
-/// The power is cut after each `step`th operation.
+/// Cuts the power after each `step`th operation.
 fn sweep(settings: &LsmSettings, step: usize) {
     let whole = MemoryDisk::new();
     let store = open(&whole, settings.clone());
@@ -142,7 +142,7 @@ fn over_two_directories_that_holds_after_operations_in_either() {
     sweep(&tiered, 5);
 }
 
-/// A full disk refuses bytes, space ahead of them, and some new files.
+/// Operations that a full disk refuses: writing and allocating, or creating files.
 const FULL: [&[Operation]; 2] = [&[Operation::Write, Operation::Allocate], &[Operation::Open]];
 
 fn fill(disk: &FaultyDisk, operations: &[Operation]) {
@@ -172,7 +172,7 @@ fn fill_and_heal(operations: &[Operation]) {
         let receipt = store.write(&ops, Durability::Grouped, NOW)?;
         receipt.wait()
     };
-    // A log that is open takes them also where no new file can be made.
+    // An open log takes puts even if no new file can be made.
     let mut taken = Vec::new();
     for number in 40..80 {
         match put_durably(number) {

@@ -20,7 +20,7 @@ fn body(number: usize) -> Vec<u8> {
     format!("body {number} ").repeat(8).into_bytes()
 }
 
-/// Everything on one level below 0, closed.
+/// A closed store with everything on one level below 0.
 fn filled(disk: &MemoryDisk, settings: &LsmSettings) {
     let store = open(disk, settings.clone());
     (0..KEYS).for_each(|number| put(&store, number, b"an older value that must not return"));
@@ -35,7 +35,7 @@ fn filled(disk: &MemoryDisk, settings: &LsmSettings) {
     store.close().unwrap();
 }
 
-/// The numbers of keys that are right and of keys reported as damaged; anything else is wrong.
+/// The numbers of right keys and of keys reported as damaged; any other result fails.
 fn right_and_damaged(store: &Lsm) -> (usize, usize) {
     let (mut right, mut damaged) = (0, 0);
     for number in 0..KEYS {
@@ -51,7 +51,7 @@ fn right_and_damaged(store: &Lsm) -> (usize, usize) {
     (right, damaged)
 }
 
-/// The distance between flips: every byte is flipped in long runs.
+/// The distance between flips; long runs flip every byte.
 fn stride(quick: usize) -> usize {
     #[expect(
         clippy::disallowed_methods,
@@ -61,7 +61,8 @@ fn stride(quick: usize) -> usize {
     if is_long { 1 } else { quick }
 }
 
-/// Flips bytes of all files of a store. Returns how many keys a flip cost, for each kind of file.
+/// Flips bytes of all files of a store. Returns the numbers of keys that a flip cost, for each kind
+/// of file.
 fn flip_everywhere(settings: &LsmSettings, step: usize) -> BTreeMap<String, BTreeSet<usize>> {
     let whole = MemoryDisk::new();
     filled(&whole, settings);
@@ -112,7 +113,7 @@ fn r24_a_flipped_byte_of_a_store_with_bodies_in_blob_files_costs_a_block_at_most
         ..settings()
     };
     let costs = flip_everywhere(&settings, stride(7));
-    // A body has a block of its own, and without bodies a block of entries has more of them.
+    // A body has a block of its own. A block of entries has more of them without bodies.
     assert_eq!(costs["blob"], BTreeSet::from([0, 1]), "{costs:?}");
     assert!(costs["sst"].iter().all(|it| *it <= 16), "{costs:?}");
     assert!(costs["sst"].len() > 1, "{costs:?}");
@@ -146,7 +147,7 @@ fn r25_corruption_in_the_log_is_reported_and_not_cut() {
     assert_eq!(store.status(&everything()).lost.len(), 1);
 }
 
-/// A log at a power cut: its filling, and the possible values of each key.
+/// A log at a power cut, and the possible values of each key.
 struct Logged {
     disk: MemoryDisk,
     settings: LsmSettings,
@@ -154,7 +155,7 @@ struct Logged {
     ever: BTreeMap<usize, Vec<Option<Vec<u8>>>>,
     /// Keys whose latest value was synced.
     synced: BTreeSet<usize>,
-    /// Keys that one record, or the records of one batch, have at most.
+    /// The most keys of one record or batch.
     together: usize,
 }
 
@@ -209,7 +210,7 @@ impl Logged {
                     self.note(key, Some(body(key)));
                 }
             }
-            // Keys that are synced; the next sync is of the removal.
+            // Synced keys; the next sync covers the removal.
             Filling::RemovedRanges if number % 20 == 10 && number > 20 => {
                 let (from, to) = (number - 20, number - 14);
                 let (from_key, to_key) = (key(from), key(to));
@@ -220,7 +221,7 @@ impl Logged {
                 (from..to).for_each(|key| self.note(key, None));
             }
             Filling::TwoLogs if number == 40 => {
-                // A flush that is not finished: later puts are in another log.
+                // An unfinished flush: later puts are in another log.
                 let begun = store.flush_part(1, Timestamp(1)).unwrap();
                 assert!(!begun.is_done);
             }
@@ -253,7 +254,7 @@ impl Logged {
             lost == 0 || is_reported,
             "{lost} keys are gone unreported, {story}"
         );
-        // A scan shows the same as gets.
+        // A scan shows the same values as gets.
         for (key, value) in scanned(&store) {
             let number: usize = std::str::from_utf8(&key[4..]).unwrap().parse().unwrap();
             assert_eq!(get(&store, number).unwrap(), Some(value), "{story}");
@@ -279,7 +280,7 @@ fn r25_any_flip_of_a_log_that_was_not_closed_costs_a_batch_at_most_and_is_report
         assert_eq!(logs.len(), expected, "{filling:?}");
         for log in logs {
             let len = logged.disk.info(&log).unwrap().unwrap().len;
-            // Odd, so that all parts of records are met.
+            // Odd, so that all parts of records are hit.
             let step = if matches!(filling, Filling::Single) {
                 5
             } else {
@@ -293,9 +294,9 @@ fn r25_any_flip_of_a_log_that_was_not_closed_costs_a_batch_at_most_and_is_report
 /// The result of merging.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Merging {
-    /// Steps of merges, of any length.
+    /// Steps of merges of any length.
     attempts: u64,
-    /// Merges and moves that came to their end.
+    /// Finished merges and moves.
     ended: u64,
     /// Bytes read and written.
     cost_bytes: u64,
@@ -308,7 +309,7 @@ fn merges_ended(store: &Lsm) -> u64 {
     count("merges") + count("moves")
 }
 
-/// Does all upkeep, each merge in one step, and counts.
+/// Does all upkeep, each merge in one step, and counts the merges.
 fn merge_all(store: &Lsm, merging: &mut Merging) {
     let before = merges_ended(store);
     for _ in 0..100 {
@@ -326,7 +327,8 @@ fn merge_all(store: &Lsm, merging: &mut Merging) {
     panic!("upkeep never ends: {:?}", store.maintenance_due(NOW));
 }
 
-/// A store with this last level, with all levels in use, or the last one alone.
+/// Settings with this last level. `base_bytes` decides whether all levels are in use or only the
+/// last.
 fn deep(last_level: usize, base_bytes: u64) -> LsmSettings {
     let all = settings();
     LsmSettings {
@@ -341,8 +343,8 @@ fn deep(last_level: usize, base_bytes: u64) -> LsmSettings {
     }
 }
 
-/// Older values on the last level, with enough beside them that level 1 may hold all the rest, and
-/// one table of newer ones on level 0. Returns the path of this table.
+/// Fills the last level with older values, and other entries so that level 1 may hold all the rest,
+/// and level 0 with one table of newer values. Returns the path of this table.
 fn two_layers(disk: &MemoryDisk, last_level: usize) -> PathBuf {
     let at_once = LsmSettings {
         memtable_bytes: 1 << 20,
@@ -388,7 +390,7 @@ struct Merged {
     merging: Merging,
 }
 
-/// Merges level 0, and level 1 below it, with new entries on all sides.
+/// Merges level 0 and level 1, with new entries on all sides.
 fn merge_down(disk: &MemoryDisk, last_level: usize) -> Merged {
     let store = open(disk, deep(last_level, 1));
     let (_, damaged) = right_and_damaged(&store);
@@ -431,7 +433,7 @@ fn r27_a_merge_passes_over_a_bad_block_in_one_attempt_and_nothing_older_returns(
         let older = files(&whole, ".sst").remove(0);
         for table in [newer.clone(), older] {
             let len = whole.info(&table).unwrap().unwrap().len;
-            // Odd, so that all parts of blocks are met.
+            // Odd, so that all parts of blocks are hit.
             for offset in (0..len).step_by(91) {
                 let disk = image();
                 flip(&disk, &table, offset);
@@ -441,7 +443,7 @@ fn r27_a_merge_passes_over_a_bad_block_in_one_attempt_and_nothing_older_returns(
                 let (gone, merging) = (merged.still_damaged + merged.absent, merged.merging);
                 assert!(gone <= merged.damaged, "{story}");
                 assert!(merged.damaged == 0 || table == newer, "{story}");
-                // If there is nothing older to hide, the marks are gone.
+                // If there is nothing older to hide, the marks are dropped.
                 assert!(last_level == 1 || merged.absent == 0, "{story}");
                 let is_once = merging.attempts == clean.attempts && merging.ended == clean.ended;
                 assert!(
@@ -544,7 +546,7 @@ fn a_scrub_finds_corruption_in_tables_and_blob_files_before_a_reader_does() {
     let disk = MemoryDisk::new();
     filled(&disk, &settings);
     let store = open(&disk, settings);
-    // The blocks are in the cache, and are damaged on the disk.
+    // The blocks are cached, and damaged on the disk.
     assert_eq!(right_and_damaged(&store), (KEYS, 0));
     let names = files(&disk, "");
     for suffix in ["sst", "blob"] {

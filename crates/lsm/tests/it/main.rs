@@ -1,4 +1,4 @@
-//! The tree as a whole: against a model, through crashes, with damage.
+//! The tree as a whole: against a model, through crashes, and with damage.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Damage by the part of a file: the cost of each, its report, and the upkeep afterwards.
+//! Damage to each part of a file: its cost, its report, and the upkeep afterwards.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::support::{
 const KEYS: usize = 60;
 
 fn body(number: usize) -> Vec<u8> {
-    // Every fourth goes to a blob file.
+    // Every fourth body goes to a blob file.
     let times = if number.is_multiple_of(4) { 60 } else { 8 };
     format!("body {number} ").repeat(times).into_bytes()
 }
 
-/// Everything on one level below 0, over older entries that must not return.
+/// Everything is on one level below 0, over older entries that must not return.
 fn filled(disk: &MemoryDisk, settings: &LsmSettings) {
     let store = open(disk, settings.clone());
     (0..KEYS).for_each(|number| put(&store, number, b"an older value that must not return"));
@@ -51,7 +51,7 @@ fn damaged(store: &Lsm, story: &str) -> Vec<usize> {
     (0..KEYS).filter(is_damaged).collect()
 }
 
-/// Writes on all sides until everything was merged; nothing wrong comes up, and upkeep ends.
+/// Writes on all sides until everything was merged: no wrong value appears, and upkeep ends.
 fn merge_all(store: &Lsm, story: &str) {
     for round in 0..4 {
         (100..220).for_each(|number| put(store, number, &[round; 80]));
@@ -96,8 +96,8 @@ fn lost_of(store: &Lsm, path: &Path) -> Vec<String> {
         .collect()
 }
 
-/// A table that is cut, between two blocks as well as inside of one, is detected by the opening,
-/// and its missing keys are reported before the first read.
+/// The opening detects a table that is cut between two blocks or inside one, and reports the
+/// missing keys before the first read.
 #[test]
 fn a_cut_table_degrades_the_store_reports_its_keys_and_is_merged_away() {
     let settings = settings();
@@ -164,7 +164,8 @@ fn a_cut_blob_file_costs_the_bodies_that_it_no_longer_has() {
     }
 }
 
-/// Only blocks of entries hold keys. All else is made again, done without, or kept elsewhere too.
+/// Only blocks of entries hold keys. All other parts are rebuilt, not needed, or stored elsewhere
+/// too.
 #[test]
 fn each_part_of_a_table_has_its_answer() {
     let settings = settings();
@@ -180,8 +181,8 @@ fn each_part_of_a_table_has_its_answer() {
             let missing = damaged(&store, &story);
             assert_eq!(missing.is_empty(), piece.title != "data block", "{story}");
             assert_eq!(scanned(&store).len(), KEYS - missing.len(), "{story}");
-            // The copy of the properties in the table is for repair alone, and segment sets are for
-            // anti-entropy's folds.
+            // Only repair reads the table's copy of the properties, and only anti-entropy's folds
+            // read segment sets.
             let is_unread = ["properties", "segment sets"].contains(&&*piece.title);
             let reported = lost_of(&store, &path);
             assert_eq!(reported.is_empty(), is_unread, "{reported:?}, {story}");
@@ -246,7 +247,8 @@ fn faulty(disk: &MemoryDisk, rule: Rule) -> FaultyDisk {
 }
 
 /// A key that the device fails to read is neither absent nor damaged: its gets fail, nothing is
-/// skipped or merged away, and all is back when the device is. Its neighbours are served meanwhile.
+/// skipped or merged away, and all is readable again once the device is. Neighbouring keys are
+/// served meanwhile.
 #[test]
 fn what_a_device_fails_to_read_is_never_passed_over_and_is_back_with_it() {
     let settings = settings();
@@ -298,7 +300,7 @@ fn what_a_device_fails_to_read_is_never_passed_over_and_is_back_with_it() {
     assert!(refused > 0);
 }
 
-/// Upkeep of an arbiter that retries failed tasks: this many times, a minute apart.
+/// Does upkeep as an arbiter that retries failed tasks: this many times, a minute apart.
 fn try_for_minutes(store: &Lsm, minutes: u64) {
     for minute in 0..minutes {
         try_at(store, Timestamp(NOW.0 + minute * 60_000_000));
@@ -324,7 +326,7 @@ fn level_zero_tables(store: &Lsm) -> usize {
     levels.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// A sector that stays unreadable does not hold up merges for ever: the rest of its table goes on,
+/// A sector that stays unreadable does not stop merges for ever: the rest of its table is merged,
 /// its keys are reported, and the file is kept.
 #[test]
 fn a_bad_sector_holds_up_merges_for_minutes_and_not_for_ever() {
@@ -342,7 +344,7 @@ fn a_bad_sector_holds_up_merges_for_minutes_and_not_for_ever() {
             let device = Fault::Error(kvorum_disk::ErrorKind::Device);
             let rule = Rule::new(device).on(Operation::Read).path(&path);
             disk.add_rule(rule.over(block.offset()..block.end()));
-            // The ends of the range of keys, so that each merge overlaps every table.
+            // Both ends of the key range, so that each merge overlaps every table.
             for round in 0..6 {
                 put(&store, 0, &body(0));
                 (100..160).for_each(|number| put(&store, number, &[round; 80]));
@@ -372,8 +374,8 @@ fn a_bad_sector_holds_up_merges_for_minutes_and_not_for_ever() {
     }
 }
 
-/// Writers that paid for merges ran them at time 0. So a table had failed since 1970 for callers
-/// with a clock, and its blocks were given up after seconds.
+/// Regression: puts that paid for merges ran them at time 0. So for callers with a clock a table
+/// had failed since 1970, and its blocks were given up after seconds.
 #[test]
 fn what_fails_while_writers_pay_is_not_given_up_before_its_time() {
     let settings = settings();
@@ -406,7 +408,7 @@ fn what_fails_while_writers_pay_is_not_given_up_before_its_time() {
     assert!(expected.iter().all(is_kept));
 }
 
-/// A device that fails as a whole comes back as a whole, after any time.
+/// All data are readable again after a device failed as a whole for any time.
 #[test]
 fn a_device_that_fails_as_a_whole_gives_nothing_up() {
     let settings = settings();
@@ -426,8 +428,7 @@ fn a_device_that_fails_as_a_whole_gives_nothing_up() {
     assert!(expected.iter().all(|entry| seen.contains(entry)));
 }
 
-/// An open may fail for one file alone; if it fails for all of them, that is no reason to give up
-/// their contents.
+/// If opening fails for one file, its contents count as lost; if it fails for all files, none do.
 #[test]
 fn a_table_that_cannot_be_opened_degrades_the_store_unless_none_can() {
     let settings = settings();
@@ -450,7 +451,7 @@ fn a_table_that_cannot_be_opened_degrades_the_store_unless_none_can() {
         let kept = Path::new("store/lost").join(path.file_name().unwrap());
         assert!(memory.info(&kept).unwrap().is_some());
         let memory = whole.crash_image(CrashOptions::everything());
-        // The manifest is read first, twice over, and then no file opens any more.
+        // Both copies of the manifest are read first, and then no file opens.
         let disk = faulty(&memory, refused().path_ends_with(".sst"));
         disk.add_rule(refused().path_contains("manifest-").from_nth(3));
         let error = try_open(&disk as &dyn AsDisk, settings.clone()).err();
@@ -460,7 +461,7 @@ fn a_table_that_cannot_be_opened_degrades_the_store_unless_none_can() {
     }
 }
 
-/// The same for a footer that the device does not let be read; header and properties are not needed.
+/// The same for a footer that the device cannot read; header and properties are not needed.
 #[test]
 fn a_table_with_an_unreadable_part_is_opened_without_it_or_not_at_all() {
     let settings = settings();
@@ -487,7 +488,7 @@ fn a_table_with_an_unreadable_part_is_opened_without_it_or_not_at_all() {
             }
         }
         drop(store);
-        // It was the device for a while.
+        // The device had failed for a while.
         let store = open(&memory, settings.clone());
         assert_eq!(damaged(&store, &piece.title), [0; 0]);
     }

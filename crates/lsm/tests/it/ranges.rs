@@ -1,4 +1,4 @@
-//! Removing ranges of keys: at once, at little cost, and for good.
+//! Removal of ranges of keys: at once, at little cost, and permanently.
 
 use bytes::Bytes;
 use kvorum_backend::{FoldFilter, Lease};
@@ -63,7 +63,7 @@ fn within_a_batch_the_later_write_wins() {
     assert_eq!(scanned(&store).len(), 1);
 }
 
-/// All of a batch has one sequence, so that its order is not in the log.
+/// All writes of a batch have one sequence, so the log does not show their order.
 #[test]
 fn within_a_batch_the_later_write_wins_after_a_crash_too() {
     for loses_manifests in [false, true] {

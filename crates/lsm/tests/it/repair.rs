@@ -1,5 +1,4 @@
-//! Repairing: entries outside of damaged bytes survive, and no removed one comes back without a
-//! report.
+//! Repair: entries outside damaged bytes survive, and no removed entry comes back without a report.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ use crate::support::{
 
 const KEYS: usize = 90;
 
-/// The value of each key, and all of its earlier ones.
+/// The value of each key, and all of its earlier values.
 #[derive(Default)]
 struct Model {
     now: BTreeMap<usize, Option<Vec<u8>>>,
@@ -58,7 +57,7 @@ impl Model {
 }
 
 /// A store with several levels, removals of keys and ranges above the removed entries, and blob
-/// files, some of them collected.
+/// files, of which some were collected.
 fn filled(disk: &MemoryDisk, settings: &LsmSettings) -> Model {
     let mut model = Model::default();
     let store = open(disk, settings.clone());
@@ -103,7 +102,7 @@ fn try_repair(disk: &MemoryDisk, options: &RepairOptions) -> kvorum_backend::Res
     }
 }
 
-/// The same by several threads, which take one unit after the other.
+/// Repairs with several threads.
 fn repair_by(disk: &MemoryDisk, options: &RepairOptions, threads: usize) -> RepairReport {
     let disk = Arc::new(disk.clone());
     let repair = Repair::begin(disk, Path::new("store"), options.clone()).unwrap();
@@ -166,7 +165,7 @@ fn harm(disk: &MemoryDisk, path: &Path, harm: Harm) {
     }
 }
 
-/// Neither copy of the manifest can be read.
+/// Damages both copies of the manifest.
 pub(crate) fn lose_manifests(disk: &MemoryDisk) {
     harm_manifests(disk, Harm::Flip(33));
 }
@@ -185,7 +184,7 @@ fn harms(disk: &MemoryDisk, path: &Path, step: usize) -> Vec<Harm> {
     harms
 }
 
-/// The number of keys with wrong values. Each of those has to be reported.
+/// The number of keys with wrong values, which all have to be reported.
 fn check(store: &Lsm, model: &Model, report: &RepairReport, keeps: bool, story: &str) -> usize {
     let mut changed = 0;
     for (number, expected) in &model.now {
@@ -416,7 +415,7 @@ fn a_store_that_lost_its_manifest_and_more_reports_what_it_cannot_know() {
         for harm_done in harms(&whole, &path, 211) {
             let story = format!("{harm_done:?} of {path:?}, and no manifest");
             if matches!(harm_done, Harm::Delete) {
-                // Nothing then refers to the lost file.
+                // Then nothing refers to the lost file.
                 continue;
             }
             let disk = whole.crash_image(CrashOptions::everything());
@@ -435,7 +434,7 @@ fn a_store_that_lost_its_manifest_and_more_reports_what_it_cannot_know() {
     }
 }
 
-/// Each flush stays a table of its own for long.
+/// Settings with which each flush stays a table of its own for a long time.
 fn hardly_merging(memtable_bytes: u64) -> LsmSettings {
     LsmSettings {
         memtable_bytes,
@@ -447,7 +446,7 @@ fn hardly_merging(memtable_bytes: u64) -> LsmSettings {
     }
 }
 
-/// The properties of such a table have its range of keys.
+/// The properties of the unreadable table have its range of keys.
 #[test]
 fn a_table_of_which_nothing_can_be_read_hides_what_is_older_when_the_manifest_is_lost() {
     let settings = hardly_merging(500);
@@ -471,7 +470,7 @@ fn a_table_of_which_nothing_can_be_read_hides_what_is_older_when_the_manifest_is
     assert_eq!(check(&store, &model, &report, false, "one block"), 2);
 }
 
-/// Only its index then has its range of keys.
+/// Then only the table's index has its range of keys.
 #[test]
 fn a_table_that_lost_its_properties_too_hides_what_is_older_when_the_manifest_is_lost() {
     let settings = hardly_merging(4_000);
@@ -507,12 +506,11 @@ fn a_table_that_lost_its_properties_too_hides_what_is_older_when_the_manifest_is
         let story = format!("{block} and {properties} of {len}");
         lost += check(&store, &model, &report, false, &story);
     }
-    // Each of them at least once.
+    // Each loss at least once.
     assert!(lost >= 40, "{lost}");
 }
 
-/// Entries that a merge has not removed before a power cut still exist when both manifests are
-/// lost.
+/// Entries that a power cut saved from removal by a merge still exist when both manifests are lost.
 #[test]
 fn keys_stay_removed_wherever_a_merge_was_cut_before_the_manifest_was_lost() {
     let settings = LsmSettings {
@@ -550,7 +548,7 @@ fn keys_stay_removed_wherever_a_merge_was_cut_before_the_manifest_was_lost() {
     }
 }
 
-/// A repair that is cut at every operation and taken up again ends as one that was not.
+/// A repair that is cut at every operation and started again ends as an uncut repair.
 fn resumed(settings: &LsmSettings, broken: &MemoryDisk) {
     let straight = broken.crash_image(CrashOptions::everything());
     let before = straight.operations();

@@ -1,4 +1,4 @@
-//! Stores that share a block cache and a budget for memtables, as those of a node do.
+//! Stores that share a block cache and a budget for memtables, as in a node.
 
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ fn what_is_read_often_stays_whatever_is_folded_or_read_once_in_any_store() {
     for store in &stores {
         assert_eq!(scanned(store).len(), 1_500);
     }
-    // Each block once, and several times as much as the cache holds.
+    // Each block is read once: together several times the size of the cache.
     for store in &stores[1..] {
         for number in (0..1_500).step_by(3) {
             assert!(read(store, &key(number), Reading::MayBlock));
@@ -94,7 +94,7 @@ fn what_a_fold_reads_first_is_kept_for_the_next_one_and_the_rest_is_not() {
     assert!(is_kept(0) && kept < 750, "{kept} of 1,500 keys");
 }
 
-/// Blocks that a filter rules out are passed over unread, and not only unseen.
+/// Blocks that a filter rules out are not read, and not only not shown.
 #[test]
 fn a_filtered_fold_reads_less_than_a_whole_one() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
@@ -134,7 +134,7 @@ fn a_filtered_fold_reads_less_than_a_whole_one() {
 fn memtables_of_all_stores_together_stay_near_their_budget() {
     const BUDGET: u64 = 64_000;
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
-    // None of them would flush by itself.
+    // No store would flush by itself.
     let settings = LsmSettings {
         memtable_bytes: 1 << 20,
         ..settings()
@@ -143,7 +143,7 @@ fn memtables_of_all_stores_together_stay_near_their_budget() {
     let stores = open_many(&disk, 8, &settings, &shared);
     let mut most = 0;
     for number in 0..8_000 {
-        // One store gets half of all puts, the others the rest.
+        // One store gets half of all puts, the other stores the rest.
         let store = match number % 2 {
             0 => &stores[0],
             _ => &stores[number / 2 % 8],
@@ -187,7 +187,7 @@ fn what_is_made_ahead_for_the_next_memtable_counts_while_it_is_empty() {
     let stores = open_many(&disk, 1, &settings, &shared);
     let filled = |copy: &str| {
         (0..2_000).for_each(|number| put(&stores[0], number, b"value"));
-        // A copy is made of tables alone, and so begins with a flush.
+        // A copy consists of tables alone, and so begins with a flush.
         stores[0].backup(Path::new(copy)).unwrap();
         shared.memory.used()
     };

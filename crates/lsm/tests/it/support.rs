@@ -1,4 +1,4 @@
-//! Opening small stores and doing their upkeep.
+//! Small stores and their upkeep.
 
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ pub(crate) fn scanned(store: &Lsm) -> Vec<(Bytes, Bytes)> {
     try_scanned(store).unwrap()
 }
 
-/// The same where a device may fail.
+/// The same for a device that may fail.
 pub(crate) fn try_scanned(store: &Lsm) -> kvorum_backend::Result<Vec<(Bytes, Bytes)>> {
     let mut failed = None;
     let mut seen = Vec::new();
@@ -145,12 +145,12 @@ pub(crate) fn try_scanned(store: &Lsm) -> kvorum_backend::Result<Vec<(Bytes, Byt
     Ok(seen)
 }
 
-/// Does due upkeep, until none is due or this many rounds are done.
+/// Does all due upkeep.
 pub(crate) fn do_all(store: &Lsm) {
     try_do_all(store).unwrap();
 }
 
-/// Upkeep until nothing is due, or until a step fails.
+/// Does upkeep until nothing is due, or until a step fails.
 pub(crate) fn try_do_all(store: &Lsm) -> kvorum_backend::Result<()> {
     for _ in 0..100 {
         let due = store.maintenance_due(NOW);

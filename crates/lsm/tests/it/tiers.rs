@@ -22,7 +22,7 @@ const KEYS: usize = 150;
 const FAST: &str = "store";
 const SLOW: &str = "mnt/slow/store";
 
-/// Five levels, of which the lower ones are soon in use.
+/// Five levels with small targets, so that the deeper levels are soon in use.
 fn one_directory() -> LsmSettings {
     LsmSettings {
         policy: PolicySettings {
@@ -50,7 +50,8 @@ fn tiered(from_level: usize) -> LsmSettings {
     tiered_at(from_level, SLOW)
 }
 
-/// Bodies on both sides of the threshold for blob files, in several rounds, so that levels fill.
+/// Puts bodies on both sides of the threshold for blob files, in several rounds, so that levels
+/// fill.
 fn fill(store: &Lsm) {
     for round in 0..3 {
         for number in (0..KEYS).filter(|it| (it + round) % 4 != 3) {
@@ -92,7 +93,7 @@ fn levels(store: &Lsm) -> Vec<usize> {
     text.split(' ').map(|it| it.parse().unwrap()).collect()
 }
 
-/// Each table lies where its level belongs, and no file is left over.
+/// Each table lies in its level's directory, and no file is left over.
 fn assert_placed(disk: &MemoryDisk, store: &Lsm, from_level: usize) {
     let levels = levels(store);
     let (fast, slow) = levels.split_at(from_level);
@@ -153,13 +154,13 @@ fn tables_of_the_border_and_below_it_lie_in_the_slow_directory() {
 fn a_table_that_only_moves_down_goes_over_the_border_too() {
     let disk = MemoryDisk::new();
     let store = open(&disk, tiered(4));
-    // In order, nothing overlaps.
+    // Tables of keys in order do not overlap.
     for number in 0..400 {
         put(&store, number, &[7; 60]);
         for task in store.maintenance_due(NOW) {
             let budget = StepBudget { bytes: u64::MAX };
             let _outcome = store.maintenance_step(&task, budget, NOW).unwrap();
-            // At once, and not when nothing else is to be done.
+            // At once, and not only when no other work is due.
             assert_placed(&disk, &store, 4);
         }
     }
@@ -218,7 +219,7 @@ fn without_tiers_the_slow_directory_is_read_and_emptied_and_then_not_needed() {
     assert!(disk.info(Path::new(SLOW)).unwrap().is_none());
     assert_eq!(scanned(&store), expected);
     drop(store);
-    // And with them again.
+    // And with the settings again.
     let store = open(&disk, tiered(2));
     do_all(&store);
     assert_placed(&disk, &store, 2);
@@ -279,7 +280,7 @@ fn the_slow_directory_of_another_store_is_refused() {
     let _shown = filled(&disk, tiered(2));
     move_directory(&disk, SLOW, "away/store");
     move_directory(&disk, FAST, "other/store");
-    // Another store replaces both, and gets the first one's entries.
+    // Another store replaces both directories, and gets the first store's entries.
     let shared = Shared::new(1 << 20, 1 << 30);
     let draw = Arc::new(|| 4_711);
     let other = Lsm::open(
@@ -337,7 +338,7 @@ fn a_slow_directory_that_was_moved_is_found_by_the_settings_and_no_other_is_take
     let store = open(&disk, tiered_at(2, new));
     assert_eq!(scanned(&store), expected);
     drop(store);
-    // Tools and a node without the settings find it as well.
+    // Tools and nodes without the settings find the slow directory too.
     assert_eq!(scanned(&open(&disk, one_directory())), expected);
 }
 
@@ -383,7 +384,7 @@ fn damage_to_a_card_costs_nothing_where_the_settings_say_the_same() {
     assert_eq!(scanned(&open(&disk, tiered(2))), expected);
 }
 
-/// Regression: a store with another store's card used that one's slow directory as its own, and
+/// Regression: a store with another store's card used the other's slow directory as its own, and
 /// removed unlisted tables there.
 #[test]
 fn a_card_of_another_store_counts_as_damaged() {
@@ -435,7 +436,7 @@ fn a_backup_is_whole_in_one_directory_whatever_filesystems_there_are() {
         let expected = scanned(&store);
         let directory = format!("copies/{is_other}");
         let made = store.backup(Path::new(&directory)).unwrap().files;
-        // Two copies of the manifest, and the files that cannot be linked.
+        // Copied are the two copies of the manifest, and the files that cannot be linked.
         let in_slow = tables(&disk, SLOW) + names(&disk, SLOW, ".blob").len();
         let copied = 2 + if is_other { in_slow as u64 } else { 0 };
         assert_eq!(made.copied_files, copied);
@@ -487,12 +488,12 @@ fn removing_a_store_removes_both_directories_however_often_it_is_cut_short() {
             disk.cut_after(disk.operations() + cut);
             let _cut = remove_store(&disk, Path::new(FAST));
             let disk = disk.crash_image(options);
-            // Opening it instead misses no slow directory, but perhaps a manifest.
+            // An opening instead may miss a manifest, and never the slow directory.
             let image = disk.crash_image(CrashOptions::everything());
             let opened = try_open(&image, tiered(2)).map(drop);
             let is_refused = |error| matches!(error, ErrorKind::Denied | ErrorKind::Failed);
             assert!(!opened.is_err_and(|it| is_refused(it.kind())), "cut {cut}");
-            // A node that starts continues it.
+            // A node that starts continues the removal.
             if disk.info(Path::new(FAST)).unwrap().is_some() {
                 remove_store(&disk, Path::new(FAST)).unwrap();
             }
@@ -552,7 +553,7 @@ fn a_repair_knows_both_directories_and_keeps_each_file_on_its_side() {
     store.close().unwrap();
     drop(store);
 
-    // Without a manifest everything is merged again, in the slow directory.
+    // Without a manifest everything is merged again, into the slow directory.
     for name in ["manifest-0", "manifest-1"] {
         disk.remove_file(&Path::new(FAST).join(name)).unwrap();
     }
@@ -560,7 +561,7 @@ fn a_repair_knows_both_directories_and_keeps_each_file_on_its_side() {
     assert_eq!(report.verdict, RepairVerdict::Repaired);
     let store = open(&disk, tiered(2));
     let rebuilt = scanned(&store);
-    // Without levels, an entry above a lost range may be older than the lost ones.
+    // Without levels, an entry above a lost range may be older than the lost entries.
     let is_doubtful = |key: &bytes::Bytes| {
         let mut doubts = report.doubts.iter();
         doubts.any(|it| it.from <= *key && *key < it.to)

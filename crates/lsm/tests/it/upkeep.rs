@@ -1,4 +1,4 @@
-//! Upkeep and its purposes: a bounded backlog, freed space, caches that keep hot blocks.
+//! Upkeep: a bounded backlog, freed space, and caches that keep hot blocks.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,20 +39,20 @@ fn a_store_that_nobody_tends_is_kept_in_bounds_by_its_writers() {
         }
     }
     assert!(level_zero_max > 0, "never flushed");
-    // A merge of deeper levels in progress runs to its end, so the mark is overshot by some.
+    // A merge of deeper levels in progress runs to its end, so level 0 may exceed the mark.
     let most = 2 * settings.policy.slowest_at_tables;
     assert!(level_zero_max <= most, "{level_zero_max} tables on level 0");
     assert_eq!(scanned(&store).len(), 2_000);
 }
 
-/// A put paid its most for a flush and once more for a merge, and a merge that read each of many layers
-/// ahead had all of them read at the same put: 1.6 MB in one.
+/// Regression: a put paid the maximum for a flush and once more for a merge, and a merge that read
+/// many layers ahead read all of them at the same put: 1.6 MB in one.
 #[test]
 fn no_single_put_pays_for_more_than_its_bound() {
     const BODY_BYTES: usize = 30_000;
     const PAID_BYTES_MAX: usize = 256 << 10;
     // Bytes read ahead were not paid for yet, and bytes written at once were paid for before; each
-    // may end with a block that goes beyond. In addition the log takes the put itself.
+    // may end with a block beyond the bound. In addition the put itself goes to the log.
     const BYTES_MAX: usize = 2 * PAID_BYTES_MAX + 4 * BODY_BYTES;
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let settings = LsmSettings {
@@ -142,7 +142,7 @@ fn what_a_snapshot_pins_is_counted_and_let_go_when_its_lease_ends() {
     let _due = store.maintenance_due(later);
     assert_eq!(store.status(&everything()).pinned_bytes, 0);
     assert!(matches!(scan(later), ScanEnd::LeaseExpired(_)));
-    // The snapshot is gone, and no clock brings it back.
+    // The snapshot has expired, and an earlier time does not bring it back.
     assert!(matches!(scan(NOW), ScanEnd::LeaseExpired(_)));
 }
 
@@ -209,7 +209,7 @@ fn entries_expire_by_age_where_the_store_says_so() {
         ..settings()
     };
     let store = open(&MemoryDisk::new(), settings);
-    // Last modified at 5 and at 50; it is 1000.
+    // Last modified at 5 and at 50; the time is 1000.
     [5, 50]
         .into_iter()
         .for_each(|number| put(&store, number, b"x"));
@@ -218,7 +218,7 @@ fn entries_expire_by_age_where_the_store_says_so() {
     assert_eq!(scanned(&store).len(), 1);
 }
 
-/// A clock that was set back by an hour had nothing synced for an hour.
+/// Regression: after a clock was set back by an hour, nothing was synced for an hour.
 #[test]
 fn what_is_synced_by_interval_is_synced_on_a_clock_that_is_set_back() {
     let hour = Duration::from_secs(3_600);
@@ -328,7 +328,7 @@ fn readers_writers_and_upkeep_do_not_disturb_each_other() {
     });
 }
 
-/// Each attempt left its tables behind, as long as the device failed to read them back.
+/// Regression: each attempt left its tables behind, while the device failed to read them back.
 #[test]
 fn a_flush_that_cannot_read_its_tables_leaves_nothing_behind() {
     let memory = MemoryDisk::new();
@@ -342,7 +342,7 @@ fn a_flush_that_cannot_read_its_tables_leaves_nothing_behind() {
     let before = memory.list(Path::new("store")).unwrap().len();
     let unreadable = Fault::Error(kvorum_disk::ErrorKind::Device);
     disk.add_rule(Rule::new(unreadable).on(Operation::Read));
-    // A copy is made of tables alone, and so begins with a flush.
+    // A copy consists of tables alone, and so begins with a flush.
     let flush = || store.backup(Path::new("copy"));
     for _ in 0..10 {
         flush().unwrap_err();
