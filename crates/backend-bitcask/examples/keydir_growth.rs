@@ -1,14 +1,13 @@
 //! Measures the effect of the key directories' growth on puts: 64 stores grow from 1 to 12 million
 //! keys of 67 bytes under an open loop. A put's time is counted from its due time, so that a pause
-//! adds to all puts behind it. Prints the p99.9 of windows in which a directory grew and of those
-//! in which none did, and the worst memory a key.
+//! adds to all later puts. Prints the p99.9 of windows with and without growth of a directory, and
+//! the maximum of memory for each key.
 //!
 //! Run with `MIMALLOC_ALLOW_THP=0 cargo run --release -p kvorum-backend-bitcask --example
-//! keydir_growth [DIRECTORY] [KEYS] [PUTS_PER_SECOND]`. The directory is removed at the end. The
-//! first of the default's 12 million keys is put as fast as possible; the rest takes KEYS /
-//! PUTS_PER_SECOND, 3 minutes. Keep the rate at half of the machine's maximum or less: a loop that
-//! falls behind measures its own queue. Target: the two p99.9 are alike, and no more than 24 bytes
-//! a key.
+//! keydir_growth [DIRECTORY] [KEYS] [PUTS_PER_SECOND]`. The directory is removed at the end. Up to
+//! a million keys are put as fast as possible; the rest takes KEYS / PUTS_PER_SECOND, by default 3
+//! minutes. Keep the rate at half of the machine's maximum or less: a loop that falls behind
+//! measures its own queue. Target: the two p99.9 are alike, and a key takes at most 24 bytes.
 
 #![expect(
     clippy::disallowed_methods,
@@ -51,10 +50,10 @@ fn main() {
     let directory = PathBuf::from(directory);
     let mut number = |otherwise: u64| arguments.next().map_or(otherwise, |it| it.parse().unwrap());
     let (count, per_second) = (number(12_000_000), number(60_000));
-    // Targets are for a million keys and more.
+    // The targets are for a million keys and more.
     let first = (count / 2).min(1_000_000);
     let stores: Vec<Bitcask> = (0..STORES).map(|store| open(&directory, store)).collect();
-    // All memory for the measurement is allocated and touched before memory is counted.
+    // The measurement's own memory is allocated and touched before memory is counted.
     let mut took_nanos = vec![(0u32, 1u32); usize::try_from(count - first).unwrap()];
     let before_bytes = resident_bytes();
     (0..first).for_each(|it| put(&stores, it));

@@ -1,11 +1,11 @@
-//! Measures how long 64 stores take to open, two at a time: after a clean stop, after a kill (with
-//! the most records to replay behind a checkpoint), and from hint files alone.
+//! Measures how long 64 stores take to open, two at a time: after a clean stop, after a kill with
+//! the most records to replay, and from hint files alone.
 //!
 //! Run with `cargo run --release -p kvorum-backend-bitcask --example open_time [DIRECTORY] [KEYS]`. The
 //! directory is removed at the end. Targets for 10 million keys: about 2 s, 2 s and 10 s.
 //!
 //! These stores have their entries in files of their own; `tenant_open_time` of `kvorum-value-log` opens
-//! stores that have them in the value log.
+//! stores with entries in the value log.
 
 #![expect(
     clippy::disallowed_methods,
@@ -52,12 +52,12 @@ fn main() {
 
     time_opening("after a clean stop", &directory, each);
 
-    // The most records between two checkpoints, all of them overwriting.
+    // The most records between two checkpoints, all of them overwrites.
     let replayed = (32 << 10).max(each / 4).min(each) - 1;
     in_pairs(|store| {
         let open = open(&directory, store);
         (0..replayed).for_each(|number| put(&open, store, number * 4 % each));
-        // Dropped without being closed, as a kill leaves it.
+        // Dropped without being closed, as after a kill.
     });
     println!("{} records behind the checkpoints", replayed * STORES);
     time_opening("after a kill", &directory, each);
@@ -113,7 +113,7 @@ fn time_opening(what: &str, directory: &Path, each: u64) {
     );
 }
 
-/// CPU time of the process so far: on a busy machine the clock includes other processes.
+/// CPU time of the process so far: on a busy machine elapsed time includes other processes.
 fn cpu_seconds() -> f64 {
     const TICKS_A_SECOND: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
@@ -129,7 +129,7 @@ fn build(directory: &Path, store: u64, each: u64) {
     opened.close().unwrap();
 }
 
-/// Makes the one segment of a store a finished one with a hint, and closes nothing.
+/// Finishes the only segment of a store, with a hint, and does not close the store.
 fn finish_segment(opened: &Bitcask, store: u64) {
     put(opened, store, u64::MAX);
     for task in opened.maintenance_due(NOW) {
@@ -148,7 +148,7 @@ fn open(directory: &Path, store: u64) -> Bitcask {
     open_with(directory, store, BitcaskSettings::default())
 }
 
-/// Opens a store whose segment is full already.
+/// Opens a store with settings by which its segment is full.
 fn open_sealing(directory: &Path, store: u64) -> Bitcask {
     let settings = BitcaskSettings {
         file_bytes_max: 1,

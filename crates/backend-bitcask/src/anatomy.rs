@@ -1,7 +1,7 @@
 //! The files of a store taken apart for display: fronts of records, hints, checkpoints, identities
 //! and the index of losses.
 //!
-//! Every layout is the one drawn above its encoder; checksums are those of the decoders.
+//! Every layout is drawn above its encoder; checksums are checked as the decoders check them.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ pub enum StoreFile {
     LogHint,
     /// The key directory at one moment.
     Checkpoint,
-    /// One of two copies of the store's identity.
+    /// A copy of the store's identity.
     Meta,
     /// The index of losses.
     LostIndex,
@@ -67,7 +67,7 @@ impl StoreFile {
 
     fn magic(self) -> Option<&'static [u8; 8]> {
         match self {
-            // Sorted tables, which leveldb has as well.
+            // Sorted tables have one magic, and leveldb's have it too.
             Self::Hint | Self::LogHint => None,
             Self::Checkpoint => Some(&checkpoint::MAGIC),
             Self::Meta => Some(&meta::MAGIC),
@@ -166,7 +166,7 @@ impl Source {
         Ok(Self { file, len })
     }
 
-    /// `len` bytes at `at`, fewer at the end of the file.
+    /// Reads `len` bytes at `at`, or fewer at the end of the file.
     fn read(&self, at: u64, len: u64) -> kvorum_disk::Result<Bytes> {
         let len = len.min(self.len.saturating_sub(at));
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
@@ -239,7 +239,7 @@ fn records_shown(key: &[u8], value: &[u8]) -> Option<String> {
     Some(shown)
 }
 
-/// A checkpoint: its header, chunk after chunk of slots, and its tables.
+/// A checkpoint: its header, its chunks of slots one by one, and its tables.
 struct CheckpointPieces {
     source: Source,
     at: u64,
@@ -363,7 +363,7 @@ impl CheckpointPieces {
         Ok((bytes.len() as u64 == len).then_some((shard, bytes)))
     }
 
-    /// The tables are covered by the header's checksum.
+    /// The header's checksum covers the tables.
     fn table_row(&mut self) -> kvorum_disk::Result<Piece> {
         let at = self.at;
         let is_segment = self.segments > 0;

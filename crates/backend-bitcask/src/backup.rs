@@ -1,8 +1,9 @@
-//! A copy of a store while it serves: second names for its files, which were all closed for that.
+//! A copy of a store while it serves: second names for its files, none of which is written any
+//! more.
 //!
 //! The copy equals the store after a crash at this moment, without later batches. The active
 //! segment is closed first, so that nothing is appended to a file with a second name; the next put
-//! begins another.
+//! begins another segment.
 
 use std::path::Path;
 
@@ -18,7 +19,7 @@ use crate::home::Home;
 use crate::lost;
 use crate::meta;
 
-/// Refuses a copy over something else.
+/// Refuses to copy to a path that exists.
 pub(crate) fn check_absent(home: &Home, directory: &Path) -> Result<()> {
     if home.disk.info(directory).into_backend()?.is_none() {
         return Ok(());
@@ -27,8 +28,9 @@ pub(crate) fn check_absent(home: &Home, directory: &Path) -> Result<()> {
     Err(BackendError::new(ErrorKind::Misuse, detail))
 }
 
-/// Makes the directory of a copy, with second names for the files of a store. The caller holds upkeep, so that
-/// nothing is merged, removed or covered, and has closed the segments that are appended to.
+/// Makes the directory of a copy, with second names for the files of a store. The caller holds
+/// upkeep's lock, so that nothing is merged, removed or covered, and has ended the segments that
+/// were appended to.
 pub(crate) fn link_files(home: &Home, contents: &Contents, directory: &Path) -> Result<BackedUp> {
     let disk = &*home.disk;
     let mut files = BackedUp::default();
@@ -37,7 +39,7 @@ pub(crate) fn link_files(home: &Home, contents: &Contents, directory: &Path) -> 
         let (from, to) = (home.directory.join(name), directory.join(name));
         files.link(disk, &from, &to).into_backend()
     };
-    // These are replaced as a whole, and never written to.
+    // These files are replaced as a whole, and never written to.
     for name in meta::NAMES {
         link(Path::new(name))?;
     }
@@ -47,7 +49,7 @@ pub(crate) fn link_files(home: &Home, contents: &Contents, directory: &Path) -> 
     let numbers: Vec<u32> = sealed.map(|(number, _)| *number).collect();
     drop(catalog);
     for number in numbers {
-        // A missing one was reported when the store was opened, and is reported by the copy.
+        // A missing segment was reported at the opening, and the copy reports it too.
         let _is_there = link(Path::new(&file_name(u64::from(number))))?;
         let _is_there = link(&hint_path(Path::new(""), number))?;
     }
@@ -58,7 +60,7 @@ pub(crate) fn link_files(home: &Home, contents: &Contents, directory: &Path) -> 
         .is_some()
     {
         create_directory_durably(disk, &directory.join(lost)).into_backend()?;
-        // Nothing is set aside meanwhile.
+        // Nothing is set aside while this is held.
         let _lost = home.lost();
         for entry in disk.list(&home.directory.join(lost)).into_backend()? {
             if entry.kind == EntryKind::File {

@@ -1,4 +1,4 @@
-//! The engine as the backend trait shows it.
+//! The engine behind the backend trait.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +42,7 @@ pub use crate::store::DrawNumber;
 
 /// The file that an open store holds a lock on.
 pub const LOCK_NAME: &str = "lock";
-/// Entries read before a whole fold decides whether a store is empty.
+/// Entries that are sampled before a fold decides whether a store is empty.
 const SAMPLED_KEYS: usize = 16;
 
 /// An open store.
@@ -53,12 +53,13 @@ pub struct Bitcask {
 }
 
 impl Bitcask {
-    /// Opens a store, creating it if it is missing. `draw` gives random numbers: identities and the
-    /// secret of fingerprints.
+    /// Opens a store, creating it if it is missing. `draw` gives random numbers, for identities and
+    /// the secret of fingerprints.
     ///
-    /// With a log, its entries stay there: all puts go there, of any durability, and the store's
-    /// own files hold collected entries. [`Tenant`](kvorum_value_log::Tenant) describes the steps
-    /// before its use. A store with files of its own continues from them and cannot return.
+    /// With a value log, puts of any durability go to the log and stay there, and the store's own
+    /// files have collected entries. [`Tenant`](kvorum_value_log::Tenant) describes the steps
+    /// before its use. A store with segments of its own uses the log from then on, and cannot
+    /// return.
     ///
     /// # Errors
     /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a
@@ -95,7 +96,7 @@ impl Bitcask {
         };
         let mut recovered = recovery.run()?;
         if log.is_some() {
-            // No put goes to the store's own files any more.
+            // Puts no longer go to the store's own files.
             let writer = &mut recovered.writer;
             writer.retiring.extend(writer.active.take());
         }
@@ -146,24 +147,23 @@ impl Bitcask {
         })
     }
 
-    /// Makes the store keep read entries in a cache that it shares with others. A second one is
-    /// ignored.
+    /// Makes the store keep read entries in a cache that stores share. A second cache is ignored.
     #[must_use]
     pub fn with_cache(self, cache: Arc<ReadCache>) -> Self {
         let _first = self.store.cache.set(cache);
         self
     }
 
-    /// Keeps puts to files of the store's own off the reserve. Over the value log, whose reserve
-    /// the store uses, it changes nothing. A second reserve is ignored.
+    /// Keeps puts to files of the store's own off the reserve. Has no effect on a store over the
+    /// value log, which has its own reserve. A second reserve is ignored.
     #[must_use]
     pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
         self.store.home.intake.set_reserve(reserve);
         self
     }
 
-    /// Upkeep, for callers that write under its lock. Closing holds it, and the directory may be
-    /// another process's by then: a caller that had to wait for that is refused.
+    /// Upkeep, for callers that write under its lock. Closing holds the lock too, and refuses
+    /// callers that waited for it: the directory may be another process's.
     pub(crate) fn writable_upkeep(&self) -> Result<MutexGuard<'_, Upkeep>> {
         let upkeep = self.upkeep.lock();
         self.store.home.intake.check_writable()?;
@@ -183,10 +183,10 @@ impl Store {
         let synced = self.files.sync_all();
         let finished = synced.clone().and_then(|_| upkeep.finish(&self.files));
         *self.lock.lock() = None;
-        // The log may have found no room for queued batches, which are in memory alone.
+        // The log may have had no room for queued batches, which are in memory alone.
         synced?;
         match finished {
-            // On a full disk the next opening reads more; the puts are durable nevertheless.
+            // On a full disk the puts are durable, but the next opening reads more.
             Err(error) if error.kind() == ErrorKind::Full => Ok(()),
             finished => finished,
         }
@@ -236,7 +236,7 @@ impl Store {
         let log_hints = log_hints.iter().map(|hint| hint.number);
         paths.extend(log_hints.map(|number| log_hint_path(&self.home.directory, number)));
         let removed = self.remove_erased(&paths);
-        // Also if files are left: the log identifies stores by their present identity.
+        // Done even if files are left: the log identifies stores by their present identity.
         let forgotten = match &self.log.log {
             Some(log) => log.forget(erased, StoreId(now)),
             None => Ok(()),
@@ -254,7 +254,8 @@ impl Store {
             .into_backend()
     }
 
-    /// True when one of a few entries is shown: then the store is not empty, and no fold is needed.
+    /// True when one of a few entries is unexpired: then the store is not empty, and no fold is
+    /// needed.
     fn has_unexpired_sample(&self, now: Timestamp) -> bool {
         let sample = self.contents.keydir.sample(SAMPLED_KEYS);
         sample.iter().any(|(slot, place)| {
@@ -451,7 +452,7 @@ impl Backups for Bitcask {
 }
 
 /// Checks that the value log is the one with the store's entries. The store notes a log with the
-/// first checkpoint that refers to it: before, the log itself may not outlive a crash.
+/// first checkpoint that refers to it; until then the log may not outlive a crash.
 fn settle_log_id(
     disk: &dyn Disk,
     directory: &Path,

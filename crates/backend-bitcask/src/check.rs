@@ -1,9 +1,9 @@
 //! A store checked from end to end without being opened: nothing is written, repaired or set aside.
 //!
 //! Every checksum of every file is computed; a hint is compared with the keys of its segment, and a
-//! log hint with the records that it names, in the value log too if that is available. The key
-//! directory of the checkpoint is compared with one that is rebuilt from the segments, a share of
-//! its shards at a time, so that the checkpoint's size and `KEYS_AT_ONCE` bound the memory.
+//! log hint with its records, including those in the value log if that is available. The key
+//! directory of the checkpoint is compared with one rebuilt from the segments, a part of its shards
+//! at a time. So the checkpoint's size and `KEYS_AT_ONCE` bound the memory.
 
 mod directory;
 mod log_hints;
@@ -31,10 +31,10 @@ use crate::segment::segment_id;
 
 pub use self::log_in_files::{FindLog, FoundLog, LogInFiles};
 
-/// Names shown of one finding at most.
+/// The most names that a finding shows.
 const KEYS_SHOWN_MAX: usize = 20;
 
-/// Keys of the rebuilt directory that are kept in memory at once, about 100 bytes each.
+/// Keys of the rebuilt directory in memory at a time, about 100 bytes each.
 const KEYS_AT_ONCE: u64 = 1 << 20;
 
 /// Damage at one place of a file.
@@ -46,9 +46,9 @@ pub struct Finding {
     pub offset: u64,
     /// The length, in bytes.
     pub len: u64,
-    /// The problem, in words.
+    /// The problem as text.
     pub what: String,
-    /// The affected keys, as far as they are known, and some of them if they are many.
+    /// The known affected keys, or some of them if they are many.
     pub keys: Vec<String>,
 }
 
@@ -61,12 +61,11 @@ pub struct Checked {
     pub bytes: u64,
     /// Whole records in segments.
     pub records: u64,
-    /// Keys in the segments by the rebuilt directory's count; 0 without a checkpoint to compare
-    /// with.
+    /// Keys in the rebuilt directory; 0 without a checkpoint to compare with.
     pub keys: u64,
     /// Slots of the checkpoint that were compared.
     pub slots: u64,
-    /// Bytes behind the last whole record after a crash; no promise covers them.
+    /// Bytes behind the last whole record after a crash, which were never promised.
     pub torn_bytes: u64,
     /// The damage.
     pub findings: Vec<Finding>,
@@ -75,7 +74,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Adds the result of another check, under the name of a directory.
+    /// Adds the result of another check, with `below` as the name of its directory.
     pub fn add(&mut self, other: Self, below: &str) {
         self.files += other.files;
         self.bytes += other.bytes;
@@ -131,8 +130,8 @@ pub fn is_store(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> 
 pub use crate::bitcask::LOCK_NAME;
 pub use crate::meta::{find_store, identity_of};
 
-/// Checks a store; if it is in use (`is_live`), only finished files are read. `progress` gets the
-/// bytes of every piece of work; `find_log` gives the value log that log hints refer to.
+/// Checks a store. If the store is in use (`is_live`), only finished files are read. `progress`
+/// gets the bytes of every piece of work; `find_log` returns the value log of the log hints.
 ///
 /// # Errors
 /// Those of the disk; damage is returned as the result.
@@ -209,7 +208,7 @@ impl StoreCheck<'_> {
             let what = format!("the copy belongs to {}", foreign.of);
             self.found.find(foreign.name, 0, 0, what);
         }
-        // After a creation that was cut short, the only copy is the first one ever written.
+        // A creation that was cut short has left only the first copy ever written.
         let is_first = read.content.as_ref().is_some_and(|it| it.generation == 1);
         let is_begun = !is_first || meta::name_of_data(self.disk, self.directory)?.is_some();
         for name in read.missing.iter().filter(|_| is_begun) {
@@ -231,7 +230,7 @@ impl StoreCheck<'_> {
         Ok(read.content)
     }
 
-    /// Every checksum in files that are not segments.
+    /// Checks every checksum in files that are not segments.
     fn check_small_files(&mut self) -> Result<()> {
         let mut names: Vec<String> = meta::NAMES.map(str::to_owned).to_vec();
         if !self.is_live {
@@ -247,7 +246,7 @@ impl StoreCheck<'_> {
         Ok(())
     }
 
-    /// Returns whether all pieces are whole.
+    /// Returns true if all pieces are whole.
     fn check_pieces(&mut self, kind: StoreFile, name: &str) -> Result<bool> {
         let path = self.directory.join(name);
         let Some(info) = self.disk.info(&path).into_backend()? else {
@@ -294,7 +293,8 @@ impl StoreCheck<'_> {
         Ok(None)
     }
 
-    /// From the newest to the oldest: proof that a younger one was synced proves the older ones.
+    /// Checks from the newest to the oldest: proof that a newer segment was synced proves the same
+    /// of older ones.
     fn check_segments(&mut self, meta: &Meta, checkpoint: Option<&Checkpoint>) -> Result<()> {
         let numbers = list_segments(self.disk, self.directory).into_backend()?;
         let numbers: Vec<u32> = numbers
@@ -312,7 +312,7 @@ impl StoreCheck<'_> {
             let covered = checkpoint.and_then(|it| it.covered.segments.get(number));
             let covered_to = covered.map_or(0, |stats| stats.data_end);
             match self.check_segment(meta, *number, covered_to, &mut is_proven) {
-                // It was merged.
+                // A merge has removed it.
                 Err(_) if self.is_gone(&file_name(u64::from(*number)))? => {}
                 checked => checked?,
             }
@@ -520,7 +520,7 @@ impl StoreCheck<'_> {
         Ok(())
     }
 
-    /// Hints without segments: leftovers that openings ignore.
+    /// Notes hints without segments, which openings ignore.
     fn check_stray_hints(&mut self) -> Result<()> {
         for entry in self.disk.list(self.directory).into_backend()? {
             let number = entry.name.strip_suffix(".hint");
@@ -537,7 +537,7 @@ impl StoreCheck<'_> {
     }
 }
 
-/// Keys for which hint and segment differ, some of them.
+/// Some of the keys for which hint and segment differ.
 fn differing_keys(
     hint: &HintTable,
     table: &KeyTable,
@@ -547,7 +547,7 @@ fn differing_keys(
     let mut keys = Vec::new();
     let mut scan = hint.scan();
     while let Some(entry) = scan.next().map_err(|error| error.to_string())? {
-        // Entries between them in the segment are missing in the hint.
+        // The segment's entries before this one are missing in the hint.
         while let Some(found) = table.get(position).filter(|found| found.key < entry.key) {
             keys.push(key_shown(&found.key));
             position += 1;

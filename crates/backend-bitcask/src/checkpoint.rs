@@ -1,9 +1,10 @@
-//! The checkpoint: the key directory on disk, so that opening reads 16 bytes a key and the tail.
+//! The checkpoint: the key directory on disk, so that opening reads 16 bytes for each key, and the
+//! tail.
 //!
-//! It is taken while puts go on. The covered sequence is noted first, then shard after shard is
-//! copied; later records are replayed over it when it is loaded. Before it gets its name, all
-//! records that its slots may point to are synced. Slots are written as in memory, in their order,
-//! so that loading one is a copy: nothing is hashed again.
+//! Puts continue while it is written. The covered sequence is noted first, then the shards are
+//! copied one by one; an opening replays later records over it. Before the file gets its name, all
+//! records that its slots may point to are synced. Slots have the form and the order of memory, so
+//! that loading copies them and hashes nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,8 +23,8 @@ use crate::slot::Packed;
 pub(crate) const CHECKPOINT_NAME: &str = "checkpoint";
 
 pub(crate) const MAGIC: [u8; 8] = *b"KVbcchkp";
-/// Version 2 had no log; it is read as one of a store without. The version before had slots of
-/// another form, and is treated as missing.
+/// Version 2 had no log, and is read as a checkpoint of a store without one. Version 1 had slots of
+/// another form, and counts as missing.
 const VERSION: u8 = 3;
 const VERSION_MIN: u8 = 2;
 pub(crate) const HEADER_BYTES: usize = 72;
@@ -40,22 +41,22 @@ const EXPIRIES_OWN: u32 = 2;
 const EXPIRIES_SHARED: u32 = 3;
 pub(crate) const SLOT_BYTES: usize = size_of::<Packed>();
 pub(crate) const CHUNK_HEADER_BYTES: usize = 16;
-/// Slots in a chunk at most: a megabyte.
+/// The most slots in a chunk: a megabyte.
 pub(crate) const CHUNK_SLOTS_MAX: usize = 64 << 10;
-/// The approximate size of the pieces that are written and read.
+/// The approximate size of reads and writes.
 const BUFFER_BYTES: usize = 256 << 10;
 pub(crate) const TABLES_BYTES_MAX: u64 = 1 << 30;
 
-/// The contents of a checkpoint apart from the slots.
+/// The contents of a checkpoint without its slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Covered {
     pub(crate) log_id: u64,
     /// The last batch before it.
     pub(crate) sequence: u64,
     pub(crate) next_segment: u32,
-    /// Written by closing: nothing came after it.
+    /// Closing wrote it: no record came after it.
     pub(crate) is_clean: bool,
-    /// Statistics of each segment. The live counts are left out.
+    /// Statistics of each segment, without the live counts.
     pub(crate) segments: BTreeMap<u32, SegmentStats>,
     /// The part of the value log that the checkpoint covers.
     pub(crate) log: CoveredLog,
@@ -101,7 +102,7 @@ pub(crate) struct CheckpointWriter {
     file: Arc<dyn DiskFile>,
     path: PathBuf,
     covered: Covered,
-    /// Not written yet; the end of it will be at `offset`.
+    /// Bytes not written yet; they will end at `offset`.
     buffer: Vec<u8>,
     offset: u64,
     slots: u64,
@@ -126,7 +127,7 @@ impl CheckpointWriter {
         })
     }
 
-    /// Writes the slots of a shard, which are sorted, and returns the bytes that they take.
+    /// Writes the sorted slots of a shard, and returns their bytes.
     pub(crate) fn write(&mut self, shard: usize, slots: &[Packed]) -> kvorum_disk::Result<u64> {
         let start = self.offset;
         for chunk in slots.chunks(CHUNK_SLOTS_MAX) {
@@ -152,7 +153,7 @@ impl CheckpointWriter {
     }
 
     /// Writes the tables and the header, syncs, and gives the file its name. `places` are the
-    /// present ones that slots may refer to.
+    /// present places of slots.
     pub(crate) fn finish(mut self, disk: &dyn Disk, places: &Places) -> kvorum_disk::Result<u64> {
         let tables_at = self.offset;
         let mut tables = Vec::new();
@@ -218,7 +219,7 @@ pub(crate) enum CheckpointError {
     Disk(kvorum_disk::DiskError),
     /// Its bytes are damaged, or it belongs to another log.
     Unusable(&'static str),
-    /// It was written by this newer version.
+    /// A newer version, this one, wrote it.
     Newer(u8),
 }
 
@@ -234,7 +235,7 @@ impl From<Truncated> for CheckpointError {
     }
 }
 
-/// A checkpoint that is being loaded: its header and tables are checked, its slots are still to come.
+/// A checkpoint being loaded: its header and tables were checked, and its slots are not read yet.
 pub(crate) struct Checkpoint {
     pub(crate) covered: Covered,
     /// The segment of each place that slots may refer to.
@@ -310,8 +311,8 @@ impl Checkpoint {
         }
     }
 
-    /// Loads the slots whose place `keep` admits into an empty directory. After a failure the
-    /// directory is of no use.
+    /// Loads the slots whose place `keep` admits into an empty directory, which is unusable after a
+    /// failure.
     pub(crate) fn load(
         &self,
         keydir: &Keydir,
@@ -347,7 +348,7 @@ impl Checkpoint {
     }
 }
 
-/// The id of the log, and so of the store, that the checkpoint in a directory belongs to; `None` without a
+/// The id of the log, and so of the store, of the checkpoint in a directory; `None` without a
 /// readable checkpoint.
 ///
 /// # Errors
@@ -360,7 +361,7 @@ pub(crate) fn log_id_of(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Resul
     }
 }
 
-/// A checkpoint that is being read again.
+/// A checkpoint being read again.
 pub(crate) struct Reread {
     checkpoint: Checkpoint,
     at: u64,
@@ -419,7 +420,7 @@ pub(crate) fn packed_of(payload: &[u8]) -> impl Iterator<Item = Packed> + '_ {
     slots.iter().map(|slot| Packed(u128::from_le_bytes(*slot)))
 }
 
-/// Reads the part of the header that has a fixed length; it is checked together with the tables.
+/// Reads the header, which is checked together with the tables.
 fn read_header(file: &dyn DiskFile, file_len: u64) -> Result<Header, CheckpointError> {
     if file_len < HEADER_BYTES as u64 {
         return Err(CheckpointError::Unusable("cut short"));
@@ -500,9 +501,9 @@ impl Window<'_> {
 /// A segment, by the kind of its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlaceNumber {
-    /// Of the store's own.
+    /// A segment of the store's own.
     Own(u32),
-    /// Of the value log.
+    /// A segment of the value log.
     Shared(u32),
 }
 
@@ -628,7 +629,7 @@ fn expiries_of(row: [u64; 8]) -> Expiries {
     Expiries::of(steps)
 }
 
-/// Places of unknown kinds are left out, and with them their slots.
+/// Takes the places of known kinds; other places and their slots are left out.
 fn take_places(
     bytes: &[u8],
     log: &mut CoveredLog,
@@ -653,7 +654,7 @@ fn take_places(
     Ok(places)
 }
 
-/// `len` is known to lie within the file.
+/// Reads `len` bytes, which are known to lie within the file.
 fn read_exact(file: &dyn DiskFile, at: u64, len: u64) -> Result<Vec<u8>, CheckpointError> {
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
     let read = file.read_at(&mut bytes, at, Reading::MayBlock)?;
@@ -752,7 +753,7 @@ mod tests {
         Ok((checkpoint.covered, keydir))
     }
 
-    /// With one chunk of two slots.
+    /// A checkpoint with one chunk of two slots.
     #[test]
     fn the_bytes_are_as_drawn() {
         let disk = MemoryDisk::new();

@@ -1,5 +1,5 @@
-//! Writing checkpoints in steps: the rules for when one is due, and its steps beside puts and
-//! merges.
+//! Writing checkpoints in steps, between puts and merges, and the rules for when a checkpoint is
+//! due.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,17 +17,17 @@ use crate::segments::{Catalog, PlaceHold};
 use crate::shared::CoveredLog;
 use crate::slot::Packed;
 
-/// A checkpoint waits for this many records, or a quarter of the keys if those are more: replaying
-/// this many takes some tens of milliseconds.
+/// A checkpoint waits for this many records, or for a quarter of the number of keys if that is
+/// more. Replaying this many takes some tens of milliseconds.
 const CHECKPOINT_RECORDS_MIN: u64 = 32 << 10;
-/// A checkpoint waits until this many times its size was put, unless the records are many.
+/// A checkpoint waits until this many times its size was put, unless there are many records.
 const CHECKPOINT_SHARE: u64 = 16;
 
 /// Checkpoints: the one in progress, and the reasons for the next.
 #[derive(Default)]
 pub(crate) struct Checkpoints {
     job: Option<CheckpointJob>,
-    /// The last one was found damaged, and is to be written again.
+    /// The last checkpoint was found damaged, and has to be written again.
     pub(crate) is_last_wrong: bool,
 }
 
@@ -67,8 +67,8 @@ impl Checkpoints {
         is_due.then_some(Task::normal(TaskKind::Checkpoint, 0, cost_bytes))
     }
 
-    /// True when this store has uncovered batches in an old segment of the log, to be read after a
-    /// crash.
+    /// True when an old segment of the log has uncovered batches of this store, which an opening
+    /// after a crash would read.
     fn is_far_behind_log(files: &SegmentFiles, catalog: &Catalog) -> bool {
         let Some(log) = &files.log.log else {
             return false;
@@ -80,7 +80,8 @@ impl Checkpoints {
         old.any(|(_, entry)| entry.stats.sequence_max > covered)
     }
 
-    /// Continues a checkpoint that covers a batch, or begins one, regardless of those in progress.
+    /// Continues a checkpoint that covers a batch, or begins one; a checkpoint in progress that
+    /// does not cover the batch is abandoned.
     pub(crate) fn cover(
         &mut self,
         files: &SegmentFiles,
@@ -92,7 +93,8 @@ impl Checkpoints {
         self.step(files, copies, budget, false)
     }
 
-    /// Writes a part of a checkpoint; `is_clean` for the last one of a store that is being closed.
+    /// Writes a part of a checkpoint; `is_clean` for the last checkpoint of a store that is being
+    /// closed.
     pub(crate) fn step(
         &mut self,
         files: &SegmentFiles,
@@ -164,7 +166,7 @@ impl Checkpoints {
                 segments: segments.map(|(number, it)| (*number, it.stats)).collect(),
                 log: Self::covered_log(files, &catalog),
             };
-            // The records that they hid were hidden when the log was replayed, before this.
+            // No longer needed: the replay of the log, which needed them, is over.
             files.log.hidden.lock().clear();
             (covered, places)
         };
@@ -180,9 +182,8 @@ impl Checkpoints {
         })
     }
 
-    /// Notes the log with the store's entries, which is durable by now, and with the first
-    /// checkpoint the last sequence: when checkpoints are lost twice, sequences continue above
-    /// those given after the first time.
+    /// Notes the log with the store's entries, which is durable by now, and at the first checkpoint
+    /// the last sequence: if a second checkpoint is lost too, sequences continue above it.
     fn note_log(files: &SegmentFiles, is_in_log: bool, sequence: u64) -> Result<()> {
         let Some(log) = &files.log.log else {
             return Ok(());

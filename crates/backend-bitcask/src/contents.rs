@@ -1,4 +1,4 @@
-//! The contents of a store: its segments, and the key directory whose slots point into them.
+//! The contents of a store: its segments, and the key directory with slots that point into them.
 
 use std::sync::atomic::Ordering;
 
@@ -17,12 +17,12 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Drops a key, if its slot is still this one.
+    /// Drops a key, if it still has this slot.
     pub(crate) fn forget(&self, slot: &Slot) {
         self.catalog.write().forget(&self.keydir, slot);
     }
 
-    /// Notes that a segment of the store's own has records that cannot be read.
+    /// Notes that a segment of the store's own has unreadable records.
     pub(crate) fn mark_damaged(&self, number: u32) {
         if let Some(entry) = self.catalog.read().segments.get(&number) {
             entry.segment.is_damaged.store(true, Ordering::Relaxed);

@@ -1,6 +1,5 @@
-//! Copies of records that outlive their segment: the segment that they are appended to, and the
-//! keys that are pointed to them. Merges copy the store's own segments, collections those of the
-//! value log.
+//! Copies of records that outlive their segment: appending them to a segment, and pointing keys to
+//! them. Merges copy from the store's own segments, collections from the value log.
 
 use kvorum_backend::{LostRange, Result};
 use kvorum_encoding::StorageKey;
@@ -18,15 +17,15 @@ use crate::slot::Slot;
 /// Copies are appended in pieces of about this size.
 const GATHERED_BYTES: u64 = 1 << 20;
 
-/// Treatments of a record.
+/// What becomes of a record.
 pub(crate) enum Fate {
-    /// Nothing points to it any more.
+    /// No slot points to it any more.
     Gone,
-    /// It is copied; an entry's slot follows.
+    /// It is copied; the slot of an entry follows the copy.
     Copied(Option<Slot>),
     /// It has expired, and older entries of its key may remain.
     BecomesRemoval(Slot),
-    /// It has expired, and there is nothing left to hide.
+    /// It has expired, and no older entry is left to hide.
     Expired(Slot),
 }
 
@@ -37,7 +36,7 @@ pub(crate) struct Gathered {
     pub(crate) bytes: u64,
 }
 
-/// The segment that copies go to.
+/// The segment for copies.
 #[derive(Default)]
 pub(crate) struct Copies {
     output: Option<SegmentWriter>,
@@ -49,7 +48,8 @@ impl Copies {
         self.output.as_ref().map(segment_number)
     }
 
-    /// Takes a record; gathered ones are appended when they are enough. Returns the bytes appended.
+    /// Takes a record, and appends the gathered records when they are enough. Returns the bytes of
+    /// the appended ones' sources.
     pub(crate) fn take(
         &mut self,
         files: &SegmentFiles,
@@ -65,8 +65,8 @@ impl Copies {
         }
     }
 
-    /// Appends copies to the output and points the directory to them, unless a newer record exists.
-    /// Returns the bytes of their sources.
+    /// Appends copies to the output, and points keys without a newer record to them. Returns the
+    /// bytes of their sources.
     pub(crate) fn append(&mut self, files: &SegmentFiles, gathered: &Gathered) -> Result<u64> {
         if gathered.records.is_empty() {
             return Ok(0);
@@ -99,7 +99,7 @@ impl Copies {
             count,
             "each copy has its place in segment {number}"
         );
-        // A put relies on its old slots staying in their places.
+        // A put relies on the places of the slots that it replaces.
         let _puts_wait = files.writer.lock();
         let mut catalog = files.contents.catalog.write();
         let output = catalog.own_mut(number);
@@ -133,7 +133,7 @@ impl Copies {
         }
     }
 
-    /// The segment that copies go to: the present one, or a new one when it is full.
+    /// The segment for copies: the present one, or a new one if that is full.
     fn output_for(&mut self, files: &SegmentFiles, len: u64) -> Result<&mut SegmentWriter> {
         let is_full = |output: &SegmentWriter| files.is_full_for(output, len);
         if self.output.as_ref().is_some_and(is_full) {
@@ -147,11 +147,10 @@ impl Copies {
     }
 
     /// Writes a mark that proves the copies durable: their sources are removed next, and no later
-    /// record may follow to prove it.
+    /// record may follow as proof.
     pub(crate) fn mark(&mut self) {
         if let Some(output) = &mut self.output {
-            // Without the mark, damage to the last copies may look like a torn tail, but has no
-            // other effect.
+            // Without the mark, damage to the last copies may look like a torn tail.
             let _marked_or_full_disk = output.mark();
         }
     }
@@ -162,7 +161,7 @@ impl Copies {
         ended.map_or(Ok(()), |output| files.seal(output))
     }
 
-    /// Ends it when it has become large.
+    /// Ends the segment if it has become large.
     pub(crate) fn end_large(&mut self, files: &SegmentFiles) -> Result<()> {
         let half = files.bytes_max() / 2;
         match self.output.as_ref().is_some_and(|it| it.end() > half) {
@@ -177,12 +176,12 @@ impl Copies {
     }
 }
 
-/// True for a record that copies and removals can be made of, and for one without a key.
+/// True for a record that can be copied or become a removal, and for one without a key.
 pub(crate) fn is_understood(record: &StoredFront) -> bool {
     record.kind == KIND_NOTHING || record.kind == KIND_ENTRY && decode_fields(&record.front).is_ok()
 }
 
-/// A record with right checksums that does not decode.
+/// The loss of a record with right checksums that does not decode.
 pub(crate) fn not_understood(file: String, record: &StoredFront) -> LostRange {
     let at = record.location;
     LostRange::new(
@@ -193,7 +192,7 @@ pub(crate) fn not_understood(file: String, record: &StoredFront) -> LostRange {
     )
 }
 
-/// The entry of a record with a fate.
+/// The decoded entry of a record that has a fate.
 fn entry_of(record: &StoredFront) -> KeyEntry {
     match KeyEntry::of(record) {
         Some(entry) => entry,
@@ -201,7 +200,7 @@ fn entry_of(record: &StoredFront) -> KeyEntry {
     }
 }
 
-/// The front of the removal that a record becomes; empty for others.
+/// The front of the removal that a record becomes; empty for other records.
 fn removal_front((stored, fate): &(StoredRecord, Fate)) -> Vec<u8> {
     let mut front = Vec::new();
     if let Fate::BecomesRemoval(_) = fate {

@@ -6,13 +6,13 @@ use kvorum_encoding::{ByteReader, StorageKey, Truncated};
 
 /// The kind of record with a key.
 pub(crate) const KIND_ENTRY: u8 = 1;
-/// The kind of record for an empty batch, which takes its sequence.
+/// The kind of record for an empty batch, which records the batch's sequence.
 pub(crate) const KIND_NOTHING: u8 = 2;
 
 /// Bytes before the key.
 const FIXED_BYTES: usize = 28;
 const FLAG_EXPIRES: u8 = 1;
-/// The fields of removals; they have none of their own.
+/// The fields of removals.
 const NO_FIELDS: Fields = Fields {
     segment: 0,
     last_modified: Timestamp(0),

@@ -1,25 +1,25 @@
 //! Expiry times of a segment's entries: an estimate in a few steps, from which merges and the value
-//! log derive how much they would find expired beside lasting entries.
+//! log derive the expired share of a segment.
 //!
-//! Each step is a number of bytes that are expired by a time. Too many steps are reduced by merging
-//! two neighbours into one with the later time. The two are chosen so that the delay, weighted by their
-//! bytes, is shortest. So no byte is counted as expired too early. Source of the merging of
+//! Each step is a number of bytes that are expired by a time. If there are too many steps, two
+//! neighbours become one with the later time, so no byte counts as expired too early. The two
+//! neighbours are the ones with the shortest delay, weighted by bytes. Source of the merging of
 //! neighbours: Y. Ben-Haim, E. Tom-Tov, A Streaming Parallel Decision Tree Algorithm, 2010.
 
 /// The steps in a row of a checkpoint.
 pub(crate) const STEPS: usize = 4;
 
-/// Bytes of entries by when they expire.
+/// Bytes of entries by their expiry times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expiries {
-    /// In order of time; unused ones come last, and have no bytes.
+    /// In order of time; unused steps come last, and have no bytes.
     steps: [Step; STEPS],
 }
 
 /// Bytes that are expired by a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// Microseconds.
+    /// In microseconds.
     pub(crate) by: u64,
     pub(crate) bytes: u64,
 }
@@ -40,7 +40,7 @@ impl Expiries {
         self.steps[0].bytes == 0
     }
 
-    /// Counts an entry that expires then.
+    /// Counts an entry that expires at this time.
     pub(crate) fn add(&mut self, by: u64, bytes: u64) {
         let used = self.steps.iter().take_while(|it| it.bytes > 0).count();
         let at = self.steps[..used].partition_point(|it| it.by < by);
@@ -60,14 +60,14 @@ impl Expiries {
         self.steps.copy_from_slice(&steps[..STEPS]);
     }
 
-    /// Bytes that have expired by then, at least.
+    /// The least number of bytes that have expired by this time.
     pub(crate) fn bytes_by(&self, time: u64) -> u64 {
         let gone = self.steps.iter().filter(|it| it.by <= time);
         gone.map(|it| it.bytes).sum()
     }
 }
 
-/// Makes one step of two neighbours, which frees the last place.
+/// Makes one step of two neighbours, and frees the last place.
 fn join_two(steps: &mut [Step; STEPS + 1]) {
     let delay = |at: &usize| {
         let (first, next) = (steps[*at], steps[*at + 1]);

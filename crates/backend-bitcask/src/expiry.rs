@@ -1,4 +1,4 @@
-//! Expiry: of single entries exactly, and of the entries of a segment by estimate.
+//! Expiry: exact for single entries, estimated for the entries of a segment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,19 +9,19 @@ use kvorum_planted_defects::is_planted;
 use crate::BitcaskSettings;
 use crate::segment_stats::SegmentStats;
 
-/// The estimated size of a removal in place of an entry, in bytes.
+/// The estimated bytes of a removal that replaces an entry.
 const REMOVAL_BYTES_ABOUT: u64 = 80;
 
 /// The rules of expiry: an entry's own, and the store's by age.
 pub(crate) struct Expiry {
     age_micros: Option<u64>,
-    /// The time for which an expired entry is left on the disk.
+    /// The time for which an expired entry stays on disk.
     grace_micros: u64,
     /// The time of the last call for upkeep, in microseconds.
     known_time: AtomicU64,
 }
 
-/// The expired share of a segment's live bytes, estimated.
+/// The estimated expired share of a segment's live bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expired {
     pub(crate) records: u64,
@@ -29,13 +29,13 @@ pub(crate) struct Expired {
 }
 
 impl Expired {
-    /// Bytes of its removals, if older entries of the keys may have to be hidden.
+    /// Bytes of the removals that replace expired entries, if these may hide older entries.
     pub(crate) fn removal_bytes(&self) -> u64 {
         let all = self.records.saturating_mul(REMOVAL_BYTES_ABOUT);
         all.min(self.bytes)
     }
 
-    /// Bytes that a merge frees, if each becomes a removal.
+    /// Bytes that a merge frees, if each expired entry becomes a removal.
     pub(crate) fn freed_bytes(&self) -> u64 {
         self.bytes - self.removal_bytes()
     }
@@ -65,19 +65,19 @@ impl Expiry {
         }
     }
 
-    /// True when an entry is not shown any more.
+    /// True when an entry is no longer shown.
     pub(crate) fn is_over(&self, fields: &Fields, now: Timestamp) -> bool {
         let is_over = self.expiry_of(fields).is_some_and(|expiry| expiry <= now);
         is_over && !is_planted!(ExpiredEntryReturned)
     }
 
-    /// True when an entry may be taken off the disk.
+    /// True when an expired entry's space may be freed.
     pub(crate) fn is_collectable(&self, fields: &Fields, now: Timestamp) -> bool {
         self.expiry_of(fields)
             .is_some_and(|expiry| expiry.0.saturating_add(self.grace_micros) <= now.0)
     }
 
-    /// True when every entry of a segment has expired and may be taken off the disk.
+    /// True when every entry of a segment has expired and its space may be freed.
     pub(crate) fn is_all_collectable(&self, stats: &SegmentStats, now: Timestamp) -> bool {
         let age = self.age_micros.unwrap_or(u64::MAX);
         let expired_by = stats.expires_by.min(stats.modified_by.saturating_add(age));
@@ -85,7 +85,7 @@ impl Expiry {
         has_entries && expired_by.saturating_add(self.grace_micros) <= now.0
     }
 
-    /// Notes the time of a call for upkeep, which its later parts use.
+    /// Notes the time of a call for upkeep, for the call's later parts.
     pub(crate) fn note_time(&self, now: Timestamp) {
         self.known_time.store(now.0, Ordering::Relaxed);
     }
@@ -94,8 +94,8 @@ impl Expiry {
         Timestamp(self.known_time.load(Ordering::Relaxed))
     }
 
-    /// The least share that a merge would find expired. Some entries of the estimate may have become
-    /// garbage before they expired.
+    /// The least expired share that a merge would find: some of the estimated entries may have
+    /// become garbage before they expired.
     pub(crate) fn expired_in(&self, stats: &SegmentStats) -> Expired {
         let now = self.known_time();
         if self.is_all_collectable(stats, now) {

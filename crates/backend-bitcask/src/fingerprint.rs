@@ -1,5 +1,5 @@
-//! Fingerprints: hashes of keys for lookups, under a secret of the store, so that clients cannot
-//! choose keys that collide.
+//! Fingerprints: hashes of keys for lookups. They use a secret of the store, so that clients cannot
+//! choose colliding keys.
 
 use siphasher::sip::SipHasher13;
 
@@ -22,14 +22,14 @@ impl Fingerprints {
         }
     }
 
-    /// A second hash of a key: together with the fingerprint it stands for the key in comparisons
-    /// of many keys, for which reading each from disk would take hours.
+    /// A second hash of a key. With the fingerprint, it represents the key in comparisons of many
+    /// keys: reading them from disk would take hours.
     pub(crate) fn check_of(&self, key: &[u8]) -> u64 {
         let (k0, k1) = self.secret;
         SipHasher13::new_with_keys(!k1, k0).hash(key)
     }
 
-    /// A number that differs from store to store and from one `number` to the next.
+    /// A number that differs for each store and each `number`.
     pub(crate) fn mixed(&self, number: u64) -> u64 {
         self.keyed(&number.to_le_bytes())
     }

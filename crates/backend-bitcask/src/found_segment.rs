@@ -1,4 +1,4 @@
-//! A segment while a store is being opened: its records and its end.
+//! A segment's records and end, as the opening of a store finds them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::segment::{Segment, segment_id};
 use crate::segment_stats::SegmentStats;
 use crate::tail::{Newest, Tail};
 
-/// A segment while it is being read.
+/// A segment being read.
 pub(crate) struct Found {
     pub(crate) segment: Arc<Segment>,
     pub(crate) stats: SegmentStats,
     pub(crate) is_sealed: bool,
-    /// Everything in it was certainly durable.
+    /// All of its records were certainly durable.
     pub(crate) is_proven: bool,
     pub(crate) end: ScanEnd,
-    /// The entries behind the checkpoint, if the segment is unsealed; entries of sealed segments
-    /// are gathered at once.
+    /// The entries behind the checkpoint, of an unsealed segment; entries of sealed segments are
+    /// gathered at once.
     pub(crate) entries: Vec<Newest>,
     /// The first sequence behind the checkpoint; 0 for none.
     pub(crate) first_sequence: u64,
@@ -49,7 +49,7 @@ impl Found {
         }
     }
 
-    /// Notes how the segment ends.
+    /// Notes the end of the segment.
     pub(crate) fn close(&mut self) {
         let before = self.stats.data_end;
         self.stats.data_end = self.end.clean_to.max(FILE_HEADER_BYTES);
@@ -57,7 +57,7 @@ impl Found {
         if let ScanTail::Sealed(seal) = self.end.tail
             && self.is_sealed
         {
-            // Damaged records count as well, or a removal could be dropped for the lack of them.
+            // Damaged records count too: without them, a removal could be dropped.
             self.stats.records = self.stats.records.max(seal.records);
             self.stats.sequence_min = seal.sequence_min;
             self.stats.sequence_max = seal.sequence_max;

@@ -1,8 +1,8 @@
-//! Hint files: the keys of one finished segment, sorted, so that opening and folding need not read
+//! Hint files: the sorted keys of one finished segment, so that openings and folds need not read
 //! its values.
 //!
-//! A hint is bound to its segment by log, number, length and range of sequences, and is not used if
-//! one of them differs. A damaged hint costs time, not data.
+//! A hint is bound to its segment by log, number, length and range of sequences, and is ignored if
+//! one of these differs. A damaged hint costs time, not data.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::hint_table::{HintError, HintTable, HintTableWriter, check_version, sp
 
 const VERSION: u8 = 1;
 
-/// A hint's facts of its segment. All of them have to be right for the hint to be used.
+/// A hint's facts about its segment. A hint with a wrong fact is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HintedSegment {
     id: TableId,
@@ -91,7 +91,7 @@ fn decode_note(note: &[u8]) -> Result<[u64; 4], HintError> {
     Ok(numbers)
 }
 
-/// A note in words.
+/// A note as text.
 pub(crate) fn note_shown(note: &Bytes) -> Option<String> {
     let note = split_note(note).ok()?.1;
     let [data_end, records, sequence_min, sequence_max] = decode_note(&note).ok()?;
@@ -154,7 +154,7 @@ mod tests {
         SEGMENT.open_hint(disk, Path::new("h"))
     }
 
-    /// Opens a hint, scrubs and reads all of it.
+    /// Opens a hint, checks its frame, and reads all entries.
     fn read_all(disk: &MemoryDisk) -> Result<Vec<KeyEntry>, HintError> {
         let hint = open(disk)?;
         hint.check_frame()?;

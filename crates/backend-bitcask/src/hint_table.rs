@@ -1,7 +1,7 @@
-//! Hints as sorted tables: the entries of records, in checked blocks that are read alone.
+//! Hints as sorted tables: the entries of records, in blocks that are read and checked one by one.
 //!
-//! Each block has a summary of its anti-entropy segments, so that a fold over few of them reads few
-//! blocks. A hint has nothing that its records do not have: one with any damage is given up and
+//! Each block has a summary of its anti-entropy segments, so that a fold over few segments reads
+//! few blocks. A hint has nothing that its records lack: a hint with any damage is given up and
 //! rewritten, and until then the records are read.
 
 use std::ops::Bound;
@@ -20,14 +20,15 @@ use parking_lot::Mutex;
 
 use crate::key_table::KeyEntry;
 
-/// The first bytes of hints of earlier versions, which had a layout of their own.
+/// The first bytes of hints of earlier versions, in another layout.
 pub(crate) const EARLIER_MAGICS: [[u8; 8]; 2] = [*b"KVbchint", *b"KVlghint"];
 
-/// A block takes at most a quarter more: a part of a listing reads one of each hint. Bytes.
+/// The bytes at which a block ends; it has a quarter more at most. A part of a listing reads one
+/// block of each hint.
 const BLOCK_BYTES: usize = (8 << 10) * 4 / 5;
-/// Length of the reads in a scan of a hint from end to end. Bytes.
+/// Bytes of each read in a scan of a whole hint.
 const READ_AHEAD_BYTES: usize = 64 << 10;
-/// Keys are cut from buffers of this size. Bytes.
+/// Bytes of the buffers that keys are sliced from.
 const KEYS_BYTES: usize = 16 << 10;
 
 const OPTIONS: TableOptions = TableOptions {
@@ -56,7 +57,7 @@ pub(crate) enum HintError {
     /// It was written by a newer version; its source has the same entries.
     #[error("of a newer version")]
     Newer,
-    /// It was written by an earlier one, in another layout.
+    /// It was written by an earlier version, in another layout.
     #[error("of an earlier version")]
     Earlier,
 }
@@ -87,14 +88,15 @@ pub(crate) fn check_version(note: &mut ByteReader<'_>, known: u8) -> Result<(), 
     }
 }
 
-/// Writes a hint under a temporary name: a table of [`kvorum_sst`] with one entry for each key,
-/// whose value is the sequence of its records by [`KeyEntry::encode_value`]. The owner's note
-/// follows 8 bytes with the first entry's time of last modification, on which the others are based.
+/// Writes a hint under a temporary name: a table of [`kvorum_sst`] with one entry for each key. The
+/// value has the key's records in order, encoded by [`KeyEntry::encode_value`]. The table's note
+/// begins with the first entry's time of last modification in 8 bytes, the base of the other times;
+/// the owner's note follows.
 pub(crate) struct HintTableWriter {
     table: TableWriter,
     temporary: PathBuf,
     path: PathBuf,
-    /// The last key, to which more records may come.
+    /// The last key, which may get more records.
     key: Bytes,
     value: Vec<u8>,
     facts: Facts,
@@ -116,12 +118,12 @@ impl HintTableWriter {
         })
     }
 
-    /// Takes the next entry: in key order, any number of each key.
+    /// Takes the next entry. Entries are in key order, any number of each key.
     pub(crate) fn push(&mut self, entry: &KeyEntry) -> kvorum_sst::Result<()> {
         if entry.key != self.key {
             self.add_last()?;
         }
-        // A record that was turned into a removal may still be visible to folds.
+        // Folds may still see the record that became a removal.
         if self.value.is_empty() || !entry.removal {
             self.facts = facts(entry);
         }
@@ -168,14 +170,14 @@ fn facts(entry: &KeyEntry) -> Facts {
     }
 }
 
-/// An open hint whose parts beside the blocks of entries were verified.
+/// An open hint of which all but the blocks of entries is verified.
 pub(crate) struct HintTable {
     table: Arc<Table>,
     base: Timestamp,
 }
 
 impl HintTable {
-    /// Opens a hint; returns its note as well.
+    /// Opens a hint, and returns it with its note.
     pub(crate) fn open(
         disk: &dyn Disk,
         path: &Path,
@@ -192,7 +194,7 @@ impl HintTable {
         Ok((Self { table, base }, note))
     }
 
-    /// Reads the parts beside the blocks of entries again; returns their bytes.
+    /// Reads all but the blocks of entries again; returns the bytes.
     pub(crate) fn check_frame(&self) -> Result<u64, HintError> {
         let first = FirstDamage::default();
         let checked = self.table.check_structure(&first)?;
@@ -205,12 +207,12 @@ impl HintTable {
         self.table.file_len()
     }
 
-    /// Its memory while it is open, in bytes.
+    /// Its memory in bytes while it is open.
     pub(crate) fn memory_bytes(&self) -> u64 {
         size_of::<Self>() as u64 + self.table.memory_bytes()
     }
 
-    /// All entries in key order, for a scan to the last one.
+    /// All entries in key order, for a scan of the whole hint.
     pub(crate) fn scan(&self) -> HintScan {
         let options = ScanOptions {
             read_ahead_bytes: READ_AHEAD_BYTES,
@@ -219,7 +221,7 @@ impl HintTable {
         HintScan::new(self, options, Bound::Unbounded)
     }
 
-    /// Entries of a range, read block by block. Blocks that have none of `segments` are left out.
+    /// Entries of a range, read block by block. Blocks without any of `segments` are left out.
     pub(crate) fn range(
         &self,
         from: Bound<Bytes>,
@@ -261,10 +263,10 @@ pub(crate) struct HintScan {
     options: ScanOptions,
     to: Bound<Bytes>,
     block: LastBlock,
-    /// The buffer that keys are cut from.
+    /// The buffer that keys are sliced from.
     keys: BytesMut,
     key: Bytes,
-    /// The read part of its value, in bytes.
+    /// The bytes of the value that were read.
     passed: usize,
     damage: FirstDamage,
 }
@@ -285,7 +287,7 @@ impl HintScan {
         }
     }
 
-    /// Goes on at the first key at or behind `key`.
+    /// Continues at the first key at or behind `key`.
     pub(crate) fn seek(&mut self, key: Bytes) {
         self.options.from = Bound::Included(key);
         let table = self.scan.table().clone();
@@ -293,7 +295,7 @@ impl HintScan {
         self.passed = 0;
     }
 
-    /// The next entry. One whose key is behind the range may be the last.
+    /// The next entry. The key of the last one may be behind the range.
     pub(crate) fn next(&mut self) -> Result<Option<KeyEntry>, HintError> {
         if self.passed == self.scan.value().len() && !self.next_key()? {
             return Ok(None);
@@ -301,7 +303,7 @@ impl HintScan {
         let value = &self.scan.value()[self.passed..];
         let (entry, len) = KeyEntry::decode_value(self.base, value)?;
         self.passed += len;
-        // Nearly always the only one of its key.
+        // Nearly every key has one entry, and needs no clone.
         let key = match len == value.len() {
             true => std::mem::take(&mut self.key),
             false => self.key.clone(),
@@ -309,7 +311,7 @@ impl HintScan {
         Ok(Some(KeyEntry { key, ..entry }))
     }
 
-    /// This many of the next entries; fewer at the end.
+    /// The next entries: this many, or fewer at the end.
     pub(crate) fn some(&mut self, count: usize) -> Result<Vec<KeyEntry>, HintError> {
         let mut entries = Vec::with_capacity(count);
         while entries.len() < count
@@ -342,9 +344,9 @@ impl HintScan {
         Ok(true)
     }
 
-    /// The hint's entries of a key, wherever the scan is.
+    /// The hint's entries of a key, independent of the scan's position.
     pub(crate) fn get(&self, key: &Bytes) -> Result<Vec<KeyEntry>, HintError> {
-        // The key's hash is not used without filters and hash indexes.
+        // A table without filters and hash indexes does not use the key's hash.
         let found = self.scan.table().get(key, 0, &ReadContext::default())?;
         let value = found.map_or_else(Bytes::new, |found| found.value);
         let (mut entries, mut passed) = (Vec::new(), 0);
@@ -363,7 +365,7 @@ impl HintScan {
     }
 }
 
-/// The block that was read last: the next key is mostly in it.
+/// The block that was read last, which mostly has the next key.
 #[derive(Default)]
 struct LastBlock(Mutex<Option<(u64, Arc<Block>)>>);
 
@@ -379,7 +381,7 @@ impl BlockCache for LastBlock {
     }
 }
 
-/// Keeps the first report of damage.
+/// Keeps the first reported damage.
 #[derive(Default)]
 struct FirstDamage(OnceLock<String>);
 

@@ -1,4 +1,4 @@
-//! Records of a store with and without log hints, in the catalog.
+//! The catalog's methods for records with and without log hints.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
@@ -19,10 +19,9 @@ use crate::segments::Catalog;
 use crate::shared::Standing;
 
 impl Catalog {
-    /// Opens the existing log hints of this store's records. Without a value log, or a checkpoint
-    /// over it, there is nothing to bind them to, and they are removed. Without a checkpoint all
-    /// records are replayed, superseded ones too. If the superseding record has become unreadable,
-    /// the older one counts again, and no log hint has it.
+    /// Opens the existing log hints of this store's records. Without a value log and a checkpoint
+    /// over it, they are removed: all records are then replayed, and if a superseding record has
+    /// become unreadable, the older one, which no log hint has, is the newest again.
     pub(crate) fn open_log_hints(
         &mut self,
         disk: &dyn Disk,
@@ -51,7 +50,7 @@ impl Catalog {
                 // It refers to records that were cut off.
                 Ok(Some(hint)) if !self.is_all_there(&hint) => remove(disk, &path)?,
                 Ok(Some(hint)) => self.change_log_hints(Some(hint), |_| true),
-                // It was left by an erasure or an earlier version.
+                // An erasure or an earlier version left it.
                 Ok(None) => remove(disk, &path)?,
                 Err(HintError::Disk(error)) => return Err((&error).into()),
                 Err(HintError::Newer) => {}
@@ -76,7 +75,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// False when a log hint refers to more than a segment of the store's own has.
+    /// False when a log hint refers to records beyond the end of a segment of the store's own.
     fn is_all_there(&self, hint: &LogHint) -> bool {
         let mut own = hint.parts.iter().filter(|part| part.number & OWN != 0);
         own.all(|part| {
@@ -109,8 +108,8 @@ impl Catalog {
         there.map(|part| part.entries).sum()
     }
 
-    /// Records without a log hint, the oldest first and this many at most, and the ranges in which
-    /// those are all.
+    /// At most this many records without a log hint, the oldest first, and the ranges that they
+    /// fill.
     pub(crate) fn unhinted_records(
         &self,
         count_max: usize,
@@ -132,7 +131,7 @@ impl Catalog {
                 if !is_within {
                     continue;
                 }
-                // No two records begin in one unit.
+                // No two records begin in the same unit.
                 let to = standing.offset() + RECORD_ALIGN_BYTES;
                 match parts.last_mut() {
                     Some(part) if !begins => part.to = to,
@@ -158,8 +157,8 @@ impl Catalog {
         self.log_hints = Arc::new(kept.chain(new.map(Arc::new)).collect());
     }
 
-    /// Counts the records without a log hint in the segments of these parts again; `scanned` is the
-    /// number of records in one of the store's own.
+    /// Counts the records without a log hint again in the segments of these parts; `scanned` is the
+    /// number of new records in a segment of the store's own.
     pub(crate) fn count_unhinted(&mut self, parts: &[HintedPart], scanned: u64) {
         let numbers: BTreeSet<u32> = parts.iter().map(|part| part.number).collect();
         for number in numbers {

@@ -1,4 +1,4 @@
-//! Making hints: a full segment is sealed, then its keys are read and written to a sorted table beside it.
+//! Making hints: a full segment is sealed, then its keys are read and written to a sorted table.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
 use crate::segment_files::SegmentFiles;
 use crate::segments::{Catalog, SegmentEntry};
 
-/// The hints of a store, one at a time.
+/// The hint in progress, one at a time.
 #[derive(Default)]
 pub(crate) struct Hints {
     job: Option<HintJob>,
@@ -28,13 +28,13 @@ struct HintJob {
 
 enum HintPhase {
     Reading(Box<Scan>, KeyTableBuilder),
-    /// The number of table entries that were written.
+    /// The number is that of the table's written entries.
     Writing(KeyTable, usize, Box<HintTableWriter>),
 }
 
 impl Hints {
-    /// Full segments that are not sealed, and sealed ones without a hint. `output` is the segment
-    /// for copies.
+    /// Tasks for full unsealed segments, and for sealed segments without a hint. `output` is the
+    /// segment for copies.
     pub(crate) fn due(files: &SegmentFiles, catalog: &Catalog, output: Option<u32>) -> Vec<Task> {
         let has_room = files.home.has_room_for_hints();
         let mut newest = catalog.segments.iter().rev();
@@ -72,7 +72,7 @@ impl Hints {
             match read_keys(scan, builder, budget, &mut cost_bytes)? {
                 KeysRead::Some => {}
                 KeysRead::Damaged => {
-                    // A hint would lack the damaged records; the segment is read itself.
+                    // A hint would lack the damaged records, so folds read the segment itself.
                     files.contents.mark_damaged(number);
                     return Ok(StepOutcome::done(cost_bytes));
                 }
@@ -106,7 +106,7 @@ impl Hints {
         self.job = None;
     }
 
-    /// Releases a segment that is gone: the file system frees its space after the last reader.
+    /// Releases a removed segment: the file system frees its space after the last reader.
     pub(crate) fn let_go(&mut self, number: u32) {
         self.job.take_if(|job| job.number == number);
     }
@@ -122,7 +122,7 @@ impl Hints {
         let options = ScanOptions::durable_to(u64::MAX);
         let segment = entry.segment.clone();
         let bound = HintedSegment::of(&segment.reader.id(), entry.stats.seal());
-        // A scan begins with a read, and puts wait for the catalog.
+        // A scan begins with a read, during which puts would wait for the catalog.
         drop(catalog);
         let scan = segment.reader.scan(options).into_backend()?;
         Ok(Some(HintJob {
@@ -156,9 +156,9 @@ impl Hints {
 enum KeysRead {
     /// The budget is used up.
     Some,
-    /// There are no more.
+    /// The source is at its end.
     All,
-    /// Some cannot be read.
+    /// Some records cannot be read.
     Damaged,
 }
 

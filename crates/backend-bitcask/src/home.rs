@@ -16,16 +16,16 @@ use crate::expiry::Expiry;
 use crate::lost::LostLog;
 use crate::meta::{self, Meta};
 
-/// An open store, apart from its contents.
+/// An open store without its contents.
 pub(crate) struct Home {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) directory: PathBuf,
     pub(crate) settings: BitcaskSettings,
     pub(crate) expiry: Expiry,
-    /// Its reserve is the log's, or without a log unset until the node sets it.
+    /// Its reserve is the value log's; without a value log, the node sets it.
     pub(crate) intake: Intake,
     pub(crate) counters: Counters,
-    /// As in `meta`, whose lock is held across writes.
+    /// A copy of the identity in `meta`, whose lock is held across writes.
     identity: AtomicU64,
     meta: Mutex<Meta>,
     lost: Mutex<LostLog>,
@@ -40,7 +40,7 @@ pub(crate) struct Counters {
     pub(crate) torn_bytes: AtomicU64,
     /// Bytes appended since the last checkpoint began.
     pub(crate) unchecked_bytes: AtomicU64,
-    /// Records appended since then.
+    /// Records appended since the last checkpoint began.
     pub(crate) unchecked_records: AtomicU64,
 }
 
@@ -90,8 +90,8 @@ impl Home {
     }
 
     /// Changes the data that outlive all other files, on disk first. If the state of the disk is
-    /// unknown, nothing more is written: the next opening may take puts under the old identity for
-    /// erased.
+    /// unknown, the store takes no more writes: the next opening may treat puts under the old
+    /// identity as erased.
     pub(crate) fn change_meta(&self, change: impl FnOnce(&mut Meta)) -> Result<()> {
         let mut held = self.meta.lock();
         let mut changed = held.clone();
@@ -111,7 +111,7 @@ impl Home {
         Ok(())
     }
 
-    /// The list of losses. While it is held nothing is set aside.
+    /// The list of losses. Nothing is set aside while the lock is held.
     pub(crate) fn lost(&self) -> MutexGuard<'_, LostLog> {
         self.lost.lock()
     }
@@ -120,7 +120,7 @@ impl Home {
         self.lost().add(&*self.disk, range);
     }
 
-    /// Notes damage without losses: the damaged part is rewritten.
+    /// Notes damage without losses: the damaged part will be rewritten.
     pub(crate) fn note_mended(&self, file: String, len: u64, what: &str) {
         Counters::add(&self.counters.corrupt_reads, 1);
         let held = format!("{what}; nothing is lost, it is written again");
@@ -136,7 +136,7 @@ impl Home {
         Counters::add(&self.counters.written_bytes, bytes);
     }
 
-    /// True if there is room for hints, which shorten openings and free nothing: scarce space is
+    /// True if there is room for hints. They shorten openings but free nothing, so scarce space is
     /// left to copies and removals.
     pub(crate) fn has_room_for_hints(&self) -> bool {
         !self.intake.headroom().is_scarce()

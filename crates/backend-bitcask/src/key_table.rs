@@ -1,6 +1,6 @@
-//! The entries of a segment: keys and fields without head and body, sorted by key.
+//! The entries of a segment, keys and fields without head and body, sorted by key.
 //!
-//! Packed into a few buffers, because a segment of small values has millions of them.
+//! They are packed into a few buffers, because a segment of small values has millions of entries.
 
 use bytes::Bytes;
 use kvorum_backend::{Fields, Tag, Timestamp};
@@ -17,13 +17,13 @@ const FLAG_TAG: u8 = 1 << 3;
 /// The bit that separates the numbers of the store's own segments from those of the value log.
 pub(crate) const OWN: u32 = 1 << 31;
 
-/// A record's facts of its key.
+/// The facts of a record without its head and body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyEntry {
     pub(crate) key: Bytes,
     pub(crate) sequence: u64,
-    /// The record's segment in the value log, or one of the store's own with [`OWN`]; 0 if its
-    /// owner has it.
+    /// The record's segment in the value log, or, with [`OWN`], of the store's own; 0 if the owner
+    /// of the entry has the segment.
     pub(crate) segment: u32,
     pub(crate) at: Location,
     pub(crate) removal: bool,
@@ -32,7 +32,7 @@ pub(crate) struct KeyEntry {
 }
 
 impl KeyEntry {
-    /// The entry of a record; `None` when it has no key or cannot be decoded.
+    /// The entry of a record; `None` if the record has no key or cannot be decoded.
     pub(crate) fn of(record: &StoredFront) -> Option<Self> {
         if record.kind != KIND_ENTRY {
             return None;
@@ -55,7 +55,7 @@ impl KeyEntry {
         self.encode_value(Timestamp::default(), out);
     }
 
-    /// Appends an entry without its key, relative to one that was last modified at `base`:
+    /// Appends an entry without its key, with its times relative to `base`:
     ///
     /// ```text
     /// size    field
@@ -164,7 +164,7 @@ fn decode_fields(
     })
 }
 
-/// Small for a small difference of either sign.
+/// A small number for a small difference of either sign.
 fn folded(difference: u64) -> u64 {
     let sign = if difference >> 63 == 0 { 0 } else { u64::MAX };
     difference << 1 ^ sign
@@ -181,18 +181,18 @@ fn number(reader: &mut ByteReader<'_>) -> Result<u32, Truncated> {
     u32::try_from(reader.varint()?).map_err(|_| Truncated { offset })
 }
 
-/// The size of the pieces that entries are packed into: a single buffer would be moved at each
-/// growth, and then be twice as large as needed.
+/// The size of the pieces that entries are packed into: a single buffer would be copied at each
+/// growth, and be up to twice as large as needed.
 const PIECE_BYTES: usize = 1 << PIECE_BITS;
 const PIECE_BITS: u32 = 18;
 
-/// The start of an entry: the number of its piece, then the offset in it.
+/// The start of an entry: the number of its piece, then the offset in the piece.
 #[derive(Clone, Copy)]
 struct Start(u32);
 
 impl Start {
     fn new(piece: usize, offset: usize) -> Self {
-        // Pieces of 4 GiB in all: more than the keys of a segment take.
+        // Pieces of 4 GiB in all, which no segment's keys reach.
         Self(u32::try_from(piece << PIECE_BITS | offset).unwrap_or(u32::MAX))
     }
 
@@ -222,7 +222,7 @@ pub(crate) struct KeyTableBuilder {
 
 impl KeyTableBuilder {
     pub(crate) fn push(&mut self, entry: &KeyEntry) {
-        // Varints and fields take far less than this beside the key.
+        // Varints and fields take far less than the 128 bytes.
         let len_max = entry.key.len() + 128;
         if !self.packed.is_empty() && self.packed.len() + len_max > PIECE_BYTES {
             self.pieces
@@ -280,14 +280,15 @@ impl KeyTable {
     }
 }
 
-/// The parts that order entries. Entries encoded here decode; others sort first.
+/// The parts that order entries. Entries that do not decode, which this module never writes, sort
+/// first.
 fn key_and_sequence(bytes: &[u8]) -> (&[u8], u64) {
     let mut reader = ByteReader::new(bytes);
     let key = reader.take_prefixed().unwrap_or_default();
     (key, reader.varint().unwrap_or_default())
 }
 
-/// Gathers the smallest keys of a range, with bounded memory however many there are.
+/// Gathers the smallest keys of a range of any size, in bounded memory.
 pub(crate) struct SmallestKeys {
     builder: KeyTableBuilder,
     keys_max: usize,

@@ -1,11 +1,10 @@
-//! Walking the keys of several segments in order, at the state of one batch.
+//! Walks over the keys of several segments in order, as of one batch.
 //!
-//! A segment of the store's own is one sorted source, and so is each log hint; the records of the
-//! value log without a log hint are one more. A source is a hint if there is one, otherwise a table
-//! gathered from the data: of the smallest remaining keys of the range, with a limit, and of the
-//! next ones when the walk has passed these. The newest entry of a key that the snapshot may see
-//! decides; a segment keeps an entry until no older one of its key is left, so no other source is
-//! needed.
+//! Each segment of the store's own is a sorted source, and so is each log hint; the records of the
+//! value log without a log hint are one more. A source is a hint if there is one. Otherwise it is a
+//! table with a limited number of the smallest remaining keys of the range, gathered from the data,
+//! and then the next table. The newest entry of a key that the snapshot may see decides. A segment
+//! keeps an entry until no older entry of its key is left, so no other source is needed.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -24,33 +23,33 @@ use crate::segment::Segment;
 use crate::shared::{Standing, StandingCursor, Standings};
 use kvorum_storage_errors::{IntoBackend, from_segment};
 
-/// The number of keys that a gathered source has at first: enough for a part of a listing.
+/// The number of keys that a source gathers at first: enough for a part of a listing.
 const GATHERED_KEYS: usize = 10_000;
-/// A longer walk gathers more at a time, up to this, since each time all is read again.
+/// Longer walks gather up to this many at a time, since each time all data are read again.
 const GATHERED_KEYS_MAX: usize = 64_000;
 
 /// With more anti-entropy segments than this, few blocks of a hint have none of them.
 const SEGMENTS_MAX: usize = 256;
 
-/// A segment as a snapshot saw it.
+/// A segment as of the snapshot.
 #[derive(Clone)]
 pub(crate) struct SeenSegment {
     pub(crate) segment: Arc<Segment>,
     /// The end of the snapshot's records.
     pub(crate) until: u64,
-    /// Nothing was appended since.
+    /// The segment was sealed at the time of the snapshot.
     pub(crate) was_sealed: bool,
 }
 
-/// A segment of the value log as a snapshot saw it.
+/// A segment of the value log as of the snapshot.
 #[derive(Clone)]
 pub(crate) struct SeenShared {
     pub(crate) number: u32,
     pub(crate) place: Place,
     pub(crate) records: Standings,
-    /// The number of records in the snapshot, from the first.
+    /// The number of its first records that the snapshot sees.
     pub(crate) count: usize,
-    /// The number of them without a log hint.
+    /// The number of these without a log hint.
     pub(crate) unhinted: usize,
 }
 
@@ -58,14 +57,14 @@ pub(crate) struct SeenShared {
 pub(crate) struct Seen {
     /// The last batch.
     pub(crate) sequence: u64,
-    /// By number, ascending.
+    /// Ascending by number.
     pub(crate) segments: Vec<SeenSegment>,
-    /// Likewise.
+    /// Ascending by number.
     pub(crate) shared: Vec<SeenShared>,
     pub(crate) log_hints: Arc<Vec<Arc<LogHint>>>,
 }
 
-/// Reason for the stop of a walk.
+/// The reason why a walk stopped.
 #[derive(Debug)]
 pub(crate) enum Halted {
     Failed(BackendError),
@@ -84,17 +83,17 @@ type Result<T> = std::result::Result<T, Halted>;
 /// A walk over the keys of a range.
 pub(crate) struct KeyWalk<'a> {
     seen: &'a Seen,
-    /// Log hints that were not known to be wrong when the walk began.
+    /// Log hints that were not marked as wrong when the walk began.
     log_hints: Vec<Arc<LogHint>>,
     sources: Vec<Source>,
     range: FoldRange,
     lease: LeaseWatch<'a>,
     keys_max: usize,
-    /// Hints are read only where they may have keys of these anti-entropy segments.
+    /// Only parts of hints that may have keys of these anti-entropy segments are read.
     segments: Option<SegmentFilter>,
-    /// Some record could not be read, so that results may be outdated.
+    /// A record could not be read, so that results may be outdated.
     pub(crate) met_damage: bool,
-    /// The number of damaged ranges that were met.
+    /// The number of damaged ranges on the way.
     pub(crate) damaged_reads: u64,
 }
 
@@ -108,11 +107,11 @@ struct Source {
     origin: Origin,
     keys: Keys,
     current: Option<KeyEntry>,
-    /// The start of its keys that were not reached yet.
+    /// The start of the keys that were not reached yet.
     from: Bound<Bytes>,
 }
 
-/// The data that a source without a hint is gathered from.
+/// The data from which a source without a hint is gathered.
 #[derive(Clone)]
 enum Origin {
     /// A segment of the store's own.
@@ -127,14 +126,14 @@ pub(crate) enum Keys {
     Table {
         table: KeyTable,
         position: usize,
-        /// The key up to which it is complete, if there are more.
+        /// The key up to which the table is complete, if there are more keys.
         last: Option<Bytes>,
     },
     Hint(Box<HintScan>),
 }
 
 impl Origin {
-    /// Its hint is not used any more, and is written again.
+    /// Marks its hint as wrong: the hint is no longer used, and is rewritten.
     fn set_wrong(&self) {
         match self {
             Self::Own(seen) => *seen.segment.hint.write() = None,
@@ -146,8 +145,8 @@ impl Origin {
 
 impl<'a> KeyWalk<'a> {
     /// Begins at the start of the range. `has_damage` means that records are known to be missing.
-    /// With `segments` it may leave out keys in none of these anti-entropy segments, and then show
-    /// records that such keys' entries supersede: see [`KeyWalk::is_newest`].
+    /// With `segments`, the walk may leave out entries that are in none of these anti-entropy
+    /// segments, and so show older records of their keys: see [`KeyWalk::is_newest`].
     pub(crate) fn new(
         seen: &'a Seen,
         range: &FoldRange,
@@ -190,7 +189,7 @@ impl<'a> KeyWalk<'a> {
         hint.range(from, to, self.segments.clone())
     }
 
-    /// Adds a source, at the first of its keys in the range.
+    /// Adds a source, positioned at its first key in the range.
     fn begin_source(&mut self, origin: Origin, hint: Option<HintScan>) -> Result<()> {
         let keys = match hint {
             Some(hint) => Keys::Hint(Box::new(hint)),
@@ -206,7 +205,7 @@ impl<'a> KeyWalk<'a> {
         self.advance(index)
     }
 
-    /// Moves to the first key at or behind `key`. It never moves back.
+    /// Moves forward to the first key at or behind `key`; never moves back.
     pub(crate) fn seek(&mut self, key: &Bytes) -> Result<()> {
         for index in 0..self.sources.len() {
             let is_behind = |source: &Source| {
@@ -254,11 +253,11 @@ impl<'a> KeyWalk<'a> {
         }
     }
 
-    /// The newest visible entry of a key; moves all sources behind it.
+    /// The newest visible entry of a key; moves all sources past the key.
     fn take(&mut self, key: &Bytes) -> Result<Option<SeenKey>> {
         let mut newest: Option<SeenKey> = None;
         for index in 0..self.sources.len() {
-            // Copies have the sequences of their originals: a log hint may have both.
+            // A log hint may have a copy and its original, with the same sequence.
             loop {
                 let source = &mut self.sources[index];
                 let Some(entry) = source.current.take_if(|it| it.key == *key) else {
@@ -268,7 +267,7 @@ impl<'a> KeyWalk<'a> {
                     && newest
                         .as_ref()
                         .is_none_or(|newest| rank(&newest.entry) < rank(&entry))
-                    // An entry of a log hint in a dropped segment was copied, or is not needed.
+                    // An entry in a dropped segment was copied, or is not needed.
                     && let Some(place) = self.seen.place_in(&source.origin, &entry)
                 {
                     newest = Some(SeenKey { entry, place });
@@ -279,12 +278,12 @@ impl<'a> KeyWalk<'a> {
         Ok(newest)
     }
 
-    /// True when parts of hints are left out.
+    /// True when the walk leaves out parts of hints.
     pub(crate) fn is_partial(&self) -> bool {
         self.segments.is_some()
     }
 
-    /// False for an entry that is superseded by an entry in a skipped part of a hint.
+    /// False for an entry that an entry in a skipped part of a hint supersedes.
     pub(crate) fn is_newest(&mut self, key: &SeenKey) -> Result<bool> {
         for index in 0..self.sources.len() {
             let Source { keys, origin, .. } = &self.sources[index];
@@ -316,7 +315,7 @@ impl<'a> KeyWalk<'a> {
         self.seen.place_in(origin, entry).is_some()
     }
 
-    /// Continues a source in its data from behind a key, and returns its entries of that key.
+    /// Replaces a source's hint by its data behind a key, and returns its entries of that key.
     fn gather_at(&mut self, index: usize, key: &Bytes) -> Result<Vec<KeyEntry>> {
         self.gather_next(index, &Bound::Included(key.clone()))?;
         let mut said = Vec::new();
@@ -327,8 +326,8 @@ impl<'a> KeyWalk<'a> {
         Ok(said)
     }
 
-    /// Moves one source to its next entry. A hint that turns out damaged is replaced by the data,
-    /// behind its passed keys; a table at its end is replaced by the next.
+    /// Moves one source to its next entry. A damaged hint is replaced by the data behind its passed
+    /// keys, and a table at its end by the next table.
     fn advance(&mut self, index: usize) -> Result<()> {
         let source = &mut self.sources[index];
         let next = match source.keys.next() {
@@ -391,7 +390,7 @@ impl<'a> KeyWalk<'a> {
         })
     }
 
-    /// Reads the fronts of the records with a certain log hint, or with none.
+    /// Reads the fronts of the records with this log hint, or without any.
     fn gather_logged(
         &mut self,
         hinted_by: Option<&LogHint>,
@@ -438,7 +437,7 @@ impl<'a> KeyWalk<'a> {
         Ok(())
     }
 
-    /// Takes a record's entry, if it belongs to the snapshot and to the rest of the range.
+    /// Takes a record's entry, if the entry belongs to the snapshot and to the rest of the range.
     fn take_visible(
         &self,
         record: &StoredFront,
@@ -506,7 +505,7 @@ impl Seen {
         }
     }
 
-    /// A segment, unless it was gone when the snapshot began.
+    /// The place of a segment, unless it was removed before the snapshot.
     fn place_of(&self, number: u32) -> Option<Place> {
         if number & OWN != 0 {
             return Some(Place::Own(self.own(number)?.segment.clone()));
@@ -517,10 +516,10 @@ impl Seen {
 }
 
 impl SeenShared {
-    /// The next few records; `None` behind the snapshot's last one.
+    /// The next few records; `None` behind the snapshot's last record.
     fn next_standings(&self, cursor: &mut StandingCursor) -> Option<Vec<Standing>> {
         const AT_ONCE: usize = 1024;
-        // Puts wait for this lock, so it is not held across reads.
+        // Not held across reads, since puts wait for this lock.
         let records = self.records.lock();
         let rest = self.count.saturating_sub(cursor.passed).min(AT_ONCE);
         let standings: Vec<Standing> = (0..rest).map_while(|_| records.next(cursor)).collect();
@@ -546,7 +545,7 @@ impl Parts {
 }
 
 impl Parts {
-    /// The end up to which they are complete, from the beginning on. Bytes.
+    /// The end in bytes up to which they are complete from the beginning.
     pub(crate) fn reach(mut self) -> u64 {
         self.0.sort_unstable();
         let mut parts = self.0.into_iter();
@@ -560,16 +559,16 @@ impl Parts {
 /// The result of looking for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sought {
-    /// The entry after next is at or before the first at the key.
+    /// The next entry is at or before the first entry of the key.
     Near,
-    /// It may be behind the gathered keys.
+    /// The key may be behind the gathered keys.
     NotGathered,
 }
 
 pub(crate) enum Next {
     Entry(KeyEntry),
     End,
-    /// There may be more behind this key, the last that was gathered.
+    /// There may be more keys behind this one, the last that was gathered.
     NotGathered(Bytes),
 }
 
@@ -583,7 +582,7 @@ impl Keys {
         }
     }
 
-    /// Moves forward to a key that is not passed yet.
+    /// Moves forward to a key that was not passed yet.
     fn seek(&mut self, key: &Bytes) -> Sought {
         match self {
             Self::Table {
@@ -621,8 +620,8 @@ impl Keys {
     }
 }
 
-/// Decides between two records of one sequence: one is a copy of the other, or the removal that
-/// replaced an expired entry.
+/// The order of two records of one key. Of two with one sequence, one is a copy of the other, or a
+/// removal that replaced an expired entry.
 fn rank(entry: &KeyEntry) -> (u64, bool) {
     (entry.sequence, entry.removal)
 }

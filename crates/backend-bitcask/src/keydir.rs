@@ -1,12 +1,13 @@
-//! The key directory: the place of each key's record, in about 20 bytes a key and no key bytes.
+//! The key directory: the place of each key's record, in about 20 bytes for each key, without the
+//! key itself.
 //!
-//! A key is found by a fingerprint under a secret of the store. Two keys may have the same one: the
-//! key in the record decides, and both have their slot. The directory is cut into shards by the
-//! highest bits of the fingerprint, each under a lock of its own: a reader waits for one change of
-//! one slot at most, a shard grows while it is read, and a checkpoint copies one shard at a time.
+//! A key is found by a fingerprint under a secret of the store. Two keys with the same fingerprint
+//! have a slot each, and the key in the record decides. The highest bits of the fingerprint select
+//! one of the shards, each with a lock of its own: a reader waits for one change of one slot at
+//! most, a shard grows while it is read, and a checkpoint copies one shard at a time.
 //!
-//! A lookup finds the segment together with the slot, under one lock and without a count that all
-//! readers share, because every shard has the table of places beside its slots.
+//! Every shard has the table of places with its slots. So a lookup finds slot and segment under one
+//! lock, without a reference count that all readers share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +27,7 @@ pub(crate) struct Keydir {
     len: AtomicU64,
 }
 
-/// Aligned so that no two locks share a line of the cache.
+/// Aligned so that no two locks share a cache line.
 #[repr(align(64))]
 struct Shard {
     content: RwLock<Content>,
@@ -38,7 +39,7 @@ struct Content {
 }
 
 impl Content {
-    /// The place of a slot. No slot outlives its place, since its key would wrongly be absent.
+    /// The place of a slot. No slot outlives its place: its key would wrongly be absent.
     fn place_of(&self, packed: Packed) -> &Place {
         match self.places.get(packed.place()) {
             Some(place) => place,
@@ -47,13 +48,13 @@ impl Content {
     }
 }
 
-/// The possible places of a key: one, unless fingerprints collide.
+/// The possible places of a key: at most one, unless fingerprints collide.
 pub(crate) struct Candidates {
     pub(crate) first: Option<(Slot, Place)>,
     pub(crate) others: Vec<(Slot, Place)>,
 }
 
-/// A change of one key's slot. Both slots are of one fingerprint; at least one is present.
+/// A change of one key's slot. Both slots have the same fingerprint; at least one is present.
 pub(crate) struct Change {
     pub(crate) old: Option<Slot>,
     pub(crate) new: Option<Slot>,
@@ -93,8 +94,8 @@ impl Keydir {
         tables.sum::<usize>() as u64
     }
 
-    /// Calls `look` with the first slot with this fingerprint, under the shard's lock: nothing
-    /// there is cloned, and `look` should be quick.
+    /// Calls `look` with the first slot of this fingerprint, under the shard's lock: nothing is
+    /// cloned, and `look` has to be quick.
     pub(crate) fn look<T>(
         &self,
         fingerprint: u64,
@@ -122,7 +123,7 @@ impl Keydir {
         }
     }
 
-    /// The slots with this fingerprint: for an opening, which has the segments itself.
+    /// The slots with this fingerprint, for an opening, which has the segments itself.
     pub(crate) fn slots_of(&self, fingerprint: u64) -> Vec<Slot> {
         let shard = shard_of(fingerprint);
         let content = self.shards[shard].content.read();
@@ -138,8 +139,9 @@ impl Keydir {
         found.any(|it| it.is_same_record(packed))
     }
 
-    /// Makes changes, so that a reader sees those of one shard at once, and those of several shards
-    /// only when all are made. `done` gets each change, and true if its old slot was still present.
+    /// Makes changes. A reader sees all changes of one shard at once, and a shard's changes only
+    /// when all shards have theirs. `done` gets each change, and true if its old slot was still
+    /// present.
     pub(crate) fn change(&self, changes: &[Change], mut done: impl FnMut(&Change, bool)) {
         if let [change] = changes {
             if let Some(shard) = change.shard() {
@@ -151,7 +153,7 @@ impl Keydir {
         let mut shards: Vec<usize> = changes.iter().filter_map(Change::shard).collect();
         shards.sort_unstable();
         shards.dedup();
-        // Always in ascending order, and readers hold one lock at a time.
+        // Locks are taken in ascending order, and readers hold one at a time.
         let locks = shards
             .iter()
             .map(|shard| self.shards[*shard].content.write());
@@ -191,7 +193,7 @@ impl Keydir {
         self.change(&[change], |_, _| {});
     }
 
-    /// Removes slots that `keep` refuses and returns their number. Visits every slot.
+    /// Removes slots whose place `keep` refuses, and returns their number. Visits every slot.
     pub(crate) fn retain(&self, mut keep: impl FnMut(u32) -> bool) -> u64 {
         let mut removed = 0;
         for shard in &self.shards {
@@ -207,12 +209,12 @@ impl Keydir {
         removed
     }
 
-    /// Forgets everything.
+    /// Removes all slots.
     pub(crate) fn clear(&self) {
         self.retain(|_| false);
     }
 
-    /// Some slots, with where they point to.
+    /// Some slots, with their places.
     pub(crate) fn sample(&self, count: usize) -> Vec<(Slot, Place)> {
         let mut sample = Vec::new();
         for (number, shard) in self.shards.iter().enumerate() {
@@ -258,7 +260,7 @@ impl Keydir {
         }
     }
 
-    /// Calls `visit` with the shard and each slot in it.
+    /// Calls `visit` with each slot.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(Slot)) {
         for (number, shard) in self.shards.iter().enumerate() {
             let content = shard.content.read();
@@ -267,15 +269,14 @@ impl Keydir {
         }
     }
 
-    /// Shows the table of places to every shard. No slot may point to a place that is missing in
-    /// it.
+    /// Gives the table of places to every shard. It must have the places of all slots.
     pub(crate) fn show_places(&self, places: &Arc<Places>) {
         for shard in &self.shards {
             shard.content.write().places = places.clone();
         }
     }
 
-    /// Locks a shard for a change, with room for it: a shard that is full grows while it is read.
+    /// Locks a shard for a change, with room for the new slot. A full shard grows while it is read.
     fn lock_for(&self, shard: usize, change: &Change) -> RwLockWriteGuard<'_, Content> {
         let content = self.shards[shard].content.write();
         if change.old.is_some() || content.table.has_room() {
@@ -411,10 +412,10 @@ mod tests {
         assert!(keydir.memory_bytes() < 200 * 32 + 64 * 1024);
     }
 
-    /// 64 stores, from 1 to 12 million keys: the calculated memory at the worst moment.
+    /// The calculated maximum of memory, for 64 stores with 1 to 12 million keys.
     #[test]
     fn the_directory_takes_at_most_24_bytes_a_key_at_any_size() {
-        // One store of a 64th of the keys; stores differ in their secrets alone.
+        // One store with a 64th of the keys; stores differ only in their secrets.
         let prints = prints();
         let keydir = Keydir::new(&prints);
         let mut worst = 0.0f64;

@@ -1,10 +1,10 @@
 //! The bitcask engine: append-only segments and an in-memory key directory.
 //!
 //! A put is one append; a get is one lookup in memory and one read of the disk. Basho's design is
-//! kept (one writer, immutable finished files, hints, merging) without its weaknesses: keys take
-//! about 20 bytes of memory at any length, order comes from sequence numbers instead of wall
-//! clocks, heads are read without bodies, a merge takes one file at a time in small steps, removals
-//! are dropped when nothing is left for them to hide, and a durable put is durable.
+//! kept (one writer, immutable finished files, hints, merging) without its weaknesses. Keys of any
+//! length take about 20 bytes of memory, order comes from sequence numbers instead of wall clocks,
+//! and heads are read without bodies. A merge takes one file at a time in small steps, removals are
+//! dropped when they hide nothing, and a durable put is durable.
 //!
 //! ```text
 //! directory/
@@ -18,13 +18,13 @@
 //!   suspect               there after a failed sync, until the next opening   (home)
 //! ```
 //!
-//! Files: `store` is made of parts, `home`, `contents`, `segment_files`, `log_share` and `expiry`.
-//! Its methods are in `bitcask`, `read` and `write`, which with `read_cache` are the request path;
-//! `keydir`, `slot_table`, `slot` and `places` are their index; `recovery` opens. `upkeep` has the
+//! Files: `store` consists of `home`, `contents`, `segment_files`, `log_share` and `expiry`. Its
+//! methods are in `bitcask`, `read` and `write`, which with `read_cache` are the request path;
+//! `keydir`, `slot_table`, `slot` and `places` are the index; `recovery` opens. `upkeep` has the
 //! jobs: `merges`, `hints`, `log_hints`, `checkpoints` and `scrub`. Each job gets the file set,
-//! `segment_files`, with its parts. `merge_plan` and `victim` choose the segment to merge, and
-//! `log_use` does for the value log what merges do for the store's own files. `snapshot` and
-//! `key_walk` are folds.
+//! `segment_files`, with its parts. `merge_plan` and `victim` choose the segment to merge.
+//! `log_use` is to the value log as merges are to the store's own files. `snapshot` and `key_walk`
+//! are folds.
 
 pub mod anatomy;
 mod backup;

@@ -1,17 +1,17 @@
-//! Log hints: keys of records in the value log, sorted, so that a fold need not read the front of
+//! Log hints: sorted keys of records in the value log, so that a fold need not read the front of
 //! each.
 //!
-//! A segment of the log holds records of many stores, few of each, without an index of their keys.
-//! So a store writes a hint of its own for many segments at a time: for its records that begin in
-//! certain ranges of them. The contents of a range never change and a segment's number is never
-//! reused, so that a hint may be behind and is never wrong: records outside of its ranges are read
-//! themselves, and entries of dropped segments are skipped.
+//! A segment of the log has a few records of each of many stores, and no index of their keys. So a
+//! store writes a hint for many segments at a time, for its records that begin in certain ranges.
+//! The contents of a range never change and a segment's number is never reused, so a hint may be
+//! outdated but never wrong: records outside its ranges are read themselves, and entries of dropped
+//! segments are skipped.
 //!
-//! A hint has the newest record of each key within its ranges, removals as well. All of it was
+//! A hint has the newest record of each key within its ranges, removals included. All records were
 //! durable before the hint had its name.
 //!
-//! It covers records that were copied out of the log to an unfinished segment of the store's own in
-//! the same way: ranges from the segment's beginning on.
+//! In the same way, a hint covers records that were copied out of the log to an unfinished segment
+//! of the store's own: in ranges from the segment's beginning on.
 //!
 //! A damaged log hint costs time, not data, and is rewritten.
 
@@ -30,17 +30,17 @@ use crate::key_table::KeyEntry;
 
 const VERSION: u8 = 1;
 const SUFFIX: &str = ".loghint";
-/// As tables, log hints have other numbers than the hints of segments.
+/// The first number of log hints as tables, above the numbers of segments' hints.
 const TABLES_FROM: u64 = 1 << 32;
 
 /// A range of a segment that a hint covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HintedPart {
-    /// The segment; of the store's own with [`crate::key_table::OWN`].
+    /// The segment's number; with [`crate::key_table::OWN`], of the store's own.
     pub(crate) number: u32,
-    /// The start of the store's first record in it, or an offset before that. Bytes.
+    /// The offset of the store's first record in the part, or an offset before that.
     pub(crate) from: u64,
-    /// The end: the store's records that begin here or behind are not in it. Bytes.
+    /// The end: records that begin at this offset or behind are not in the part.
     pub(crate) to: u64,
     /// Entries of the hint in this segment, counted at the first of its parts.
     pub(crate) entries: u64,
@@ -51,7 +51,7 @@ pub(crate) fn log_hint_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("{number:010}{SUFFIX}"))
 }
 
-/// The number of a log hint, if a file's name is that of one.
+/// The number of a log hint, from its file's name.
 pub(crate) fn log_hint_number(name: &str) -> Option<u32> {
     name.strip_suffix(SUFFIX)?.parse().ok()
 }
@@ -111,8 +111,8 @@ impl LogHintWriter {
         self.table.len()
     }
 
-    /// Writes the rest and gives the file its name. Its records have to be durable. Returns its
-    /// length, in bytes.
+    /// Writes the rest and gives the file its name. The records have to be durable. Returns the
+    /// file's length, in bytes.
     pub(crate) fn finish(
         mut self,
         disk: &dyn Disk,
@@ -170,7 +170,7 @@ fn decode_note(note: &[u8]) -> Result<(u64, Vec<HintedPart>), HintError> {
     Ok((log_id, parts))
 }
 
-/// A note in words.
+/// A note as text.
 pub(crate) fn note_shown(note: &Bytes) -> Option<String> {
     let (log_id, parts) = decode_note(&split_note(note).ok()?.1).ok()?;
     let shown = parts.iter().map(|it| {
@@ -197,8 +197,7 @@ pub(crate) struct LogHint {
 }
 
 impl LogHint {
-    /// Opens a log hint; `None` for a hint of another store or another log, and for one that an
-    /// earlier version wrote.
+    /// Opens a log hint; `None` for a hint of another store, another log, or an earlier version.
     pub(crate) fn open(
         disk: &dyn Disk,
         directory: &Path,
@@ -227,7 +226,7 @@ impl LogHint {
         &self.parts[from..to]
     }
 
-    /// Marks it as damaged: it is not used any more, and is rewritten.
+    /// Marks it as damaged: it is no longer used, and is rewritten.
     pub(crate) fn set_wrong(&self) {
         self.is_wrong.store(true, Ordering::Relaxed);
     }
@@ -236,7 +235,7 @@ impl LogHint {
         self.is_wrong.load(Ordering::Relaxed)
     }
 
-    /// Its memory while it is open, in bytes.
+    /// Its memory in bytes while it is open.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let own = size_of::<Self>() + self.parts.capacity() * size_of::<HintedPart>();
         own as u64 + self.table.memory_bytes()
@@ -366,7 +365,7 @@ mod tests {
         }
     }
 
-    /// Its share of a value of 2,000 bytes has to stay below 5 % when it is written twice.
+    /// An entry that is written twice has to stay below 5 % of a value of 2,000 bytes.
     #[test]
     fn an_entry_takes_about_twenty_seven_bytes_and_the_end_of_its_key() {
         let disk = disk();
@@ -387,7 +386,7 @@ mod tests {
                 removal: false,
                 fields: Fields {
                     segment: u32::try_from(mixed(number) >> 44).unwrap(),
-                    // A hundred a second.
+                    // A hundred entries a second.
                     last_modified: Timestamp(1_700_000_000_000_000 + number * 10_000),
                     ..Fields::default()
                 },

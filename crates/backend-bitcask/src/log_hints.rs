@@ -1,10 +1,9 @@
-//! Writing log hints in steps: the rules for when one is due, its sources, and its removal.
+//! Writing log hints in steps: the rules for when one is due, the sources, and the removal.
 //!
-//! One is written for records without a log hint, once there are enough of them: in the log, and in
-//! the unfinished segment of the store's own that collected records are copied to. Many log hints
-//! of about one size are merged into one, so that a walk does not have to read too many. A log hint
-//! whose entries are mostly in dropped segments is rewritten without them; one with no other entry
-//! is removed.
+//! A log hint is written once there are enough records without one, in the log or in the store's
+//! unfinished segment for collected records. Many log hints of about one size are merged into one,
+//! so that a walk need not read too many. A log hint with mostly entries of dropped segments is
+//! rewritten without them, and one with no other entries is removed.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -27,14 +26,14 @@ use crate::shared::Standing;
 
 /// The subject of tasks that write log hints: no segment of the store has this number.
 pub(crate) const LOG_HINT_SUBJECT: u32 = 0;
-/// The most records of a log hint: their keys are in memory meanwhile.
+/// The most records of a log hint, whose keys are in memory meanwhile.
 const RECORDS_MAX: usize = 64 << 10;
-/// The assumed cost of reading a front. Bytes.
+/// The assumed cost of reading a front, in bytes.
 const FRONT_BYTES: u64 = 256;
-/// The approximate size of an entry in a log hint. Bytes.
+/// The approximate bytes of an entry in a log hint.
 const ENTRY_BYTES: u64 = 40;
 
-/// The log hints of a store, one at a time.
+/// The log hint in progress, one at a time.
 #[derive(Default)]
 pub(crate) struct LogHints {
     job: Option<LogHintJob>,
@@ -43,10 +42,10 @@ pub(crate) struct LogHints {
 /// A log hint in progress.
 struct LogHintJob {
     parts: Vec<HintedPart>,
-    /// Log hints that it takes the place of.
+    /// The log hints that it replaces.
     replaces: Vec<Arc<LogHint>>,
     phase: Phase,
-    /// The number of records of a segment of the store's own that were read for it.
+    /// The number of records read for it from a segment of the store's own.
     scanned: u64,
 }
 
@@ -58,23 +57,23 @@ enum Phase {
 
 struct Writing {
     number: u32,
-    /// The segments of its parts: entries of others are left out.
+    /// The segments of its parts; entries of other segments are left out.
     segments: BTreeSet<u32>,
     sources: Vec<Source>,
     writer: LogHintWriter,
 }
 
-/// The source of a log hint.
+/// A source of a log hint.
 struct Source {
     keys: Keys,
-    /// The log hint that these are the keys of.
+    /// The log hint with these keys.
     hint: Option<Arc<LogHint>>,
     current: Option<KeyEntry>,
 }
 
 /// The next work.
 enum Wanted {
-    /// Some are wrong, or without existing segments.
+    /// Some log hints are wrong, or without existing segments.
     Removal,
     /// A segment of the store's own has this many bytes without a log hint.
     Scanning(u32, u64),
@@ -134,12 +133,12 @@ impl LogHints {
         Self::to_be_merged(files, catalog).map(Wanted::Merging)
     }
 
-    /// Log hints that are to become one.
+    /// Log hints that are due to become one.
     fn to_be_merged(files: &SegmentFiles, catalog: &Catalog) -> Option<Vec<Arc<LogHint>>> {
         let hints = &catalog.log_hints;
         let many = files.home.settings.log_hints_merged.max(2);
         let mut entries_max = files.home.settings.log_hint_records_min.max(1);
-        // Above this size there are more than of the size before.
+        // Each step includes log hints of the next larger size.
         while hints.len() >= many && entries_max < u64::MAX {
             entries_max = entries_max.saturating_mul(many as u64);
             let small = hints.iter().filter(|it| it.entries < entries_max);
@@ -152,7 +151,7 @@ impl LogHints {
         Some(vec![outdated.clone()])
     }
 
-    /// Goes on with a log hint, or begins one.
+    /// Continues a log hint, or begins one.
     pub(crate) fn step(&mut self, files: &SegmentFiles, budget: StepBudget) -> Result<StepOutcome> {
         self.remove_useless(files)?;
         let job = match self.job.take() {
@@ -203,7 +202,7 @@ impl LogHints {
             {
                 cost_bytes += FRONT_BYTES;
                 if !Self::gather_front(files, &place, standing, builder)? {
-                    // A hint would lack the damaged records; they are read themselves.
+                    // A hint would lack the damaged records, so folds read the records themselves.
                     Self::mark_logged_damaged(files, &place);
                     return Ok(StepOutcome::done(cost_bytes));
                 }
@@ -220,7 +219,7 @@ impl LogHints {
                     Ok(false) => return Self::finish(files, job, cost_bytes),
                     Ok(true) => cost_bytes = read + writing.writer.len() - begin,
                     Err(HintError::Disk(error)) => return Err((&error).into()),
-                    // One of those to be merged. Its reader has marked it.
+                    // A log hint to be merged, which its reader has marked as wrong.
                     Err(_) => {
                         return Ok(StepOutcome::done(cost_bytes.max(1)));
                     }
@@ -303,7 +302,7 @@ impl LogHints {
                     to: entry.hinted_to,
                     entries: 0,
                 }];
-                // A scan begins with a read, and puts wait for the catalog.
+                // A scan begins with a read, during which puts would wait for the catalog.
                 drop(catalog);
                 let scan = segment.reader.scan(options).into_backend()?;
                 Ok(Some(LogHintJob {
@@ -378,7 +377,7 @@ impl LogHints {
         let Phase::Writing(writing) = job.phase else {
             unreachable!("a log hint of {:?} ends unwritten", job.parts);
         };
-        // Its records must not be lost after it.
+        // Its records must be durable before it.
         files.sync_all()?;
         let (number, begin) = (writing.number, writing.writer.len());
         let len = writing.writer.finish(&*files.home.disk, &job.parts);
@@ -397,13 +396,14 @@ impl LogHints {
                 Self::remove_log_hints(files, &replaces)?;
             }
             Err(HintError::Disk(error)) => return Err((&error).into()),
-            // It was written wrongly, and will be rewritten.
+            // The new log hint is wrong, and will be rewritten.
             Ok(None) | Err(_) => Self::remove_log_hints(files, &[number])?,
         }
         Ok(StepOutcome::done(cost_bytes + len.saturating_sub(begin)))
     }
 
-    /// Removes log hints that are wrong or without existing segments. Their records have none then.
+    /// Removes log hints that are wrong or without existing segments. Their records then have no
+    /// log hint.
     fn remove_useless(&mut self, files: &SegmentFiles) -> Result<()> {
         let useless: Vec<Arc<LogHint>> = {
             let catalog = files.contents.catalog.read();
@@ -465,9 +465,8 @@ impl Writing {
         Ok(!newest.is_empty())
     }
 
-    /// The newest entries of the next key among those in existing segments; none behind the last.
-    /// Of one sequence there may be several: a copy has that of its original, and either segment
-    /// may be dropped first.
+    /// The newest entries of the next key in existing segments; none behind the last key. A copy
+    /// has the sequence of its original, and both are kept: either segment may be dropped first.
     fn next_key(&mut self) -> std::result::Result<Vec<KeyEntry>, HintError> {
         let mut newest: Vec<KeyEntry> = Vec::new();
         while newest.is_empty() {

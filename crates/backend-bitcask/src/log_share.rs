@@ -1,5 +1,5 @@
-//! A store's share of the value log: the log, if the store has one, and the part of it that the
-//! store's own files cover.
+//! A store's share of the value log: the log, if any, and the part that the store's own files
+//! cover.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use parking_lot::Mutex;
 
 use crate::home::Home;
 
-/// The value log as one store has it.
+/// The value log, as seen by one store.
 pub(crate) struct LogShare {
     home: Arc<Home>,
     /// The log, in which entries stay.
     pub(crate) log: Option<ValueLog>,
     /// The batch up to which the store's own files are complete.
     covered: AtomicU64,
-    /// Removals that opening found in the store's own files, by fingerprint and check: without a
-    /// checkpoint the log replays older entries of their keys as well. Empty after the replay.
+    /// Removals that the opening found in the store's own files, by fingerprint and check: without
+    /// a checkpoint, the log also replays older entries of their keys. Empty after the replay.
     pub(crate) hidden: Mutex<BTreeMap<(u64, u64), u64>>,
     /// Batches that the log gave back at the opening.
     pub(crate) replays: Replays,
     /// Segments of the log that copies of the store in progress need.
     pub(crate) holds: Holds,
-    /// Known expired bytes in the log at its last survey.
+    /// Expired bytes in the log at its last survey.
     pub(crate) reported_bytes: AtomicU64,
 }
 
@@ -52,14 +52,14 @@ impl LogShare {
         self.covered.load(Ordering::Acquire)
     }
 
-    /// Notes a checkpoint, or an erasure, which leaves nothing to cover.
+    /// Notes that a checkpoint or an erasure covers batches up to this one.
     pub(crate) fn cover(&self, sequence: u64) {
         self.covered.fetch_max(sequence, Ordering::AcqRel);
     }
 
-    /// The log's oldest segment with anything of this store. The log looks through all of its
-    /// segments for it, so a step asks once: an old answer is on the safe side, since segments only
-    /// disappear, and records added meanwhile are newer than all that the step reads.
+    /// The log's oldest segment with records of this store. The log searches all segments for it,
+    /// so a step calls this once. An old result errs on the safe side: segments only disappear, and
+    /// records added meanwhile are newer than all records that the step reads.
     pub(crate) fn oldest(&self) -> Option<u32> {
         let log = self.log.as_ref()?;
         log.oldest_segment_of(StoreId(self.home.identity()))

@@ -1,7 +1,7 @@
-//! A store's use of the value log, and its copies out of it.
+//! A store's use of the value log, and its copies of records there.
 //!
-//! An entry is the same wherever its record is: copies keep their sequence, and the record of a key
-//! with the higher sequence counts. So a batch may be replayed over any state.
+//! Copies keep their sequence, and the record of a key with the highest sequence is valid. So a
+//! batch may be replayed over any state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::slot::Slot;
 
 /// The subject of expiry in the value log: no segment has this number.
 pub(crate) const EXPIRES_IN_LOG: u32 = 0;
-/// The part of the store's data in the log that has to expire before the log is notified.
+/// The log is notified when more than the live bytes divided by this have expired.
 const REPORTED_PARTS: u64 = 16;
 
 fn needs(
@@ -40,7 +40,7 @@ fn needs(
         || catalog.are_removals_needed(entry, oldest)
 }
 
-/// The store's use of the log; segments that it does not need any more are forgotten.
+/// The store's use of the log. Segments that it no longer needs are released.
 pub(crate) fn usage(files: &SegmentFiles) -> Vec<SegmentUse> {
     let Some(log) = &files.log.log else {
         return Vec::new();
@@ -101,7 +101,7 @@ pub(crate) fn usage(files: &SegmentFiles) -> Vec<SegmentUse> {
     usage
 }
 
-/// Makes the log survey usage again after much has expired there.
+/// Makes the log survey usage again once much has expired.
 pub(crate) fn report_expired(files: &SegmentFiles, catalog: &Catalog) {
     let Some(log) = &files.log.log else {
         return;
@@ -117,14 +117,15 @@ pub(crate) fn report_expired(files: &SegmentFiles, catalog: &Catalog) {
     }
 }
 
-/// Forgets a segment of the log, and returns the number of slots that still pointed to it. The
-/// caller holds the writer.
+/// Releases a segment of the log, and returns the number of slots that still pointed to it. The
+/// caller holds the writer's lock.
 fn let_go(files: &SegmentFiles, catalog: &mut Catalog, number: u32) -> u64 {
     let Some(entry) = catalog.shared.get(&number) else {
         return 0;
     };
     let index = entry.place.index;
-    // Every slot is counted with its change, under the catalog's lock. The directory is long.
+    // Without live records no slot points there, and the walk over the whole directory is not
+    // needed.
     let left = match entry.stats.live_records {
         0 => 0,
         _ => files.contents.keydir.retain(|place| place != index),
@@ -134,13 +135,13 @@ fn let_go(files: &SegmentFiles, catalog: &mut Catalog, number: u32) -> u64 {
     left
 }
 
-/// Copies the records that are still needed, and returns their bytes.
+/// Copies the records that are still needed, and returns the bytes.
 pub(crate) fn relocate(
     files: &SegmentFiles,
     copies: &mut Copies,
     records: &[LoggedRecord],
 ) -> Result<u64> {
-    // Until slots were moved, none may refer to another segment.
+    // Until the slots were moved, no place may be reused for another segment.
     let _places = files.contents.catalog.write().hold_places();
     let oldest = files.log.oldest();
     let mut gathered = Gathered::default();
@@ -203,8 +204,8 @@ fn fate_of(files: &SegmentFiles, record: &LoggedRecord, oldest: Option<u32>) -> 
     }
 }
 
-/// Makes copies durable and lets go of a segment after its readable records were offered, or
-/// without a need of this store.
+/// Makes copies durable, and releases a segment whose readable records were all offered, or that
+/// this store does not need.
 pub(crate) fn settle(
     files: &SegmentFiles,
     checkpoints: &mut Checkpoints,
@@ -221,7 +222,7 @@ pub(crate) fn settle(
     };
     let mut cost_bytes = 0;
     if last > files.log.covered() {
-        // Its batches would have to be replayed otherwise.
+        // Otherwise its batches would have to be replayed.
         let step = checkpoints.cover(files, last, copies, budget)?;
         if !step.is_done {
             return Ok(step);
@@ -250,14 +251,13 @@ pub(crate) fn settle(
     Ok(StepOutcome::done(cost_bytes))
 }
 
-/// The task of forgetting expired entries in the log.
+/// The task of dropping expired entries in the log.
 pub(crate) fn expiry_due(files: &SegmentFiles, catalog: &Catalog, now: Timestamp) -> Option<Task> {
     expired_segment(files, catalog, now)?;
     Some(Task::normal(TaskKind::Expire, u64::from(EXPIRES_IN_LOG), 0))
 }
 
-/// A segment of the log in which everything of this store has expired, and no older entries are
-/// left that would reappear.
+/// A segment of the log in which all entries of this store have expired, and hide no older entries.
 fn expired_segment(files: &SegmentFiles, catalog: &Catalog, now: Timestamp) -> Option<u32> {
     let log = files.log.log.as_ref()?;
     let (newest, oldest) = (log.newest_segment(), files.log.oldest());
@@ -272,13 +272,13 @@ fn expired_segment(files: &SegmentFiles, catalog: &Catalog, now: Timestamp) -> O
     expired.map(|(number, _)| *number)
 }
 
-/// Forgets expired entries in the log.
+/// Drops expired entries in the log.
 pub(crate) fn expire(files: &SegmentFiles, now: Timestamp) {
     let Some(log) = &files.log.log else {
         return;
     };
     {
-        // A put relies on its old slots staying in their places.
+        // A put relies on the places of the slots that it replaces.
         let _puts_wait = files.writer.lock();
         let mut catalog = files.contents.catalog.write();
         while let Some(number) = expired_segment(files, &catalog, now) {
@@ -295,8 +295,8 @@ pub(crate) fn expire(files: &SegmentFiles, now: Timestamp) {
 /// Keeps the segments of the value log that the store needs now.
 pub(crate) fn hold(files: &SegmentFiles) -> Option<Arc<HeldSegments>> {
     let log = files.log.log.as_ref()?;
-    // The call for usage takes this lock as well, and puts wait: the segment that is appended to
-    // now is the oldest that later batches can be in.
+    // The query for usage takes this lock too, and puts wait: later batches go to the segment that
+    // is now appended to, or behind it.
     let _puts_wait = files.writer.lock();
     let from = log.newest_segment();
     let oldest = files.log.oldest();
@@ -307,8 +307,8 @@ pub(crate) fn hold(files: &SegmentFiles) -> Option<Arc<HeldSegments>> {
     Some(files.log.holds.add(HeldSegments { older, from }))
 }
 
-/// Bytes of a segment's entries that would have to be copied. Zero means that the segment is not
-/// read for them.
+/// Bytes of a segment's entries that would have to be copied. Zero means that the segment need not
+/// be read.
 fn lasting_bytes(
     catalog: &Catalog,
     entry: &SharedEntry,

@@ -1,5 +1,5 @@
-//! Damaged parts that were set aside: bytes in `lost/`, and an index of their keys, written as soon
-//! as damage is found.
+//! Damaged parts that were set aside: bytes in `lost/`, and an index of their keys, which is
+//! written as soon as damage is found.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub(crate) const DIRECTORY: &str = LOST_NAME;
 pub(crate) const MAGIC: [u8; 8] = *b"KVbclost";
 const INDEX: &str = "index";
 
-/// The ranges that were lost since ever.
+/// All ranges lost since the store was created or erased.
 pub(crate) struct LostLog {
     directory: LostDirectory,
     ranges: Vec<LostRange>,
@@ -37,7 +37,7 @@ impl LostLog {
         &self.ranges
     }
 
-    /// True when records were lost, so that older ones of their keys may show.
+    /// True when records were lost, so that older records of their keys may appear.
     pub(crate) fn has_records(&self) -> bool {
         self.ranges.iter().any(|range| {
             is_lost_name(&range.file) || kvorum_segment::parse_file_name(&range.file).is_some()
@@ -54,7 +54,7 @@ impl LostLog {
         let _written_or_failing_disk = self.directory.write(disk, &self.ranges);
     }
 
-    /// Forgets everything, as after an erasure.
+    /// Removes all ranges, as after an erasure.
     pub(crate) fn clear(&mut self, disk: &dyn Disk) {
         self.ranges.clear();
         self.directory.remove(disk);

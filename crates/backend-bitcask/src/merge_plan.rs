@@ -1,4 +1,4 @@
-//! The next merge, and its urgency: the numbers that [`crate::victim`] uses.
+//! The next merge and its urgency; [`crate::victim`] decides by the numbers from here.
 
 use std::collections::VecDeque;
 
@@ -10,23 +10,23 @@ use crate::segments::{Catalog, SegmentEntry};
 use crate::settings::{MergePolicy, MergeSettings};
 use crate::victim::{Candidate, WholeStore, choose_round, urgency};
 
-/// Limit of garbage in the store while puts are refused for want of space, regardless of the
-/// settings: copying much for little is better than refusing. Percent.
+/// Limit of garbage in the store, in percent, while puts are refused for want of space, if the
+/// setting is not lower: copying much for little is better than refusing.
 const EXHAUSTED_GARBAGE_PERCENT: u8 = 5;
 /// The same while removals will soon be refused too.
 const GARBAGE_PERCENT_FOR_REMOVALS: u8 = 1;
 
-/// The merges of a store that are to come.
+/// The planned merges of a store.
 #[derive(Default)]
 pub(crate) struct MergePlan {
-    /// Segments still to be merged in this round, best first.
+    /// Segments to merge in this round, best first.
     round: VecDeque<u32>,
     /// Segments whose merges failed.
     unreadable: Unreadable,
 }
 
 impl MergePlan {
-    /// A segment with expired entries alone.
+    /// The task of dropping a segment in which all entries have expired.
     pub(crate) fn expired(
         &self,
         files: &SegmentFiles,
@@ -42,8 +42,8 @@ impl MergePlan {
         Some(merge_task(entry, TaskKind::Expire, 0, Urgency::Normal))
     }
 
-    /// The merge in progress, given its segment and position, or the next one. `output` is the
-    /// segment for copies.
+    /// The task of the merge in progress, given by segment and position, or of the next merge.
+    /// `output` is the segment for copies.
     pub(crate) fn due(
         &mut self,
         files: &SegmentFiles,
@@ -86,15 +86,15 @@ impl MergePlan {
         Some(merge_task(entry, TaskKind::Merge, 0, urgency))
     }
 
-    /// Leaves a segment that cannot be read: its readable records are served, and others are
-    /// merged.
+    /// Notes a failed merge. An unreadable segment is left alone: its readable records are served,
+    /// and other segments are merged.
     pub(crate) fn failed(&mut self, number: u32, error: &BackendError) {
         if self.unreadable.failed(number.into(), error) {
             self.done(number);
         }
     }
 
-    /// Takes a segment off the round.
+    /// Removes a segment from the round.
     pub(crate) fn done(&mut self, number: u32) {
         self.round.retain(|waiting| *waiting != number);
     }
@@ -116,7 +116,7 @@ impl MergePlan {
     }
 
     /// The present settings of merges. While puts are refused for want of space, merges wait
-    /// neither for the night nor for more garbage.
+    /// neither for their hours nor for more garbage.
     fn merge_settings(files: &SegmentFiles) -> MergeSettings {
         let mut settings = files.home.settings.merge.clone();
         let headroom = files.home.intake.headroom();
@@ -135,7 +135,7 @@ impl MergePlan {
     }
 
     /// The space for the copy of a segment. Files of earlier versions may be longer than the
-    /// reserve: those are left alone if their copies do not fit, and others make room.
+    /// reserve: a file whose copy does not fit is left alone, and merges of other files make room.
     fn room_for_copies(files: &SegmentFiles) -> u64 {
         let headroom = files.home.intake.headroom();
         match headroom.is_scarce() {
@@ -145,7 +145,7 @@ impl MergePlan {
     }
 
     /// The urgency of a merge. The bound on garbage holds at any load; other merges can wait until
-    /// they pay.
+    /// they free much.
     fn merge_urgency(
         files: &SegmentFiles,
         entry: &SegmentEntry,
@@ -176,7 +176,7 @@ impl MergePlan {
             .collect()
     }
 
-    /// The segment for copies, as a candidate for an early end.
+    /// The segment for copies, as a candidate for ending it early.
     fn output_candidate(
         files: &SegmentFiles,
         output: Option<u32>,
@@ -193,8 +193,8 @@ impl MergePlan {
         ))
     }
 
-    /// A merge's candidate. Removals count as garbage if a merge could drop them all, and expired
-    /// entries if they do not become removals.
+    /// A segment as a candidate for merging. Removals count as garbage if a merge could drop all of
+    /// them, and expired entries if they do not become removals.
     fn candidate(
         files: &SegmentFiles,
         catalog: &Catalog,

@@ -1,11 +1,11 @@
-//! Merging: the live records of one finished segment are copied elsewhere, then the segment is
+//! Merging: the live records of one finished segment are copied to another, then the segment is
 //! removed.
 //!
 //! Records keep their sequence, so the order of files has no meaning and any subset may be merged
-//! in any order. A removal is dropped with its segment only when no other segment can hold an older
-//! entry of its key; an expired entry whose key may have older ones becomes a removal. Everything
-//! is synced before the segment is noted as retired, and noted before it is unlinked: a crash at
-//! any point leaves either both or the copies.
+//! in any order. A removal is dropped with its segment only when no other segment can have an older
+//! entry of its key; an expired entry that may hide older ones becomes a removal. Everything is
+//! synced before the segment is noted as retired, and it is noted before it is unlinked: a crash at
+//! any point leaves both the segment and the copies, or the copies.
 
 use std::sync::Arc;
 
@@ -34,36 +34,36 @@ struct MergeJob {
     source: Source,
 }
 
-/// The number of keys that are dropped while readers wait.
+/// The number of keys that are dropped at once, while readers wait.
 const KEYS_AT_ONCE: usize = 256;
 
 enum Source {
     /// All records, in the order of the file.
     Records(Box<RecordSource>),
-    /// The keys alone: everything has expired, and nothing needs to be copied.
+    /// The keys alone: all entries have expired, and none needs to be copied.
     Keys(Box<HintScan>),
 }
 
 struct RecordSource {
     scan: Scan,
-    /// Read, and left for the next step because the budget was used up.
+    /// A record that was read and left for the next step, because the budget was used up.
     pending: Option<StoredRecord>,
     /// Some records could not be read, and were listed as lost.
     has_met_damage: bool,
 }
 
-/// Progress of a step in its source.
+/// The end of a step.
 enum Progress {
     /// The budget is used up.
     Some,
-    /// There is no more.
+    /// The source is at its end.
     All,
-    /// The hint is damaged: the segment itself is read.
+    /// The hint is damaged: the next step reads the segment itself.
     BadHint,
 }
 
 impl Merges {
-    /// The segment that is being merged, and the position reached in it.
+    /// The segment being merged, and the position reached.
     pub(crate) fn under_way(&self) -> Option<(u32, u64)> {
         let job = self.job.as_ref()?;
         let position = match &job.source {
@@ -110,7 +110,7 @@ impl Merges {
         };
         match progress {
             Progress::Some => self.job = Some(job),
-            // The next step begins again.
+            // The next step reads the segment from its beginning.
             Progress::BadHint => {}
             Progress::All => {
                 Self::finish(files, copies, &job)?;
@@ -140,7 +140,7 @@ impl Merges {
         let is_dropped_whole = is_expiry
             && files.home.expiry.is_all_collectable(&entry.stats, now)
             && is_droppable(&catalog, entry.stats.sequence_max, number, oldest);
-        // A scan begins with a read, and puts wait for the catalog.
+        // A scan begins with a read, during which puts would wait for the catalog.
         drop(catalog);
         let source = match hint {
             Some(hint) if is_dropped_whole => Source::Keys(Box::new(hint.scan())),
@@ -156,7 +156,7 @@ impl Merges {
         Ok(Some(MergeJob { victim, source }))
     }
 
-    /// Goes through records until the budget is used up.
+    /// Copies live records until the budget is used up.
     fn merge_records(
         files: &SegmentFiles,
         copies: &mut Copies,
@@ -166,7 +166,7 @@ impl Merges {
         now: Timestamp,
         cost_bytes: &mut u64,
     ) -> Result<Progress> {
-        // Records that are read may have to be written as well.
+        // Records that are read may have to be written too.
         source.scan.set_read_ahead(budget.bytes / 2);
         let oldest = files.log.oldest();
         let mut gathered = Gathered::default();
@@ -248,7 +248,7 @@ impl Merges {
         }
     }
 
-    /// Forgets expired keys without reading their records.
+    /// Drops expired keys without reading their records.
     fn expire_keys(
         files: &SegmentFiles,
         victim: &Segment,
@@ -281,8 +281,8 @@ impl Merges {
     /// Makes the copies durable, then removes the segment.
     fn finish(files: &SegmentFiles, copies: &mut Copies, job: &MergeJob) -> Result<()> {
         let number = job.victim.number;
-        // The copies are synced, and with them the records that superseded uncopied ones: those
-        // were garbage for readers, but after a crash they would be needed.
+        // Syncs the copies, and the records that superseded uncopied ones: if a crash lost the
+        // newer record, the uncopied one would be needed.
         files.sync_all()?;
         copies.mark();
         let stats = files.contents.catalog.write().own_mut(number).stats;
@@ -300,11 +300,11 @@ impl Merges {
         copies.end_large(files)
     }
 
-    /// Forgets records that damage kept from being copied: their slots would soon refer to another
-    /// segment. If no damage was met they are listed as lost here, so that this impossible state is
-    /// reported.
+    /// Drops the slots of records that could not be copied because of damage: they would soon refer
+    /// to another segment. If there was no damage, which is impossible, the records are listed as
+    /// lost.
     fn forget_unmerged(files: &SegmentFiles, job: &MergeJob, data_end: u64) {
-        // No key is pointed to a finished segment any more, so this needs no lock over all shards.
+        // No key gets a slot in a finished segment, so this needs no lock over all shards.
         let place = job.victim.place;
         let left = files.contents.keydir.retain(|it| it != place);
         let has_met_damage = match &job.source {
@@ -320,7 +320,7 @@ impl Merges {
     }
 }
 
-/// True when a removal of this sequence may be dropped with its segment `within`.
+/// True when a removal with this sequence may be dropped with its segment `within`.
 fn is_droppable(catalog: &Catalog, sequence: u64, within: u32, oldest: Option<u32>) -> bool {
     let is_droppable = catalog.is_removal_droppable(sequence, within, oldest);
     is_droppable || is_planted!(TombstoneDroppedTooEarly)

@@ -1,8 +1,8 @@
 //! The identity of a store and the data that must outlive its other files, kept twice.
 //!
-//! Without it no record could be checked and no fingerprint made, so it is written to two files,
-//! one after the other. Each holds all of it; the first write is the moment of change, and an
-//! opening that finds a difference finishes the second. Each names its store, so that a copy of
+//! Without the identity no record could be checked and no fingerprint made, so it is written to two
+//! files, one after the other. Each file has all data; the first write makes the change, and an
+//! opening that finds a difference writes the second file. Each names its store, so that a copy of
 //! another store is not mistaken for a newer one.
 
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"KVbitcsk";
 /// Version 1 had no log, version 2 no label.
 const VERSION: u8 = 3;
 const VERSION_WITH_LOG: u8 = 2;
-/// Room for far more retired segments than there can be between two checkpoints.
+/// The most bytes of a copy: far more retired segments than two checkpoints can have between them.
 pub(crate) const BYTES_MAX: u64 = 64 << 20;
 
 /// The store's identity and notes.
@@ -36,16 +36,15 @@ pub(crate) struct Meta {
     pub(crate) generation: u64,
     /// The identity of the contents, which is also the id of the log.
     pub(crate) identity: u64,
-    /// The identity before the last erasure; files that have it are leftovers.
+    /// The identity before the last erasure; files with it are leftovers.
     pub(crate) erased: u64,
     /// The secret under which fingerprints are made.
     pub(crate) secret: (u64, u64),
-    /// A sequence that is at least as high as each sequence without records, as long as no later checkpoint
-    /// is lost.
+    /// No batch without remaining records has a higher sequence, unless a later checkpoint is lost.
     pub(crate) sequence: u64,
-    /// No segment at or above this number was ever created before the others were listed.
+    /// No segment with this number or a higher one was created before this file was written.
     pub(crate) next_segment: u32,
-    /// Segments that were removed since the last checkpoint; one that still exists is a leftover.
+    /// Segments removed since the last checkpoint; one that still exists is a leftover.
     pub(crate) retired: Vec<u32>,
     /// The value log that holds entries of the store; 0 for none.
     pub(crate) value_log: u64,
@@ -153,13 +152,13 @@ impl Meta {
 /// The result of choosing between the copies.
 pub(crate) type FoundMeta = ChosenCopy<Meta>;
 
-/// The identity of a store, which is also that of its log; `None` if no copy can be read.
+/// The identity of a store, which is also the id of its log; `None` if no copy can be read.
 pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
     let read = read(disk, directory, &Belonging::by_directory(directory))?;
     Ok(read.content.map(|meta| meta.identity))
 }
 
-/// Reads both copies, and chooses the one that counts.
+/// Reads both copies, and selects the valid one.
 pub(crate) fn read(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> Result<FoundMeta> {
     let read_copy = |name: &str| -> Result<ReadCopy<Meta>> {
         let path = directory.join(name);
@@ -240,7 +239,7 @@ pub(crate) fn write(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Written {
     write_two_copies(disk, directory, NAMES, &meta.encode())
 }
 
-/// The same at an opening, which needs no space.
+/// Writes both copies at an opening, which needs no space.
 pub(crate) fn settle(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Result<()> {
     settle_two_copies(disk, directory, NAMES, &meta.encode())
 }
@@ -367,7 +366,7 @@ mod tests {
             .collect()
     }
 
-    /// A copy as the server of version 0.1.0 wrote it, which had no labels.
+    /// A copy written by the server of version 0.1.0, which had no labels.
     #[test]
     fn a_recorded_copy_of_version_2_is_read_and_bound() {
         let recorded = unhex(

@@ -1,9 +1,9 @@
-//! The table of places: the segments that slots point into, under small numbers.
+//! The table of places: small numbers for the segments that slots point into.
 //!
-//! A slot has 22 bits for its segment, and they hold an index into this table. The table never
-//! changes: a changed copy replaces it in every shard of the key directory, beside the slots that
-//! point into it. So a lookup finds both under the one lock that it takes anyway. An index is
-//! reused once no slot, no snapshot and no unfinished checkpoint can refer to its former segment.
+//! A slot has 22 bits for an index into this table. The table never changes: a changed copy
+//! replaces it in every shard of the key directory. So a lookup finds slot and segment under the
+//! one lock that it takes anyway. An index is reused once no slot, no snapshot and no unfinished
+//! checkpoint can refer to its former segment.
 
 use std::sync::{Arc, Weak};
 
@@ -18,13 +18,13 @@ use crate::shared_place::{SharedPlace, lost_name};
 /// A segment that slots point into. It stays readable while a place refers to it.
 #[derive(Clone)]
 pub(crate) enum Place {
-    /// In a segment of the store's own.
+    /// A segment of the store's own.
     Own(Arc<Segment>),
-    /// In a segment of the value log.
+    /// A segment of the value log.
     Shared(Arc<SharedPlace>),
 }
 
-/// True if the device or the system failed, so that the record itself may be undamaged.
+/// True if the device failed, so that the record itself may be undamaged.
 pub(crate) fn is_unread(error: &SegmentError) -> bool {
     matches!(error, SegmentError::Disk(disk) if disk.kind() == DiskErrorKind::Device)
 }
@@ -38,7 +38,7 @@ impl Place {
         }
     }
 
-    /// The segment in words, for messages.
+    /// The segment as text, for messages.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Own(segment) => segment.reader.path().display().to_string(),
@@ -115,7 +115,7 @@ impl Places {
         numbered.filter_map(|(index, place)| Some((index, place.as_ref()?)))
     }
 
-    /// This table with one entry changed.
+    /// This table with one place changed.
     pub(crate) fn with(&self, index: u32, place: Option<Place>) -> Self {
         let mut changed = self.clone();
         changed.set(index, place);

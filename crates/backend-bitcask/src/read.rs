@@ -1,4 +1,5 @@
-//! Reading an entry: one lookup under the lock of a shard, then one read of the disk without any.
+//! Reading an entry: one lookup under the lock of a shard, then one read of the disk without a
+//! lock.
 
 use bytes::Bytes;
 use kvorum_backend::{
@@ -16,7 +17,7 @@ use crate::slot::Slot;
 use crate::store::Store;
 use crate::unread::Verdict;
 
-/// A record that was read, the front at least.
+/// A record of which at least the front was read.
 trait HasFront {
     fn front(&self) -> &Bytes;
 }
@@ -71,7 +72,7 @@ impl Store {
     }
 
     /// The entry of a key, if the cache has the record of the first slot with its fingerprint. Two
-    /// keys with one fingerprint are so rare that the other slots are not tried.
+    /// keys rarely have one fingerprint, so the other slots are not tried.
     fn cached(&self, key: &StorageKey, fingerprint: u64) -> Option<(EntryPlace, StoredEntry)> {
         let cache = self.cache.get()?;
         let (place, entry) = self.contents.keydir.look(fingerprint, |slot, place| {
@@ -154,8 +155,8 @@ impl Store {
         damage.map_or(Ok(Lookup::Absent), Err)
     }
 
-    /// Notes that the device failed to read a record; true when it counts as damaged from now on,
-    /// which is then reported. The key is that of the record: of its fingerprint, at least.
+    /// Notes that the device failed to read a record; true when the record counts as damaged, which
+    /// is reported the first time. The record has the key, or at least its fingerprint.
     #[cold]
     fn is_given_up(&self, key: &StorageKey, place: &Place, slot: &Slot, now: Timestamp) -> bool {
         let verdict = self.unread.failed((place.cached(), slot.offset()), now);
@@ -171,8 +172,8 @@ impl Store {
         verdict != Verdict::MayPass
     }
 
-    /// The slot of a key. Nothing is read when it still is the one in which a reader found the key;
-    /// else the fronts of records with its fingerprint are.
+    /// The slot of a key. If it is still the slot in which a reader found the key, nothing is read;
+    /// otherwise the fronts of records with the fingerprint are.
     pub(crate) fn slot_of(
         &self,
         key: &[u8],
@@ -192,7 +193,7 @@ impl Store {
         Ok(found.map(|(slot, _)| slot))
     }
 
-    /// The slot of a key and the sequence of its record; 0 when that cannot be read any more.
+    /// The slot of a key and the sequence of its record; 0 if the record is damaged.
     pub(crate) fn slot_and_sequence_of(
         &self,
         key: &[u8],
@@ -211,7 +212,7 @@ impl Store {
                 Err(error) if error.would_block() => {
                     return Err(from_segment(&error).of_kind(ErrorKind::WouldBlock));
                 }
-                // Its key cannot be read any more; a different key is next to impossible.
+                // The record's key is unreadable, and almost certainly this one.
                 Err(error) if error.is_damage() => damaged = Some((slot, 0)),
                 Err(error) if is_unread(&error) => {
                     let record = (place.cached(), slot.offset());

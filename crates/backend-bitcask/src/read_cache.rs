@@ -1,15 +1,15 @@
-//! Entries that were read lately, for all stores of a node.
+//! Recently read entries, for all stores of a node.
 //!
-//! An entry in the system's page cache costs a system call, a copy, an allocation and two checksums
-//! to read; here it costs a lookup and two handles. An entry is found by its segment and its
-//! record's offset, which refer to the same record for as long as the process lives: nothing has to
-//! be removed when a key is overwritten, a segment merged or a store erased. Entries that are no
-//! longer read are evicted by others.
+//! Reading an entry from the page cache costs a system call, a copy, an allocation and two
+//! checksums; here it costs a lookup and two handles. An entry is found by its segment and its
+//! record's offset, which refer to the same record for as long as the process lives. So nothing has
+//! to be removed when a key is overwritten, a segment merged or a store erased: others evict
+//! entries that are no longer read.
 //!
-//! The replacement policy is that of `quick_cache`: an entry has to be read twice before it can
-//! evict entries that were read twice. So one walk over many keys does no harm. Folds do not use
-//! the cache. An entry is copied here only when it is read from its segment a second time: most
-//! reads of a large store are not repeated soon, and the copy costs more than the read.
+//! The replacement policy of `quick_cache` requires that an entry be read twice before it can evict
+//! entries that were read twice. So one walk over many keys does no harm. Folds do not use the
+//! cache. An entry is copied here only when it is read from its segment a second time: most reads
+//! of a large store are not repeated soon, and the copy costs more than the read.
 
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,23 +21,24 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use crate::entry::{decode_fields, key_of};
 
-/// The largest entry that is kept, in bytes: copying a larger one from the page cache costs more
-/// than a system call.
+/// Larger entries, in bytes, are not kept: copying one from the page cache costs more than the
+/// system call.
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
-/// For sizing the cache's own tables.
+/// For sizing the cache's tables.
 const ENTRY_BYTES_EXPECTED: u64 = 2048;
-/// The memory of an entry without its bytes: the value, the cache's tables, and the reference count.
+/// The memory of an entry besides its bytes: the value, the cache's tables, and the reference
+/// count.
 const ENTRY_OVERHEAD_BYTES: usize = 256;
 
-/// Numbers for segments, each given once in the life of the process.
+/// The next number for a segment. Numbers are never reused while the process lives.
 static NEXT_SEGMENT: AtomicU64 = AtomicU64::new(0);
 
-/// The identity of an open segment among all others, of this store and of others, before and after.
+/// The identity of an open segment among the segments of all stores, past and future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CachedSegment(u64);
 
 impl CachedSegment {
-    /// Unlike every other.
+    /// An identity unlike every other.
     pub(crate) fn new() -> Self {
         Self(NEXT_SEGMENT.fetch_add(1, Ordering::Relaxed))
     }
@@ -57,8 +58,8 @@ struct Place {
     offset: u64,
 }
 
-/// An entry as a reader found it: checked and decompressed, in one piece of memory. Small, so that
-/// a lookup touches few lines of the processor's cache.
+/// A checked and decompressed entry, in one piece of memory. The value is small, so that a lookup
+/// touches few cache lines.
 #[derive(Clone)]
 pub(crate) struct CachedEntry {
     sequence: Sequence,
@@ -76,7 +77,7 @@ impl CachedEntry {
         key_of(&self.bytes)
     }
 
-    /// The entry, if its front can be read, as it could when it was kept.
+    /// The entry, if its front decodes, as it did when it was kept.
     pub(crate) fn into_stored(self) -> Option<StoredEntry> {
         let (fields, key_end) = decode_fields(&self.bytes).ok()?;
         let mut head = self.bytes;
@@ -111,7 +112,7 @@ pub struct ReadCache {
 
 impl ReadCache {
     /// A cache for at most this many bytes, its tables included. The record of first reads takes
-    /// eight bytes more for each 2 KB of them, and 8 MB at most.
+    /// eight more for each 2 KB, and 8 MB at most.
     pub fn new(bytes_max: u64) -> Self {
         let expected = usize::try_from(bytes_max / ENTRY_BYTES_EXPECTED).unwrap_or(usize::MAX);
         let expected = expected.max(16);
@@ -141,14 +142,14 @@ impl ReadCache {
         self.entries.capacity()
     }
 
-    /// Changes the bound; excess entries are removed at once. The cache rounds it up by a few
-    /// bytes.
+    /// Changes the bound; excess entries are removed at once. The cache rounds the bound up by a
+    /// few bytes.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.entries.set_capacity(bytes_max);
     }
 
-    /// Entries that were read from their segments. Hits are not counted: that would cost a tenth of
-    /// a lookup.
+    /// The number of entries that were read from their segments. Hits are not counted: counting
+    /// would cost a tenth of a lookup.
     pub fn misses(&self) -> u64 {
         self.misses.load(Ordering::Relaxed)
     }
@@ -157,8 +158,8 @@ impl ReadCache {
         self.entries.get(&Place { segment, offset })
     }
 
-    /// Keeps a copy of an entry that was missing and had to be read twice lately. The entry itself
-    /// may be a part of something larger, which would be kept with it.
+    /// Keeps a copy of an entry that was recently read from its segment twice. The entry itself may
+    /// be a slice of a larger buffer, which would stay in memory with it.
     pub(crate) fn keep(
         &self,
         segment: CachedSegment,

@@ -1,5 +1,5 @@
-//! Opening a store: the checkpoint and the tail behind it; without one the hints; without them the
-//! data. A damaged source is set aside, and the next one is read.
+//! Opening a store: from the checkpoint and the tail behind it, or else from the hints, or else
+//! from the data. A damaged source is set aside, and the next one is read.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +44,7 @@ pub(crate) struct Recovered {
     pub(crate) torn_bytes: u64,
     /// Bytes of records that the checkpoint does not cover.
     pub(crate) tail_bytes: u64,
-    /// Those records.
+    /// The number of these records.
     pub(crate) tail_records: u64,
     /// The last batch of the checkpoint; 0 without one.
     pub(crate) covered: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Recovered {
     pub(crate) hidden: BTreeMap<(u64, u64), u64>,
 }
 
-/// A segment that belongs to this log, before slots can refer to it.
+/// An open segment of this log, before slots can refer to it.
 struct Opened {
     reader: SegmentReader,
     is_merged: bool,
@@ -70,7 +70,8 @@ pub(crate) struct Recovery<'a> {
     pub(crate) log: Option<&'a ValueLog>,
 }
 
-/// Places in missing segments of the log: number, and slots that refer to it.
+/// Places in missing segments of the log: the segment's number, and the number of slots that refer
+/// to it.
 #[derive(Default)]
 struct MissingPlaces {
     by_index: BTreeMap<u32, (u32, Cell<u64>)>,
@@ -91,7 +92,7 @@ impl MissingPlaces {
 /// The places of the checkpoint's slots.
 #[derive(Default)]
 struct KnownPlaces {
-    /// By number of the store's own segments; all of them have one.
+    /// The places of all segments of the store's own, by their numbers.
     own: BTreeMap<u32, u32>,
     /// Existing segments of the log.
     shared: Vec<Arc<SharedPlace>>,
@@ -191,7 +192,7 @@ impl Recovery<'_> {
         Ok(opened)
     }
 
-    /// A file of the log before an erasure is a leftover; one of any other log must not be touched.
+    /// Removes a file of the log before an erasure, and leaves files of other logs alone.
     fn put_foreign_aside(&mut self, number: u32, got_log: u64, len: u64) -> Result<()> {
         if got_log == self.meta.erased {
             self.disk.remove_file(&self.path(number)).into_backend()?;
@@ -246,7 +247,7 @@ impl Recovery<'_> {
                     }
                 };
             }
-            // A slot in a dropped segment of the log is a leftover: its record was copied to the
+            // Slots in dropped segments of the log are leftovers: their records were copied to the
             // store's own files, or superseded.
             let keep = |place: u32| {
                 let is_there = is_there.get(place as usize).copied().unwrap_or(false);
@@ -287,7 +288,7 @@ impl Recovery<'_> {
         Ok((Covered::default(), keydir, known))
     }
 
-    /// A segment of the log in the checkpoint. The loss of a whole log was reported before.
+    /// A segment of the log in the checkpoint. The loss of the whole log was reported earlier.
     fn log_segment(&self, covered: &Covered, number: u32) -> Whereabouts {
         match self.log.filter(|log| log.log_id() == covered.log.log_id) {
             Some(log) => log.whereabouts(StoreId(self.meta.identity), number),
@@ -318,8 +319,8 @@ impl Recovery<'_> {
         }
     }
 
-    /// Reads the segments from the newest to the oldest: proof that a younger one was synced proves
-    /// the older ones.
+    /// Reads the segments from the newest to the oldest: proof that a newer segment was synced
+    /// proves the same of older ones.
     fn read_segments(
         &mut self,
         opened: BTreeMap<u32, Opened>,
@@ -442,7 +443,7 @@ impl Recovery<'_> {
         self.remove_hint(segment.number)
     }
 
-    /// Takes the keys of a sealed segment from its hint; false when there is no usable one.
+    /// Takes the keys of a sealed segment from its hint; false without a usable hint.
     fn read_hint(
         &mut self,
         it: &mut Found,
@@ -485,8 +486,8 @@ impl Recovery<'_> {
     }
 
     /// Cuts segments behind a gap. Unsealed segments of puts may end anywhere after a crash. If a
-    /// batch is missing between two of them, the later ones were not durable either: the store then
-    /// holds every batch up to one, and none behind it.
+    /// batch is missing between two segments, the later segments were not durable either: the store
+    /// then has every batch up to the gap, and none behind it.
     fn cut_behind_gap(&self, found: &mut BTreeMap<u32, Found>, covered: &Covered) -> Result<()> {
         let mut last_sequence = covered.sequence.max(self.meta.sequence);
         let mut is_gap_possible = false;
@@ -554,7 +555,7 @@ impl Recovery<'_> {
                 let rewrite_from = is_suspect.then_some(it.end.durable_to);
                 let writer = it
                     .resume(self.disk, &path, rewrite_from)
-                    // An earlier run may not have synced the pages that the cache shows.
+                    // An earlier run may not have synced the pages that the page cache returns.
                     .inspect_err(|_| mark_suspect(self.disk, self.directory))?;
                 let is_prepared = it.stats.records == 0
                     && side.active.is_some()
@@ -578,8 +579,8 @@ impl Recovery<'_> {
         if is_suspect {
             self.disk.remove_file(&suspect).into_backend()?;
         }
-        // Without the checkpoint there may be no record left of the last sequence: the log drops
-        // segments that no store needs. A checkpoint that could not be read once may be used later.
+        // Without the checkpoint, no record with the last sequence may be left: the log drops
+        // segments that no store needs. A checkpoint that is unreadable now may be used later.
         if covered.sequence == 0 && self.meta.value_log != 0 {
             sequence += UNKNOWN_SEQUENCES;
         }
@@ -605,7 +606,7 @@ impl Recovery<'_> {
 }
 
 impl KnownPlaces {
-    /// Gives a place to every segment that has none yet.
+    /// Gives a place to every segment without one.
     fn with_all(mut self, opened: &BTreeMap<u32, Opened>) -> Self {
         let own = self.own.values().copied();
         let taken: BTreeSet<u32> = own.chain(self.shared.iter().map(|it| it.index)).collect();
@@ -620,8 +621,8 @@ impl KnownPlaces {
     }
 }
 
-/// Takes over the checkpoint's rows about the log: counts, removals, and the records that slots
-/// point to. No later snapshot can see records that are garbage already.
+/// Restores the log's segments from the checkpoint: counts, removals, and the records that slots
+/// point to. Garbage records are left out: no later snapshot can see them.
 fn recover_log(recovered: &mut Recovered, shared: Vec<Arc<SharedPlace>>, covered: &Covered) {
     let catalog = &mut recovered.catalog;
     for place in shared {
@@ -647,7 +648,7 @@ fn recover_log(recovered: &mut Recovered, shared: Vec<Arc<SharedPlace>>, covered
         }
     });
     for entry in catalog.shared.values_mut() {
-        // In ascending order they take the least.
+        // In ascending order they take the least memory.
         let mut found = by_index.remove(&entry.place.index).unwrap_or_default();
         found.sort_unstable_by_key(|standing| standing.offset());
         found.into_iter().for_each(|standing| entry.stand(standing));

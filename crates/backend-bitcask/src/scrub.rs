@@ -1,7 +1,7 @@
-//! Scrubbing: unchanging files are read again now and then, so that corruption is reported before a
-//! client's read or an opening meets it.
+//! Scrubbing: unchanging files are read again from time to time, so that corruption is reported
+//! before a client's read or an opening finds it.
 //!
-//! It covers sealed segments with their hints, log hints, and the checkpoint. A corrupt hint or
+//! These are sealed segments with their hints, log hints, and the checkpoint. A corrupt hint or
 //! checkpoint costs only time at the next opening: it is reported, and rewritten from its source.
 
 use std::path::Path;
@@ -22,11 +22,11 @@ use crate::segment::Segment;
 use crate::segment_files::SegmentFiles;
 use crate::segments::SegmentEntry;
 
-/// Scrubbing counts files from 1, and begins with the checkpoint: segments stand behind it.
+/// Scrubbing numbers files from 1, and begins with the checkpoint; segments follow.
 const CHECKPOINT_NUMBER: u64 = 1;
 /// The subject of a task that reads the checkpoint; no segment has this number.
 const CHECKPOINT_SUBJECT: u64 = 0;
-/// Log hints stand behind all segments: the subjects of tasks that read them.
+/// The first subject of tasks that read log hints, behind all segments.
 const LOG_HINTS_FROM: u64 = 1 << 32;
 
 /// The file being read.
@@ -37,7 +37,7 @@ enum ScrubJob {
     Checkpoint(Box<Reread>),
     /// A checkpoint with a wrong header or wrong tables.
     DamagedCheckpoint(&'static str),
-    /// There is nothing, or it was damaged.
+    /// There is no file, or it was damaged.
     Nothing,
 }
 
@@ -48,7 +48,7 @@ enum Found {
     Checkpoint,
 }
 
-/// A hint that is being read again.
+/// A hint being read again.
 enum Hint {
     Own(Arc<Segment>, Arc<HintTable>),
     Log(Arc<LogHint>),
@@ -84,7 +84,7 @@ impl Scrub {
         })
     }
 
-    /// Reads a part of a file, as long as it is due.
+    /// Reads a part of a file, while the task is due.
     pub(crate) fn step(
         &mut self,
         files: &SegmentFiles,
@@ -118,7 +118,7 @@ impl Scrub {
         self.scrubbing.abandon();
     }
 
-    /// Forgets the times of all reads, as in an erasure.
+    /// Drops the times of all reads, as in an erasure.
     pub(crate) fn forget(&mut self, files: &SegmentFiles) {
         let home = &files.home;
         self.scrubbing.forget(&*home.disk, &home.directory);
@@ -136,7 +136,7 @@ impl Scrub {
         listed
     }
 
-    /// About how long the checkpoint is.
+    /// The checkpoint as a file, with its approximate length.
     fn checkpoint_file(files: &SegmentFiles) -> ScrubFile {
         ScrubFile {
             number: CHECKPOINT_NUMBER,
@@ -180,14 +180,13 @@ impl Scrub {
         ) {
             Ok(checkpoint) => Ok(ScrubJob::Checkpoint(Box::new(checkpoint.reread()))),
             Err(CheckpointError::Disk(error)) => Err((&error).into()),
-            // A missing one is not written before it is due; a newer one was not written by this
-            // version.
+            // A missing checkpoint is written when it is due; a newer version's is left alone.
             Err(CheckpointError::Missing | CheckpointError::Newer(_)) => Ok(ScrubJob::Nothing),
             Err(CheckpointError::Unusable(why)) => Ok(ScrubJob::DamagedCheckpoint(why)),
         }
     }
 
-    /// Continues; returns the bytes that were read, and true at the end.
+    /// Continues; returns the bytes read, and true at the end.
     fn read_on(
         files: &SegmentFiles,
         job: &mut ScrubJob,
@@ -237,7 +236,7 @@ impl Scrub {
         (len.max(1), true)
     }
 
-    /// Reads the parts beside the blocks of entries; returns their bytes, and the rest of the job.
+    /// Reads all but the blocks of entries; returns the bytes, and the rest of the job.
     fn open_hint(files: &SegmentFiles, hint: Hint) -> Result<(u64, ScrubJob)> {
         let checked = hint.table().check_frame();
         let Some(bytes) = Self::unless_damaged(files, &hint, checked)? else {
@@ -267,7 +266,7 @@ impl Scrub {
         }
     }
 
-    /// `None` for a damaged file, which is reported and will be rewritten.
+    /// `None` for a damaged hint, which is reported and will be rewritten.
     fn unless_damaged<T>(
         files: &SegmentFiles,
         hint: &Hint,
@@ -284,7 +283,7 @@ impl Scrub {
         Ok(None)
     }
 
-    /// Removes the hint, so that it is written again.
+    /// Drops a hint, so that it is written again.
     fn drop_hint(files: &SegmentFiles, segment: &Segment, hint: &HintTable, why: &str) {
         let path = hint_path(Path::new(""), segment.number);
         let name = path.to_string_lossy().into_owned();
@@ -293,7 +292,7 @@ impl Scrub {
         *segment.hint.write() = None;
     }
 
-    /// Has a log hint written again.
+    /// Marks a log hint as wrong, so that it is written again.
     fn drop_log_hint(files: &SegmentFiles, hint: &LogHint, why: &str) {
         if hint.is_wrong() {
             return;

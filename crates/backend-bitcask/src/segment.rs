@@ -14,7 +14,7 @@ pub(crate) const KIND_APPENDED: u8 = 1;
 /// The kind in the header of a segment that merges write.
 pub(crate) const KIND_MERGED: u8 = 2;
 
-/// An open segment. Its holder can read it, even after the removal of its file's name.
+/// An open segment, which stays readable after the removal of its file's name.
 pub(crate) struct Segment {
     pub(crate) number: u32,
     /// Its index in the store's places.
@@ -24,7 +24,7 @@ pub(crate) struct Segment {
     pub(crate) cached: CachedSegment,
     pub(crate) is_merged: bool,
     pub(crate) hint: RwLock<Option<Arc<HintTable>>>,
-    /// Some of its records cannot be read, so that it gets no hint.
+    /// Some of its records are unreadable, so it gets no hint.
     pub(crate) is_damaged: AtomicBool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn segment_id(log_id: u64, number: u32, is_merged: bool) -> SegmentId
     }
 }
 
-/// The number of the segment that is written.
+/// The number of the segment being written.
 pub(crate) fn segment_number(writer: &SegmentWriter) -> u32 {
     match u32::try_from(writer.id().number) {
         Ok(number) => number,

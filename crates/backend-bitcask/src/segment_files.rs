@@ -1,10 +1,10 @@
-//! The files of a store's own segments: the active one, its successor and predecessors, and their
-//! syncs.
+//! The files of a store's own segments: the active segment, its successor and predecessors, and
+//! their syncs.
 //!
 //! Locks of a store are taken in this order and released before any wait for a device, except where a comment
 //! says otherwise: the engine's upkeep, writer, catalog, shards of the key directory in ascending order. A put
-//! holds the writer's lock over one append. A reader of one key takes the lock of one shard, for as
-//! long as a lookup takes, and no other.
+//! holds the writer's lock during one append. A reader of one key takes only the lock of one shard,
+//! for the time of a lookup.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,9 +31,9 @@ pub(crate) struct SegmentFiles {
     pub(crate) writer: Mutex<WriteSide>,
     /// The sequence up to which every batch is known to be durable.
     durable: AtomicU64,
-    /// The present target for the length of segments, within the settings' limit. Bytes.
+    /// The present target for the bytes of segments, within the settings' limit.
     bytes_aim: AtomicU64,
-    /// Segments that are retired and whose files could not be removed.
+    /// Retired segments with files that could not be removed.
     unremoved: Mutex<Vec<u32>>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct SegmentFiles {
 #[derive(Default)]
 pub(crate) struct WriteSide {
     pub(crate) active: Option<SegmentWriter>,
-    /// The segment that follows the active one, created ahead of time and not known to readers.
+    /// The segment that follows the active one, created in advance and invisible to readers.
     pub(crate) prepared: Option<SegmentWriter>,
     /// Full segments that upkeep has yet to seal.
     pub(crate) retiring: Vec<SegmentWriter>,
@@ -52,7 +52,7 @@ pub(crate) struct WriteSide {
 }
 
 impl WriteSide {
-    /// Bytes that were appended and not synced.
+    /// Bytes appended and not yet synced.
     pub(crate) fn unsynced_bytes(&self) -> u64 {
         let handles = self.unsynced.iter();
         let behind = handles.map(|(_, it)| it.written_to().saturating_sub(it.synced_to()));
@@ -66,7 +66,7 @@ impl WriteSide {
 }
 
 impl SegmentFiles {
-    /// All that is in `writer` is durable.
+    /// All records in `writer` are durable.
     pub(crate) fn new(
         home: Arc<Home>,
         contents: Arc<Contents>,
@@ -95,10 +95,10 @@ impl SegmentFiles {
         self.durable.fetch_max(sequence, Ordering::AcqRel);
     }
 
-    /// Syncs everything put so far and returns the sequence up to which that holds.
+    /// Syncs everything put so far, and returns the last durable sequence.
     pub(crate) fn sync_all(&self) -> Result<u64> {
         self.home.intake.check_not_failed()?;
-        // Before the handles: copies that are counted here are in a file by now.
+        // Counted before the handles are taken: these copies are in files already.
         let copies = self.contents.catalog.read().unsynced_copies();
         let (handles, sequence) = {
             let writer = self.writer.lock();
@@ -121,19 +121,18 @@ impl SegmentFiles {
         Ok(sequence)
     }
 
-    /// Writes a mark that proves the last sync if no later record does.
+    /// Writes a mark that proves the last sync, if no record was written since.
     fn mark_if_idle(&self, sequence: u64) {
         if let Some(mut writer) = self.writer.try_lock()
             && writer.last_sequence == sequence
             && let Some(active) = &mut writer.active
         {
-            // Without the mark, damage to the last group may look like a torn tail, but has no
-            // other effect.
+            // Without the mark, damage to the last group may look like a torn tail.
             let _marked_or_full_disk = active.mark();
         }
     }
 
-    /// The segment to append to: the present one, or a new one when it is full.
+    /// The segment to append to: the present one, or a new one if that is full.
     pub(crate) fn active_for<'w>(
         &self,
         writer: &'w mut WriteSide,
@@ -155,8 +154,8 @@ impl SegmentFiles {
         Ok(writer.active.insert(created))
     }
 
-    /// The segment after the active one, prepared by upkeep. If upkeep has not prepared it (in a
-    /// store just opened, or for a segment that filled quickly), puts wait for the device.
+    /// The segment after the active one. Upkeep prepares it; if it has not yet, after an opening or
+    /// because a segment filled quickly, puts wait for the device.
     fn next_active(&self, writer: &mut WriteSide) -> Result<SegmentWriter> {
         if let Some(prepared) = writer.prepared.take() {
             self.show(&prepared, false)?;
@@ -178,8 +177,8 @@ impl SegmentFiles {
         Ok(created)
     }
 
-    /// True when there is no active segment, or one so full that the next should exist. Puts to the
-    /// value log need none.
+    /// True when there is no active segment, or one so full that the next should exist. A store
+    /// over the value log needs none.
     pub(crate) fn is_next_wanted(&self) -> bool {
         let half = self.bytes_max() / 2;
         let is_half_full = |active: &SegmentWriter| active.end() > half;
@@ -189,7 +188,8 @@ impl SegmentFiles {
             && writer.active.as_ref().is_none_or(is_half_full)
     }
 
-    /// Creates the segment that follows the active one, if it is missing. The caller holds upkeep.
+    /// Creates the segment that follows the active one, if it is missing. The caller holds upkeep's
+    /// lock.
     pub(crate) fn prepare_next(&self) -> Result<()> {
         let number = {
             let mut writer = self.writer.lock();
@@ -203,12 +203,12 @@ impl SegmentFiles {
         Ok(())
     }
 
-    /// Ends the active segment; the next put begins another. The caller holds upkeep.
+    /// Ends the active segment; the next put begins another. The caller holds upkeep's lock.
     pub(crate) fn end_active(&self) -> Result<()> {
         if self.writer.lock().active.is_none() {
             return Ok(());
         }
-        // The next put would wait for the file otherwise.
+        // Otherwise the next put would wait for the file.
         self.prepare_next()?;
         let mut writer = self.writer.lock();
         let active = writer.active.take();
@@ -223,7 +223,7 @@ impl SegmentFiles {
         SegmentWriter::create(&*self.home.disk, &path, id).into_backend()
     }
 
-    /// Makes a new segment known to readers.
+    /// Makes a new segment visible to readers.
     fn show(&self, writer: &SegmentWriter, is_merged: bool) -> Result<()> {
         let mut catalog = self.contents.catalog.write();
         let place = catalog.take_place().ok_or_else(too_many_segments)?;
@@ -233,7 +233,7 @@ impl SegmentFiles {
         Ok(())
     }
 
-    /// The length at which a segment is full, at present.
+    /// The present length at which a segment is full.
     pub(crate) fn bytes_max(&self) -> u64 {
         let bytes_max = self.home.settings.file_bytes_max.min(OFFSET_BYTES_MAX);
         bytes_max.min(self.bytes_aim.load(Ordering::Relaxed))
@@ -244,7 +244,7 @@ impl SegmentFiles {
         self.bytes_aim.store(bytes, Ordering::Relaxed);
     }
 
-    /// True when records of this length belong to another segment.
+    /// True when records of this length have to go to the next segment.
     pub(crate) fn is_full_for(&self, segment: &SegmentWriter, len: u64) -> bool {
         segment.position().records > 0 && segment.end() + len > self.bytes_max()
     }
@@ -264,7 +264,7 @@ impl SegmentFiles {
         }
     }
 
-    /// Seals a segment without further appends. On a full disk that is left for later.
+    /// Seals a segment without further appends. On a full disk it is left for later.
     pub(crate) fn seal(&self, mut writer: SegmentWriter) -> Result<()> {
         let number = segment_number(&writer);
         let seal = match writer.seal() {
@@ -285,13 +285,13 @@ impl SegmentFiles {
         let mut catalog = self.contents.catalog.write();
         let entry = catalog.own_mut(number);
         entry.is_sealed = true;
-        // A mark may stand behind the last record.
+        // A mark may be behind the last record.
         entry.stats.data_end = seal.data_end;
         Ok(())
     }
 
-    /// Removes the files of a segment that is noted as retired. Those that cannot be removed are
-    /// remembered: the next opening removes them, if need be.
+    /// Removes the files of a segment that is noted as retired. Files that cannot be removed are
+    /// tried again later, or at the next opening.
     pub(crate) fn remove_retired(&self, number: u32) {
         if self.unlink(number).is_err() {
             self.unremoved.lock().push(number);
@@ -303,9 +303,9 @@ impl SegmentFiles {
         self.unremoved.lock().clone()
     }
 
-    /// Tries again to remove such files.
+    /// Tries again to remove the files of a retired segment.
     pub(crate) fn remove_again(&self, number: u32) -> Result<()> {
-        // A file that is not known as removed is in use.
+        // Other segments are in use.
         if !self.unremoved.lock().contains(&number) {
             return Ok(());
         }
@@ -323,7 +323,8 @@ impl SegmentFiles {
         self.home.disk.sync_directory(directory)
     }
 
-    /// Forgets all segments, as in an erasure, and returns a number that readers have never seen.
+    /// Drops all segments, as in an erasure, and returns the number of the prepared one, which the
+    /// catalog lacks.
     pub(crate) fn forget_all(&self, writer: &mut WriteSide) -> Option<u32> {
         self.unremoved.lock().clear();
         let prepared = writer.prepared.take();

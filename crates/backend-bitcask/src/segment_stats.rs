@@ -1,5 +1,5 @@
-//! Statistics of the records in one segment: their number, the number of current ones, and their
-//! expiry times.
+//! Statistics of the records in one segment: the numbers of all and of live records, and expiry
+//! times.
 
 use kvorum_backend::Fields;
 use kvorum_segment::{FILE_HEADER_BYTES, Seal};
@@ -22,11 +22,11 @@ pub(crate) struct SegmentStats {
     /// 0 when there are no records.
     pub(crate) sequence_min: u64,
     pub(crate) sequence_max: u64,
-    /// The latest expiry of any of its entries, in microseconds; the maximum for never.
+    /// The latest expiry of an entry, in microseconds; the maximum if one never expires.
     pub(crate) expires_by: u64,
     /// Latest modification time of its entries, in microseconds.
     pub(crate) modified_by: u64,
-    /// The expiry times of its entries that expire by themselves.
+    /// The expiry times of entries with an expiry of their own.
     pub(crate) expiries: Expiries,
 }
 
@@ -49,7 +49,7 @@ impl Default for SegmentStats {
 }
 
 impl SegmentStats {
-    /// Counts a record that is not live yet. `fields` are those of an entry, `None` for removals.
+    /// Counts a record that is not live yet. `fields` are `None` for removals.
     pub(crate) fn count(&mut self, sequence: u64, stored_bytes: u64, fields: Option<&Fields>) {
         self.count_sequence(sequence);
         match fields {
@@ -105,22 +105,22 @@ impl SegmentStats {
         self.data_end.saturating_sub(FILE_HEADER_BYTES)
     }
 
-    /// Entries without a slot. Never too few: a removal made needless by an older removal of the
-    /// same segment may be counted here after an opening.
+    /// Entries without a slot. After an opening the count may be too high: it may include a removal
+    /// that an older removal of the same segment made needless.
     pub(crate) fn garbage_entries(&self) -> u64 {
         self.records
             .saturating_sub(self.removals)
             .saturating_sub(self.live_records)
     }
 
-    /// Bytes that a merge frees: all but live records and removals.
+    /// Bytes that a merge frees: all bytes but live records and removals.
     pub(crate) fn garbage_bytes(&self) -> u64 {
         self.data_bytes()
             .saturating_sub(self.live_bytes)
             .saturating_sub(self.removal_bytes)
     }
 
-    /// The contents of a seal behind its records.
+    /// The contents of a seal for these records.
     pub(crate) fn seal(&self) -> Seal {
         Seal {
             data_end: self.data_end,

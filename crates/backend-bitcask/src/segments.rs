@@ -1,5 +1,5 @@
-//! The catalog of a store's segments, of its own and of those in the value log: statistics of each,
-//! and their places.
+//! The catalog of a store's segments, its own and those in the value log, with statistics and
+//! places.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -16,15 +16,15 @@ use crate::shared::SharedEntry;
 use crate::shared_place::SharedPlace;
 use crate::slot::{PLACES_MAX, Slot};
 
-/// A segment in its store.
+/// A segment of the store's own in the catalog.
 pub(crate) struct SegmentEntry {
     pub(crate) segment: Arc<Segment>,
     pub(crate) stats: SegmentStats,
-    /// Nothing is appended to it any more.
+    /// No record is appended any more.
     pub(crate) is_sealed: bool,
-    /// The end of its records with log hints. Bytes.
+    /// The end in bytes of its records with log hints.
     pub(crate) hinted_to: u64,
-    /// The approximate number of those records.
+    /// The approximate number of these records.
     pub(crate) hinted_records: u64,
 }
 
@@ -40,7 +40,7 @@ impl SegmentEntry {
     }
 }
 
-/// A segment that was taken out, and may still have readers.
+/// A removed segment, which may still have readers.
 pub(crate) struct Removed {
     held: WeakPlace,
     place: u32,
@@ -58,16 +58,16 @@ pub(crate) struct Catalog {
     pub(crate) next_log_hint: u32,
     /// The store's first batch in each segment of the log that may still exist.
     pub(crate) log_starts: BTreeMap<u32, u64>,
-    /// The table that every shard of the key directory has, too.
+    /// The table of places, which every shard of the key directory has too.
     pub(crate) places: Arc<Places>,
     /// The last batch that readers see.
     pub(crate) last_sequence: u64,
-    /// Segments whose place is not free yet.
+    /// Removed segments whose places are not free yet.
     removed: Vec<Removed>,
     free_places: Vec<u32>,
-    /// No place below this was never given out.
+    /// No place from this one on was given out.
     pub(crate) next_place: u32,
-    /// Alive while a checkpoint is written, which may hold slots of any place given out so far.
+    /// Alive while a checkpoint is written: it may have slots with any place given out so far.
     place_hold: Weak<PlaceHold>,
 }
 
@@ -91,7 +91,7 @@ impl Catalog {
         }
     }
 
-    /// Counts every slot of a directory that was just recovered.
+    /// Counts every slot of a recovered directory as live.
     pub(crate) fn count_all_live(&mut self, keydir: &Keydir) {
         let mut live: Vec<(u64, u64)> = vec![(0, 0); self.next_place as usize];
         keydir.for_each(|slot| {
@@ -110,7 +110,7 @@ impl Catalog {
         }
     }
 
-    /// A segment that cannot be gone: the caller appends to it, or holds the lock for its removal.
+    /// A segment that must exist: the caller appends to it, or holds the lock for its removal.
     pub(crate) fn own_mut(&mut self, number: u32) -> &mut SegmentEntry {
         match self.segments.get_mut(&number) {
             Some(entry) => entry,
@@ -126,7 +126,7 @@ impl Catalog {
         }
     }
 
-    /// Adds a segment that slots may point to as soon as `show_places` of the directory was called.
+    /// Adds a segment. Slots may point to it once `show_places` of the directory was called.
     pub(crate) fn add_segment(&mut self, entry: SegmentEntry) {
         let segment = &entry.segment;
         self.next_place = self.next_place.max(segment.place.saturating_add(1));
@@ -135,7 +135,7 @@ impl Catalog {
         self.segments.insert(segment.number, entry);
     }
 
-    /// A place that no slot refers to; `None` when all are taken.
+    /// A place that no slot refers to; `None` if all are taken.
     pub(crate) fn take_place(&mut self) -> Option<u32> {
         if self.place_hold.strong_count() == 0 {
             let free = &mut self.free_places;
@@ -164,7 +164,7 @@ impl Catalog {
         })
     }
 
-    /// Points keys to their new records, or drops them: the changes of one batch.
+    /// Makes the changes of one batch: points keys to their new records, or drops keys.
     pub(crate) fn change(&mut self, keydir: &Keydir, changes: &[Change]) {
         keydir.change(changes, |change, was_there| {
             if let (Some(old), true) = (&change.old, was_there) {
@@ -176,7 +176,7 @@ impl Catalog {
         });
     }
 
-    /// Forgets a key. False when its record was moved or superseded meanwhile.
+    /// Drops a key; false when its record was moved or superseded meanwhile.
     pub(crate) fn forget(&mut self, keydir: &Keydir, old: &Slot) -> bool {
         let was_there = keydir.remove(old);
         if was_there {
@@ -185,7 +185,7 @@ impl Catalog {
         was_there
     }
 
-    /// Points a key to a copy of its record; false when the record is not current any more.
+    /// Points a key to a copy of its record; false when the record is no longer current.
     pub(crate) fn relocate(&mut self, keydir: &Keydir, old: &Slot, new: Slot) -> bool {
         if !keydir.replace(old, new) {
             return false;
@@ -196,9 +196,9 @@ impl Catalog {
     }
 
     /// True when a removal of this sequence in segment `within` may be dropped: no other segment
-    /// can hold an older entry of its key. Such an entry would be garbage, and its segment would
-    /// have begun before the removal. The log may have one as well; `oldest` is its oldest segment
-    /// with anything of the store.
+    /// and no segment of the log can have an older entry of its key. Such an entry would be
+    /// garbage, in a segment that began before the removal. `oldest` is the log's oldest segment
+    /// with records of the store.
     pub(crate) fn is_removal_droppable(
         &self,
         sequence: u64,
@@ -215,7 +215,7 @@ impl Catalog {
         })
     }
 
-    /// Takes out a segment that no slot points to. Its readers go on.
+    /// Removes a segment that no slot points to. Its readers continue.
     pub(crate) fn remove_segment(&mut self, number: u32) {
         let Some(entry) = self.segments.remove(&number) else {
             unreachable!("segment {number} is taken out, and is not in the catalog");
@@ -229,7 +229,7 @@ impl Catalog {
         self.removed.push(Removed { held, place, bytes });
     }
 
-    /// Lets go of a segment of the log that no slot points to. Its readers go on.
+    /// Removes a segment of the log that no slot points to. Its readers continue.
     pub(crate) fn remove_shared(&mut self, number: u32) {
         let Some(entry) = self.shared.remove(&number) else {
             unreachable!("log segment {number} is let go of, and is not in the catalog");
@@ -238,7 +238,7 @@ impl Catalog {
         self.give_up_place(entry.place.index, held, 0);
     }
 
-    /// Takes out all segments and returns their numbers. None counts as held any more.
+    /// Removes all segments and returns their numbers. None counts as pinned any more.
     pub(crate) fn clear(&mut self) -> Vec<u32> {
         let numbers: Vec<u32> = self.segments.keys().copied().collect();
         for number in &numbers {
@@ -255,7 +255,7 @@ impl Catalog {
         numbers
     }
 
-    /// Memory for keys beside the key directory, in bytes: places of records in the log, and the
+    /// Memory for keys outside the key directory, in bytes: places of records in the log, and the
     /// indexes of hints.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let standings = self.shared.values().map(|it| it.memory_bytes() as u64);
@@ -305,13 +305,14 @@ impl Catalog {
         Ok(self.shared_mut(number))
     }
 
-    /// True when a put can be sure that [`Catalog::shared_entry`] has a place for it.
+    /// True when [`Catalog::shared_entry`] certainly has a place for a put.
     pub(crate) fn has_places(&self) -> bool {
         const MARGIN: u32 = 1 << 10;
         self.next_place < PLACES_MAX - MARGIN
     }
 
-    /// Adds a segment of the log that slots may point to once the directory was shown the places.
+    /// Adds a segment of the log. Slots may point to it once `show_places` of the directory was
+    /// called.
     pub(crate) fn add_shared(&mut self, entry: SharedEntry) {
         let place = entry.place.clone();
         self.next_place = self.next_place.max(place.index.saturating_add(1));
@@ -328,8 +329,8 @@ impl Catalog {
         *start = (*start).min(sequence);
     }
 
-    /// True when the log has an older batch of the store than this, needed or not. `oldest` is its
-    /// oldest segment with one.
+    /// True when the log has an older batch of the store, needed or not. `oldest` is the log's
+    /// oldest segment with records of the store.
     pub(crate) fn is_older_in_log(&self, sequence: u64, oldest: Option<u32>) -> bool {
         let Some(oldest) = oldest else {
             return false;
@@ -338,7 +339,7 @@ impl Catalog {
         first.is_some_and(|(_, start)| *start < sequence)
     }
 
-    /// Counts a copy of a slot's record, if that was in the log.
+    /// Counts a copy of a slot's record, if the record was in the log.
     pub(crate) fn note_copy(&mut self, old: &Slot) {
         let Some(Place::Shared(shared)) = self.places.get(old.place()) else {
             return;
@@ -348,13 +349,13 @@ impl Catalog {
         }
     }
 
-    /// The copies of each segment of the log that are in files by now, and not known to be durable.
+    /// The copies from each segment of the log that are in files, and not known to be durable.
     pub(crate) fn unsynced_copies(&self) -> Vec<(u32, u64)> {
         let unsynced = self.shared.iter().filter(|(_, it)| it.is_copy_unsynced());
         unsynced.map(|(number, it)| (*number, it.copied)).collect()
     }
 
-    /// Those copies are durable.
+    /// Notes that these copies are durable.
     pub(crate) fn copies_are_durable(&mut self, copies: &[(u32, u64)]) {
         for (number, copied) in copies {
             if let Some(entry) = self.shared.get_mut(number) {
@@ -369,8 +370,8 @@ impl Catalog {
         entry.stats.removals > 0 && self.is_older_than_in_log(sequence, number, oldest)
     }
 
-    /// True when there may be an older entry than one of this sequence in a segment of the log: in
-    /// an older segment of the log or in one of the store's own.
+    /// True when an older segment of the log, or a segment of the store's own, may have an older
+    /// entry than this sequence in this segment of the log.
     pub(crate) fn is_older_than_in_log(
         &self,
         sequence: u64,
@@ -380,7 +381,7 @@ impl Catalog {
         oldest.is_some_and(|oldest| oldest < number) || self.is_older_own(sequence)
     }
 
-    /// True when a segment of the store's own may have an older entry, which is garbage.
+    /// True when a segment of the store's own may have an older entry, as garbage.
     pub(crate) fn is_older_own(&self, sequence: u64) -> bool {
         self.segments
             .values()
@@ -408,7 +409,7 @@ impl Catalog {
     }
 }
 
-/// There is no place left for another segment.
+/// The error when no place is left for another segment.
 pub(crate) fn too_many_segments() -> BackendError {
     let detail = "the store has as many segments as it can number";
     BackendError::new(ErrorKind::Full, detail)

@@ -1,4 +1,4 @@
-//! Settings of the engine: plain values, apart from the components that are passed beside them.
+//! Settings of the engine: plain values. Components are passed separately.
 
 use std::time::Duration;
 
@@ -10,38 +10,39 @@ use kvorum_segment::Compression;
 #[derive(Clone, Debug)]
 pub struct BitcaskSettings {
     // Behaviour.
-    /// The store's label and identity, as far as the opener has them.
+    /// The store's label and identity, as far as they are known at the opening.
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`].
     pub sync: SyncStrategy,
-    /// Entries expire this long after they were last modified; `None` for never. An entry's own
-    /// expiry counts as well, whichever comes first.
+    /// Entries expire this long after they were last modified; `None` for never. If an entry has an
+    /// expiry of its own, the earlier time counts.
     pub expiry: Option<Duration>,
-    /// The time for which an expired entry is left on disk before its space is reclaimed: larger
+    /// The time for which an expired entry stays on disk before its space is reclaimed: larger
     /// values reclaim more at once.
     pub expiry_grace: Duration,
     /// Rules for reclaiming space.
     pub merge: MergeSettings,
 
     // Performance.
-    /// The limit of a segment's length, in bytes; it is finished before a record that would exceed
-    /// it. A larger entry gets a segment of its own. A small store gets smaller segments, since the
-    /// garbage of the active one cannot be freed.
+    /// The limit of a segment's length, in bytes; a segment is finished before a record that would
+    /// exceed the limit. A larger entry gets a segment of its own. A small store gets smaller
+    /// segments, since garbage in the active segment cannot be freed.
     pub file_bytes_max: u64,
     /// Compression of new bodies.
     pub compression: Compression,
     /// A checkpoint is due after this many bytes of records, or after 16 times its own size if that
-    /// is more: the limit of the replay after a crash. Many small records make one due sooner.
+    /// is more. This limits the replay after a crash. Many small records make a checkpoint due
+    /// earlier.
     pub checkpoint_after_bytes: u64,
 
-    /// With the value log: a checkpoint is due as well when the log is this many segments ahead of
-    /// one with uncovered records. Larger: less is written, more is read after a crash.
+    /// With the value log: a checkpoint is also due when the log is more than this many segments
+    /// ahead of uncovered records. A larger value means fewer writes, and more reads after a crash.
     pub log_segments_behind_max: u32,
-    /// With the value log: a log hint is written when this many records have none. Larger: fewer
-    /// files, more fronts to be read by each part of a fold.
+    /// With the value log: a log hint is written when this many records have none. A larger value
+    /// means fewer files, and more fronts to read for each part of a fold.
     pub log_hint_records_min: u64,
-    /// The number of log hints of about one size that are merged into one. Larger: less is written,
-    /// more files are open.
+    /// The number of log hints of about one size that are merged into one. A larger value means
+    /// fewer writes, and more open files.
     pub log_hints_merged: usize,
     /// The period in which sealed segments are read again, to find corruption; `None` for never.
     pub scrub_period: Option<Duration>,
@@ -51,8 +52,8 @@ pub struct BitcaskSettings {
     pub fingerprint: Option<fn(&[u8]) -> u64>,
 }
 
-/// Rules for merging segments: a *trigger* starts a round of merges, and every segment that meets a
-/// *threshold* is merged in it.
+/// Rules for merging segments: a *trigger* starts a round of merges, in which every segment that
+/// meets a *threshold* is merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergeSettings {
     /// The time when merging is allowed at all.
@@ -61,15 +62,16 @@ pub struct MergeSettings {
     pub fragmentation_trigger_percent: u8,
     /// Trigger: garbage bytes in a segment.
     pub garbage_bytes_trigger: u64,
-    /// Trigger: the share of garbage among all bytes of the store, in percent; beyond 100 for
-    /// never. Bounds the space of a store, which the triggers of single segments do not. One
-    /// segment is merged at a time, regardless of the thresholds, until the share is lower.
+    /// Trigger: the share of garbage among all bytes of the store, in percent; above 100 for never.
+    /// It bounds the space of a store, which the triggers of single segments do not. One segment at
+    /// a time is merged, regardless of the thresholds, until the share is lower.
     pub store_garbage_trigger_percent: u8,
     /// Threshold: as the trigger of the same name.
     pub fragmentation_threshold_percent: u8,
     /// Threshold: as the trigger of the same name.
     pub garbage_bytes_threshold: u64,
-    /// Threshold: a finished segment is smaller than this, in bytes; 0 to leave small ones alone.
+    /// Threshold: a finished segment is smaller than this, in bytes; 0 to leave small segments
+    /// alone.
     pub small_file_threshold_bytes: u64,
 }
 
@@ -78,7 +80,7 @@ pub struct MergeSettings {
 pub enum MergePolicy {
     /// At any time.
     Always,
-    /// Never: the space of garbage is not reclaimed.
+    /// Never: garbage takes its space for ever.
     Never,
     /// In these hours.
     Window(DayHours),

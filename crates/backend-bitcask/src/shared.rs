@@ -1,10 +1,9 @@
-//! The segments of the value log with records of a store: their live records, and the places of
-//! all.
+//! The segments of the value log with records of a store: statistics, and the places of all
+//! records.
 //!
-//! The log has its segments by number and cannot list one store's records: most are other
-//! stores'. So a store keeps the places of its records, in three bytes each, for folds, which need
-//! the superseded ones and the removals as well. A fold reads the fronts of those without a log
-//! hint ([`crate::log_hint`]).
+//! The log cannot list the records of one store: most records are other stores'. So a store keeps
+//! the places of its records, in three bytes each, for folds, which need superseded records and
+//! removals too. A fold reads the fronts of records without a log hint ([`crate::log_hint`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +19,13 @@ use crate::slot::Slot;
 /// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// In units of 8 bytes.
+    /// The offset, in units of 8 bytes.
     offset: u32,
     removal: bool,
 }
 
 impl Standing {
-    /// Bit 31 of the lower half; the offset is in the higher half.
+    /// The bit for removals in the lower half; the offset is in the higher half.
     const REMOVAL: u32 = 1 << 31;
 
     pub(crate) fn new(offset: u64, removal: bool) -> Self {
@@ -41,12 +40,12 @@ impl Standing {
         self.removal
     }
 
-    /// Offset of its first byte.
+    /// The offset of the record's first byte.
     pub(crate) fn offset(self) -> u64 {
         u64::from(self.offset) * RECORD_ALIGN_BYTES
     }
 
-    /// The place for reading its front: a long one costs a second read.
+    /// The place for reading the record's front: a long front costs a second read.
     pub(crate) fn location(self) -> Location {
         const FRONT_BYTES_GUESSED: u64 = 256;
         Location {
@@ -70,8 +69,8 @@ impl Standing {
     }
 }
 
-/// Records in the order of their arrival; grows at its end only. Each takes two or three bytes: its
-/// distance from the one before it.
+/// Records in the order of their arrival; the list grows only at its end. A record takes two or
+/// three bytes: its distance from the previous record.
 ///
 /// ```text
 /// varint  bit 0: it is a removal; bit 1: it lies before the one before it; from bit 2 on the
@@ -89,7 +88,7 @@ pub(crate) struct StandingList {
 pub(crate) struct StandingCursor {
     at: usize,
     last: u32,
-    /// The number of passed records.
+    /// The number of records passed.
     pub(crate) passed: usize,
 }
 
@@ -100,7 +99,7 @@ impl StandingList {
         let packed = distance << 2 | u64::from(is_before) << 1 | u64::from(standing.removal);
         let needed = varint_len(packed);
         if self.packed.len() + needed > self.packed.capacity() {
-            // Doubling would leave as much again unused, for as long as the segment lives.
+            // Doubling could leave half of the memory unused for the segment's lifetime.
             let more = (self.packed.len() / 8).max(4 * VARINT_BYTES_MAX);
             self.packed.reserve_exact(more);
         }
@@ -113,7 +112,7 @@ impl StandingList {
         self.len
     }
 
-    /// The standing at a cursor, which moves on.
+    /// The standing at a cursor, which moves forward.
     pub(crate) fn next(&self, cursor: &mut StandingCursor) -> Option<Standing> {
         let mut reader = ByteReader::new(self.packed.get(cursor.at..)?);
         let packed = reader.varint().ok()?;
@@ -145,22 +144,22 @@ impl StandingList {
 /// Shared by the store and its snapshots.
 pub(crate) type Standings = Arc<Mutex<StandingList>>;
 
-/// A segment of the log in a store.
+/// A segment of the log in the catalog.
 pub(crate) struct SharedEntry {
     pub(crate) place: Arc<SharedPlace>,
     /// Statistics of this store's records alone.
     pub(crate) stats: SegmentStats,
     pub(crate) records: Standings,
-    /// The number of them without a log hint.
+    /// The number of its records without a log hint.
     pub(crate) unhinted: usize,
-    /// Some of its records cannot be read, so that no hint is written of it.
+    /// Some of its records are unreadable, so no log hint covers it.
     pub(crate) is_damaged: bool,
     /// The number of its records copied to the store's own files, and the number of durable copies.
     /// Until both are equal, a power cut leaves only the segment's own records.
     pub(crate) copied: u64,
     pub(crate) copied_durably: u64,
     /// Current records that a collection found expired. They stay current until the segment is
-    /// dropped: they may hide older ones in it.
+    /// dropped, since they may hide older records there.
     pub(crate) expired: Vec<Slot>,
 }
 
@@ -178,13 +177,13 @@ impl SharedEntry {
         }
     }
 
-    /// Notes the place of a record.
+    /// Adds the place of a record.
     pub(crate) fn stand(&mut self, standing: Standing) {
         self.records.lock().push(standing);
         self.unhinted += 1;
     }
 
-    /// The store's memory for it, in bytes.
+    /// The memory that the store needs for it, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         const OWN_BYTES: usize = size_of::<SharedEntry>()
             + size_of::<SharedPlace>()
@@ -207,7 +206,7 @@ pub(crate) struct CoveredLog {
     pub(crate) segments: BTreeMap<u32, SegmentStats>,
     /// The store's first batch in each segment.
     pub(crate) starts: BTreeMap<u32, u64>,
-    /// Removals by segment.
+    /// Removals, with their segments.
     pub(crate) removals: Vec<(u32, Standing)>,
 }
 

@@ -1,4 +1,4 @@
-//! A segment of the value log as a place of slots, and its name in the list of losses.
+//! A segment of the value log as a place for slots, and its name in the list of losses.
 
 use std::sync::Arc;
 

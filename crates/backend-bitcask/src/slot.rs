@@ -1,13 +1,13 @@
 //! A slot: the place of one key's newest record, in 16 bytes.
 //!
-//! The fingerprint loses two bits of its 64 (6 name the shard, 56 are stored): among 156,000 keys
-//! of a store a lookup meets the fingerprint of another key once in 3 * 10^13 times, at the cost of
-//! one read of the disk. Lengths are rounded up to classes, so that one read still fetches all:
-//! exact up to 2 KiB, at most 0.8 % too long beyond.
+//! The fingerprint loses two bits of its 64: 6 select the shard, 56 are stored. With 156,000 keys
+//! in a store, one lookup in 3 * 10^13 finds the fingerprint of another key, which costs one read
+//! of the disk. Lengths are rounded up to classes, so that one read still fetches the whole record:
+//! they are exact up to 2 KiB, and at most 0.8 % too long above.
 
 use kvorum_segment::{Location, RECORD_ALIGN_BYTES};
 
-/// Bits of a fingerprint that name the shard.
+/// Bits of a fingerprint that select the shard.
 pub(crate) const SHARD_BITS: u32 = 6;
 const FINGERPRINT_BITS: u32 = 56;
 /// The lowest bits of a fingerprint, which are not stored.
@@ -23,7 +23,7 @@ const OFFSET_SHIFT: u32 = PLACE_SHIFT + PLACE_BITS;
 const FINGERPRINT_SHIFT: u32 = OFFSET_SHIFT + OFFSET_BITS;
 const _: () = assert!(FINGERPRINT_SHIFT + FINGERPRINT_BITS == 128);
 
-/// A record has to begin before this, in bytes.
+/// The limit of a record's offset, in bytes.
 pub(crate) const OFFSET_BYTES_MAX: u64 = RECORD_ALIGN_BYTES << OFFSET_BITS;
 /// The number of different places in slots.
 pub(crate) const PLACES_MAX: u32 = 1 << PLACE_BITS;
@@ -40,7 +40,7 @@ const FRONT_DIGITS: u32 = 4;
 pub(crate) struct Slot {
     fingerprint: u64,
     place: u32,
-    /// In units of 8 bytes.
+    /// The offset, in units of 8 bytes.
     offset: u32,
     len_class: u16,
     front_class: u8,
@@ -89,7 +89,7 @@ impl Slot {
         }
     }
 
-    /// The record's length in its segment, in bytes, as precisely as in the slot.
+    /// The record's length in its segment, in bytes, with the slot's precision.
     pub(crate) fn stored_bytes(&self) -> u64 {
         units_of(u64::from(self.len_class), LEN_DIGITS) * LEN_UNIT_BYTES
     }
@@ -131,14 +131,14 @@ impl Slot {
     }
 }
 
-/// A slot in its shard. Sorted by fingerprint; all zeros are an empty place.
+/// A slot in its shard. The order is that of fingerprints; all zeros mean an empty place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Packed(pub(crate) u128);
 
 impl Packed {
     pub(crate) const EMPTY: Self = Self(0);
 
-    /// The key of a lookup for slots of a fingerprint.
+    /// The least slot of a fingerprint, for lookups.
     pub(crate) fn sought(fingerprint: u64) -> Self {
         Self(u128::from(fingerprint_bits(fingerprint)) << FINGERPRINT_SHIFT)
     }
@@ -151,7 +151,7 @@ impl Packed {
         low_half(self.0 >> FINGERPRINT_SHIFT)
     }
 
-    /// The highest bits of the stored fingerprint; they order slots as the fingerprint does.
+    /// The highest bits of the stored fingerprint, in whose order slots are sorted.
     pub(crate) fn order(self) -> u64 {
         low_half(self.0 >> 96)
     }
@@ -161,7 +161,7 @@ impl Packed {
         u32::try_from(place).unwrap_or(u32::MAX)
     }
 
-    /// True when both are of one fingerprint and one record.
+    /// True when both are slots of one fingerprint and one record.
     pub(crate) fn is_same_record(self, other: Self) -> bool {
         (self.0 ^ other.0) >> PLACE_SHIFT == 0
     }
@@ -171,7 +171,7 @@ pub(crate) fn shard_of(fingerprint: u64) -> usize {
     usize::try_from(fingerprint >> (64 - SHARD_BITS)).unwrap_or(0)
 }
 
-/// The bits of a fingerprint that its slot holds.
+/// The bits of a fingerprint that a slot stores.
 pub(crate) fn fingerprint_bits(fingerprint: u64) -> u64 {
     (fingerprint << SHARD_BITS) >> (64 - FINGERPRINT_BITS)
 }
@@ -184,8 +184,8 @@ fn low_half(bits: u128) -> u64 {
     bits as u64
 }
 
-/// The class of a length: its leading one, `digits` more, and the number of omitted ones; rounded
-/// up.
+/// The class of a length, rounded up: the leading bit, `digits` more bits, and the number of
+/// omitted bits.
 fn class_of(units: u64, digits: u32) -> u64 {
     let bits = u64::BITS - units.leading_zeros();
     let left_out = bits.saturating_sub(digits + 1);

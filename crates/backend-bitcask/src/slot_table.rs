@@ -3,17 +3,17 @@
 //! The *home* of a slot is the place in proportion to its fingerprint. A slot is at its home, or in
 //! the first free place behind it that keeps the order. So a lookup reads three to five slots, an
 //! insertion moves the slots up to the next gap, and a larger table is filled from a smaller one in
-//! one pass, without hashing anything.
+//! one pass without hashing.
 //!
-//! Growing by a fifteenth keeps the table between 79 and 90 % full, where doubling would take it
-//! down to 45. All pages have one size, so a page that one table frees fits any other table. Tables
-//! of many sizes in one allocator would leave holes that take more memory than the slots.
+//! Growth by a fifteenth keeps the table between 79 and 90 % full; doubling would take it down
+//! to 45. All pages have one size, so a page that one table frees fits any other table. Tables of
+//! many sizes in one allocator would leave holes that take more memory than the slots.
 
 use crate::slot::Packed;
 
 /// Slots in a page.
 const PAGE_SLOTS: usize = 32;
-/// Places behind the last home, for slots that find the last homes taken.
+/// Places behind the last home, for slots whose homes are taken.
 const MARGIN_SLOTS: usize = 8;
 /// A full table grows by its number of pages divided by this.
 const GROWTH: usize = 15;
@@ -25,13 +25,13 @@ pub(crate) struct SlotTable {
     pages: Box<[Page]>,
     homes: u32,
     len: u32,
-    /// The maximum number of slots per 256 homes. It differs between tables, so that they do not all
-    /// grow at once.
+    /// The maximum number of slots per 256 homes. It differs between tables, so that these do not
+    /// all grow at once.
     fill: u8,
 }
 
-/// The fill limit of a table, out of 256, from a number that differs from table to table. The
-/// limits span one step of growth, so at any moment some tables are far from growing and some near.
+/// The fill limit of a table, out of 256, from a number that differs for each table. The limits
+/// span one step of growth, so at any moment some tables are far from growing and some near.
 pub(crate) fn fill_of(number: u64) -> u8 {
     214 + number.to_le_bytes()[0] % 17
 }
@@ -69,27 +69,27 @@ impl SlotTable {
         self.len() < room_in(self.homes as usize, self.fill)
     }
 
-    /// True when a smaller table would do.
+    /// True when a smaller table would suffice.
     pub(crate) fn is_sparse(&self) -> bool {
         self.pages.len() > 1 && self.len() * 2 < self.homes as usize
     }
 
     /// The same slots in a larger table.
     pub(crate) fn grown(&self) -> Self {
-        // Pages added to the end for lack of room do not count.
+        // Pages that were appended for lack of room do not count.
         let pages = (self.homes as usize).div_ceil(PAGE_SLOTS);
         let mut table = Self::of_pages(self.fill, larger(pages));
         table.fill_from(self.slots());
         table
     }
 
-    /// Those slots that `keep` admits, in a table of the right size.
+    /// The slots that `keep` admits, in a table of the right size.
     pub(crate) fn filtered(&self, mut keep: impl FnMut(Packed) -> bool) -> Self {
         let kept: Vec<Packed> = self.slots().filter(|slot| keep(*slot)).collect();
         self.replaced_by(&kept)
     }
 
-    /// A replacement for this table with these slots, which are sorted by fingerprint.
+    /// A replacement for this table with these slots, sorted by fingerprint.
     pub(crate) fn replaced_by(&self, slots: &[Packed]) -> Self {
         let mut table = self.replaced_by_room(slots.len());
         table.fill_from(slots.iter().copied());
@@ -105,7 +105,7 @@ impl SlotTable {
         Self::of_pages(self.fill, pages)
     }
 
-    /// Fills an empty table with slots that are sorted by fingerprint.
+    /// Fills an empty table with slots sorted by fingerprint.
     fn fill_from(&mut self, slots: impl Iterator<Item = Packed>) {
         let mut end = 0;
         for slot in slots {
@@ -130,7 +130,7 @@ impl SlotTable {
             .take_while(move |slot| slot.fingerprint_bits() == bits)
     }
 
-    /// Adds a slot, even to a table that is too full for it.
+    /// Adds a slot, even to a table that is too full.
     pub(crate) fn insert(&mut self, slot: Packed) {
         if self.homes == 0 {
             *self = Self::of_pages(self.fill, 1);
@@ -150,8 +150,8 @@ impl SlotTable {
         self.len += 1;
     }
 
-    /// Overwrites the slot of `old`'s record with `new`; false if there is none. Both slots have the
-    /// same fingerprint.
+    /// Overwrites the slot of `old`'s record with `new`; false if the record has no slot. Both have
+    /// the same fingerprint.
     pub(crate) fn replace(&mut self, old: Packed, new: Packed) -> bool {
         match self.position(old) {
             Some(at) => {
@@ -162,7 +162,7 @@ impl SlotTable {
         }
     }
 
-    /// Removes the slot of `old`'s record; false if there is none.
+    /// Removes the slot of `old`'s record; false if the record has no slot.
     pub(crate) fn remove(&mut self, old: Packed) -> bool {
         let Some(mut at) = self.position(old) else {
             return false;
@@ -298,7 +298,7 @@ mod tests {
             let mut table = SlotTable::new(fill_of(fill));
             let mut expected: Vec<Packed> = Vec::new();
             for (number, offset, is_insert) in steps {
-                // With a large shift many slots have one home; with none they are spread.
+                // With a large shift many slots have one home; without a shift they are spread.
                 let slot = slot(spread(number) >> shift, 32 + offset * 8);
                 let known = expected.iter().position(|it| *it == slot);
                 match known {
@@ -361,8 +361,8 @@ mod tests {
         }
     }
 
-    /// Tables that are filled alike would all grow at the same moment, and every put would wait for
-    /// one of them.
+    /// With one fill limit, equally filled tables would all grow at the same moment, and every put
+    /// would wait for one of them.
     #[test]
     fn of_tables_that_are_filled_alike_less_than_half_grow_within_a_percent() {
         const TABLES: u64 = 64;
@@ -370,7 +370,7 @@ mod tests {
         const LAST: u64 = 12_000;
         let mut growths = std::collections::BTreeMap::<u64, u64>::new();
         for number in 0..TABLES {
-            // A store's fingerprints mix the numbers of its shards like this.
+            // The same mixing as of shard numbers under a store's secret.
             let mut table = SlotTable::new(fill_of(spread(number) >> 32));
             for count in 0..LAST {
                 if !table.has_room() {

@@ -1,10 +1,9 @@
 //! Snapshots: the files at one moment, and folds over their keys in order.
 //!
-//! A snapshot holds the segments of its moment open and reads them up to their ends at that time; a
-//! segment that a merge removes meanwhile loses its name only. Writers keep no record for
-//! snapshots. A fold reads the hints of its range, the data of own segments without a hint, and the
-//! fronts of records without a log hint. It holds a bounded number of keys of the latter two in
-//! memory.
+//! A snapshot keeps its segments open and reads them up to their ends at its time; a segment that a
+//! merge removes meanwhile loses only its name. Writers keep no record for snapshots. A fold reads
+//! the hints of its range, the data of own segments without a hint, and the fronts of records
+//! without a log hint. The number of keys from data and fronts in memory is bounded.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ use crate::places::Place;
 use crate::slot::Slot;
 use crate::store::Store;
 
-/// A store as it was at one batch.
+/// A store as of one batch.
 pub(crate) struct BitcaskSnapshot {
     store: Arc<Store>,
     seen: Seen,
@@ -44,8 +43,8 @@ impl BitcaskSnapshot {
         }
     }
 
-    /// Walks over the keys of a range for as long as the lease holds. `visit` gets each key that
-    /// the filter admits, and returns whether to continue and from where.
+    /// Walks over the keys of a range until the lease ends. `visit` gets each key that the filter
+    /// admits, and returns how to continue.
     fn walk_over(
         &self,
         range: &FoldRange,
@@ -54,7 +53,7 @@ impl BitcaskSnapshot {
     ) -> Result<FoldEnd> {
         let later = is_planted!(SnapshotSeesLaterWrites).then(|| seen_now(&self.store));
         let seen = later.as_ref().unwrap_or(&self.seen);
-        // The start of the rest of a walk that ends now.
+        // The start of the rest, for a walk that ends now.
         let mut rest = start_of(range);
         let mut has_stopped = false;
         let walked = self.walk_until_halted(seen, range, filter, &mut |key| {
@@ -71,7 +70,7 @@ impl BitcaskSnapshot {
         match walked {
             Ok(end) => Ok(end),
             Err(Halted::Failed(error)) => Err(error),
-            // The walk was looking for the next key.
+            // The walk had stopped, and was looking for the next key.
             Err(Halted::OutOfTime) if has_stopped => {
                 Ok(FoldEnd::Stopped(StorageKey::from_encoded(rest)))
             }
@@ -141,8 +140,7 @@ impl BitcaskSnapshot {
         Ok(None)
     }
 
-    /// True for a record that the key directory points to: no later one has superseded it up to
-    /// now.
+    /// True for a record that the key directory points to: no later record has superseded it yet.
     fn is_at_hand(&self, key: &SeenKey) -> bool {
         let (place, offset) = (key.place.index(), key.entry.at.offset);
         let is_it = |slot: Slot| slot.place() == place && slot.offset() == offset;
@@ -151,8 +149,8 @@ impl BitcaskSnapshot {
         self.store.contents.keydir.look(fingerprint, look).is_some()
     }
 
-    /// Decides by the key directory, as far as it has not moved on, if a record could not be read:
-    /// that one may have superseded the one that was found.
+    /// Checks with the key directory that no unreadable record has superseded this one. A slot with
+    /// a record from after the snapshot does not decide, and the key counts as current.
     fn is_current(&self, key: &SeenKey, seen: u64) -> Result<bool> {
         let entry = &key.entry;
         let fingerprint = self.store.contents.fingerprints.of(&entry.key);
@@ -162,7 +160,7 @@ impl BitcaskSnapshot {
         else {
             return Ok(false);
         };
-        // A place refers to the same segment for as long as the snapshot holds the segment.
+        // A place refers to the same segment while the snapshot holds the segment.
         if slot.place() == key.place.index() && slot.offset() == entry.at.offset {
             return Ok(true);
         }
@@ -212,16 +210,16 @@ impl BitcaskSnapshot {
     }
 }
 
-/// The continuation of a walk behind a key.
+/// How a walk continues after a key.
 enum Going {
     On,
-    /// With the first key at or behind this one.
+    /// Continue with the first key at or behind this one.
     OnAt(Bytes),
-    /// A stop, with the next key.
+    /// Stop, and return the next key.
     Stop,
-    /// The same, at or behind this key.
+    /// Stop, and return the next key at or behind this one.
     StopAt(Bytes),
-    /// Nothing can follow.
+    /// End: nothing can follow.
     End,
 }
 
@@ -295,7 +293,7 @@ fn seen_now(store: &Store) -> Seen {
 
 /// The first key that can follow a key's bucket; `None` when there is none.
 fn behind_bucket(key: &StorageKey) -> Option<Bytes> {
-    // A key without a bucket is a bucket of its own.
+    // A key without a bucket counts as a bucket.
     let len = key.bucket_prefix_len().unwrap_or(key.as_bytes().len());
     match FoldRange::prefix(&key.as_bytes()[..len]).to {
         Bound::Excluded(next) => Some(next),
@@ -309,7 +307,7 @@ fn storage_key(key: &SeenKey) -> StorageKey {
 
 fn read_head(key: &SeenKey) -> std::result::Result<Bytes, SegmentError> {
     let front = key.place.read_front(key.entry.at, Reading::MayBlock)?;
-    // A front that was decoded before has a head, if only an empty one.
+    // The front was decoded before, so it has a head, perhaps an empty one.
     Ok(decode_front(&front.front).map_or_else(|_| Bytes::new(), |front| front.head))
 }
 

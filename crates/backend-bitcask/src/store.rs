@@ -1,5 +1,5 @@
 //! The store: the parts that reads and writes use. It does not depend on upkeep, whose jobs get
-//! parts of it.
+//! parts of the store.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,7 +1,7 @@
-//! Gathering the newest record of each key while a store is opened.
+//! Gathers the newest record of each key while a store is opened.
 //!
-//! Keys are distinguished by two hashes of 64 bits, each under the store's secret: comparing the
-//! keys themselves would mean a read of the disk for every overwritten record.
+//! Keys are distinguished by two hashes of 64 bits, under the store's secret: comparing the keys
+//! themselves would cost a read of the disk for every overwritten record.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::places::Place;
 use crate::segment::Segment;
 use crate::slot::Slot;
 
-/// The fields of a record by which the newest record of its key is found, and its slot.
+/// The fields of a record that decide which is the newest of its key, and its slot.
 pub(crate) struct Newest {
     check: u64,
     sequence: u64,
@@ -45,7 +45,7 @@ impl Tail {
         self.entries.len() as u64
     }
 
-    /// The fields of a segment's record.
+    /// These fields of a segment's record.
     pub(crate) fn newest_of(&self, entry: &KeyEntry, segment: &Segment) -> Newest {
         let fingerprint = self.fingerprints.of(&entry.key);
         Newest {
@@ -61,7 +61,7 @@ impl Tail {
         let fingerprint = newest.slot.fingerprint();
         let same = |it: &Newest| it.slot.fingerprint() == fingerprint && it.check == newest.check;
         match self.entries.find_mut(fingerprint, same) {
-            // An expired entry that was merged away leaves a removal with the same sequence.
+            // A merge leaves a removal with the same sequence in place of an expired entry.
             Some(known) if rank(&newest) > rank(known) => *known = newest,
             Some(_) => {}
             None => {
@@ -116,8 +116,8 @@ fn rank(it: &Newest) -> (u64, bool, u32) {
     (it.sequence, it.removal, it.segment)
 }
 
-/// The slot of the same key, with its sequence. Failing that, a slot whose record is unreadable
-/// counts as the key's, with sequence 0.
+/// The slot of the same key, and the sequence of its record. If there is none, a slot with an
+/// unreadable record counts as the key's, with sequence 0.
 fn find_old(
     keydir: &Keydir,
     newest: &Newest,

@@ -1,13 +1,13 @@
 //! Records that the device persistently fails to read.
 //!
-//! A device may fail for a while, and such records are whole afterwards: reads return an error, and
-//! nothing is written over them. A sector that is lost for good would block its key for ever, since
-//! a write reads the entry that it replaces. So a record whose reads have failed often, over
-//! minutes, counts as damaged from then on: reads report that, so that replicas repair it, and a
-//! write replaces it. It is reported once, in the list of losses.
+//! A device may fail for a while, and the records are readable again afterwards: until then reads
+//! return an error, and no record is overwritten. A permanently lost sector would block its key for
+//! ever, since a write reads the entry that it replaces. So a record whose reads have failed often,
+//! over minutes, counts as damaged: reads report damage, so that replicas repair the key, and a
+//! write replaces it. The list of losses reports the record once.
 //!
-//! Only failed records are kept here, and only until the store is opened again: then the device is
-//! tried again.
+//! Only failed records are kept here, until the next opening, after which the device is tried
+//! again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,25 +17,25 @@ use parking_lot::Mutex;
 
 use crate::read_cache::CachedSegment;
 
-/// The time for which reads have to fail, four minutes: as long as upkeep retries.
+/// The time for which reads have to fail: four minutes, as long as upkeep retries.
 const FAILING_MICROS_MIN: u64 = 240_000_000;
-/// The most time between two of them that counts: a clock that is set ahead does not give up a
-/// record that the next read would get, and at least nine reads have to fail.
+/// The most that the time between two failures counts: at least nine reads have to fail, so that a
+/// clock set ahead gives no readable record up.
 const PASSED_MICROS_MAX: u64 = 30_000_000;
-/// The most failed records at a time: with more, the device itself has failed.
+/// The most failed records at a time: with more, the device as a whole has failed.
 const RECORDS_MAX: usize = 10_000;
 
 /// The start of a record.
 pub(crate) type RecordPlace = (CachedSegment, u64);
 
-/// The meaning of a failed read for a record.
+/// The consequence of a failed read for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The next read may succeed.
     MayPass,
-    /// The record counts as lost from this read on.
+    /// The record counts as damaged from this read on.
     GivenUpNow,
-    /// The record counted as lost before.
+    /// The record has counted as damaged before.
     GivenUp,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum Verdict {
 #[derive(Default)]
 pub(crate) struct UnreadRecords {
     failing: Mutex<BTreeMap<RecordPlace, Failing>>,
-    /// The number of records, so that successful reads need not take the lock.
+    /// The number of failed records, so that successful reads need not take the lock.
     count: AtomicUsize,
 }
 
@@ -55,7 +55,7 @@ struct Failing {
 }
 
 impl UnreadRecords {
-    /// The device failed to read this record.
+    /// Notes that the device failed to read this record.
     pub(crate) fn failed(&self, record: RecordPlace, now: Timestamp) -> Verdict {
         let mut failing = self.failing.lock();
         if failing.len() >= RECORDS_MAX && !failing.contains_key(&record) {
@@ -66,7 +66,7 @@ impl UnreadRecords {
             failing_micros: 0,
             is_given_up: false,
         });
-        // A clock that was set back does not measure the time.
+        // A clock that was set back counts as no time passed.
         let passed_micros = now.0.saturating_sub(it.last.0).min(PASSED_MICROS_MAX);
         it.failing_micros += passed_micros;
         it.last = now;
@@ -80,7 +80,7 @@ impl UnreadRecords {
         verdict
     }
 
-    /// The record was read.
+    /// Notes that this record was read.
     pub(crate) fn given(&self, record: RecordPlace) {
         if self.count.load(Ordering::Acquire) > 0 {
             let mut failing = self.failing.lock();

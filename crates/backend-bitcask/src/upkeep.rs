@@ -1,4 +1,4 @@
-//! Upkeep: the backlog and its steps. Callers decide on order and pace.
+//! Upkeep: the backlog and its steps. Callers decide the order and the pace.
 
 use kvorum_backend::{
     Result, StepBudget, StepOutcome, SyncStrategy, Task, TaskKind, Timestamp, Unsynced,
@@ -18,7 +18,7 @@ use crate::segments::Catalog;
 
 /// The least number of segments for a store's live bytes.
 const FILES_MIN: u64 = 4;
-/// The least size of each, or the limit of small ones if that is more, if the disk has room. Bytes.
+/// The least bytes of a segment, if the disk has room; the limit of small segments if that is more.
 const FILE_BYTES_AIM_MIN: u64 = 1 << 20;
 
 /// The jobs of a store, each with its work in progress.
@@ -141,7 +141,8 @@ impl Upkeep {
     }
 
     /// Sets the length of new segments. The active segment cannot be merged, so it is limited to a
-    /// part of the store's live bytes. On a small disk its copy has to fit into the reserve.
+    /// part of the store's live bytes. On a small disk a segment's copy has to fit into the
+    /// reserve.
     fn aim_at_file_bytes(files: &SegmentFiles, catalog: &Catalog) {
         let live = catalog.segments.values().map(|it| it.stats.live_bytes);
         let part = live.sum::<u64>() / FILES_MIN;
@@ -152,9 +153,10 @@ impl Upkeep {
         files.aim_at(aim);
     }
 
-    /// The creation of the next segment before puts need it, since that waits for the device.
+    /// The task of creating the next segment before puts need it, since creation waits for the
+    /// device.
     fn next_segment_due(files: &SegmentFiles) -> Option<Task> {
-        // It always has the same subject, so that a failure, as on a full disk, delays the next
+        // The subject is always the same, so that a failure, as on a full disk, delays the next
         // attempt.
         files
             .is_next_wanted()
@@ -173,7 +175,7 @@ impl Upkeep {
         self.unsynced.due(files.home.settings.sync, bytes, now)
     }
 
-    /// True when batches in the value log may wait for a sync without a caller.
+    /// True when the value log may have unsynced batches for which no caller waits.
     fn is_log_unsynced(files: &SegmentFiles, writer: &WriteSide) -> bool {
         let durable = files.durable();
         files.log.log.is_some()
@@ -191,14 +193,14 @@ impl Upkeep {
         self.checkpoints.abandon();
     }
 
-    /// Forgets everything, as in an erasure.
+    /// Drops all jobs and notes, as in an erasure.
     pub(crate) fn forget(&mut self, files: &SegmentFiles) {
         self.abandon();
         self.copies.forget();
         self.scrub.forget(files);
     }
 
-    /// Seals full segments, and the one for copies.
+    /// Seals full segments, and the segment for copies.
     pub(crate) fn seal_all(&mut self, files: &SegmentFiles) -> Result<()> {
         files.seal_retiring(u32::MAX)?;
         self.copies.end(files)

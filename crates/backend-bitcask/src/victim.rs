@@ -1,26 +1,26 @@
-//! The choice of the segment to merge next: pure, over numbers.
+//! The choice of the next segment to merge: a pure function of numbers.
 //!
-//! Triggers start a round, thresholds decide what belongs to it, as in Riak; within a round the
-//! segment that frees the most for its cost goes first. One segment at a time: merging all of them
-//! at once made merges noticeable. Bytes estimated to have expired count as garbage.
+//! Triggers start a round and thresholds select its segments, as in Riak; within a round the
+//! segment that frees the most for its cost goes first. One segment is merged at a time: merges of
+//! all at once had a noticeable load. Bytes that have expired by estimate count as garbage.
 //!
-//! The bound on the whole store's garbage takes the one segment that frees the most for its cost,
-//! times its age, and chooses again. A round of all segments would copy nearly everything if each
+//! The bound on the whole store's garbage selects one segment at a time, the one that frees the
+//! most for its cost, times its age. A round of all segments would copy nearly everything if each
 //! has some garbage. The rest of an old segment is likely to stay live and repays its copy for
-//! longer; a young one soon has more garbage. The value log follows the same rule.
+//! longer; a young segment soon has more garbage. The value log has the same rule.
 //!
-//! The segment that copies go to is left alone until it is full. It is ended early only if it holds too
-//! much garbage and no other segment is worth a merge; otherwise a small store would keep in it several
-//! times its live bytes.
+//! The segment for copies is left alone until it is full. It is ended early only if it has too much
+//! garbage and no other segment is worth a merge; otherwise a small store would keep several times
+//! its live bytes in it.
 
 use kvorum_backend::Urgency;
 
 use crate::MergeSettings;
 
-/// The size below which a store may have any share of garbage: a merge costs some syncs, however
-/// little it frees.
+/// The size below which a store may have any share of garbage: even a merge that frees little costs
+/// some syncs.
 const SMALL_STORE_BYTES: u64 = 256 << 10;
-/// Merges are urgent when garbage exceeds its limit by this much. Percent.
+/// Merges are urgent when garbage exceeds its limit by this many percent.
 const PRESSING_PERCENT: u64 = 3;
 
 /// Facts of a finished segment.
@@ -31,7 +31,7 @@ pub(crate) struct Candidate {
     pub(crate) bytes: u64,
     /// Bytes that merging it frees.
     pub(crate) garbage_bytes: u64,
-    /// Its records, and those that merging it frees.
+    /// Its records, and the records that merging it frees.
     pub(crate) records: u64,
     pub(crate) garbage_records: u64,
 }
@@ -61,12 +61,12 @@ impl Candidate {
 pub(crate) struct WholeStore {
     pub(crate) bytes: u64,
     pub(crate) garbage_bytes: u64,
-    /// The present length of its segments: those shorter than half of it are small.
+    /// The present target for the length of segments.
     pub(crate) file_bytes_aim: u64,
 }
 
-/// The segments of a new round, best first; empty when no trigger is met. `output` is the segment
-/// for copies.
+/// The segments of a new round, best first; none if no trigger is met. `output` is the segment for
+/// copies.
 pub(crate) fn choose_round(
     candidates: &[Candidate],
     output: Option<Candidate>,
@@ -84,8 +84,8 @@ pub(crate) fn choose_round(
         .filter(|it| it.garbage_bytes > 0 || is_small(it, whole, settings))
         .filter(|it| meets_threshold(it, whole, settings))
         .collect();
-    // The most freed for each byte copied first; older ones first if that is equal, since removals
-    // in younger ones may be waiting for them.
+    // The most freed for each byte copied first; of equal ones the older first, since removals in
+    // younger segments may be waiting for it.
     chosen.sort_by_key(|it| (std::cmp::Reverse(it.garbage_percent()), it.number));
     let is_pointless = chosen.len() == 1 && chosen.iter().all(|it| it.garbage_bytes == 0);
     if is_pointless {
@@ -118,7 +118,7 @@ fn worthiest(candidates: &[Candidate], whole: WholeStore, settings: &MergeSettin
     if !has_too_much_garbage(whole, settings) {
         return None;
     }
-    // If all are much better than the bound, the garbage is in the active segment, and the next
+    // If all shares are far below the bound, the garbage is in the active segment, and a later
     // merge can free it.
     let share_min = u64::from(settings.store_garbage_trigger_percent) / 2;
     let newest = candidates.iter().map(|it| it.number).max()?;
@@ -242,9 +242,9 @@ mod tests {
             choose_round(&all, None, whole, &settings)
         };
         assert_eq!(chosen(30, 45), [1]);
-        // Far more counts for more than age.
+        // Far more garbage outweighs age.
         assert_eq!(chosen(16, 55), [4]);
-        // A segment that is hardly worth it is not chosen, however old.
+        // A segment of any age with little garbage is not chosen.
         assert_eq!(chosen(14, 20), [4]);
     }
 
@@ -271,7 +271,7 @@ mod tests {
     }
 
     /// Regression: each of 16 stores of two megabytes kept a segment of ten megabytes, mostly garbage,
-    /// because it was still written to.
+    /// because copies were still appended to it.
     #[test]
     fn the_output_is_ended_when_it_is_garbage_and_nothing_else_is_worth_a_merge() {
         let whole = WholeStore {

@@ -1,5 +1,5 @@
-//! Merges of bitcask as golden scripts (`merge_scripts/`): segments by their garbage, and the round
-//! of merges that they begin.
+//! Merges of bitcask as golden scripts (`merge_scripts/`): segments with their garbage, and the
+//! rounds of merges that follow.
 //!
 //! | command | meaning |
 //! |---|---|

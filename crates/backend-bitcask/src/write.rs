@@ -1,5 +1,5 @@
-//! Putting a batch: encoded without a lock, appended in one write under the writer's, shown to
-//! readers in one step.
+//! Putting a batch: encoded without a lock, appended in one write under the writer's lock, and
+//! shown to readers in one step.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::shared::Standing;
 use crate::slot::Slot;
 use crate::store::Store;
 
-/// A write, apart from its record.
+/// A write without its encoded record.
 struct Prepared<'a> {
     key: &'a StorageKey,
     fingerprint: u64,
@@ -73,8 +73,8 @@ impl Store {
     }
 
     /// Puts a batch to the value log, where it stays. Queued batches would be lost with this
-    /// process. So a caller that requested only the store's default waits too, until the batch is
-    /// with the system. An append to a file of the store's own would have the same effect.
+    /// process. So a caller that requested only the store's default waits until the operating
+    /// system has the batch, as after an append to a file of the store's own.
     fn put_to_log(
         &self,
         log: &ValueLog,
@@ -113,9 +113,9 @@ impl Store {
         })
     }
 
-    /// Encodes and compresses: records in the value log's form, in which uncompressed bodies are
-    /// shared. Of several writes to one key the last one stays: the others were never visible, and
-    /// (key, sequence) names one record.
+    /// Encodes and compresses a batch to records in the value log's form, which share uncompressed
+    /// bodies. Of several writes to one key the last is kept: the others were never visible, and
+    /// (key, sequence) has to name one record.
     fn prepare<'a>(&self, batch: &'a Batch) -> (Vec<Prepared<'a>>, Vec<LogRecord>) {
         let mut records = Vec::with_capacity(batch.writes.len().max(1));
         let mut prepared = Vec::with_capacity(batch.writes.len());
@@ -161,7 +161,7 @@ impl Store {
         (prepared, records)
     }
 
-    /// Makes a batch in the log visible, whole.
+    /// Makes a batch in the log visible as a whole.
     fn show_logged(
         &self,
         prepared: &[Prepared<'_>],
@@ -213,11 +213,11 @@ impl Store {
         Ok(sequence)
     }
 
-    /// The slots that the batch supersedes. They stay in their places while the writer is locked:
+    /// The slots that the batch supersedes. They do not change while the writer is locked, since
     /// merges take that lock to move a slot. Nothing is read for keys that the caller has just
     /// read.
     ///
-    /// An unreadable one is not a failure of the store, which takes other writes.
+    /// An unreadable record fails this write, and not the store.
     fn find_olds(&self, prepared: &[Prepared<'_>]) -> Result<SmallVec<[Option<Slot>; 1]>> {
         let unread = |error: BackendError| match error.kind() {
             ErrorKind::Failed => error.of_kind(ErrorKind::Unread),
@@ -229,7 +229,7 @@ impl Store {
         olds.map(|old| old.map_err(unread)).collect()
     }
 
-    /// Makes an appended batch visible, whole.
+    /// Makes an appended batch visible as a whole.
     fn show(
         &self,
         prepared: &[Prepared<'_>],
@@ -257,7 +257,7 @@ impl Store {
         counters.add_unchecked(appended_bytes, prepared.len() as u64);
     }
 
-    /// Takes back a batch that was logged and is not covered, as after a crash.
+    /// Replays a batch that is in the log and not covered, as after a crash.
     pub(crate) fn replay(
         &self,
         segment: &Arc<LogSegment>,
@@ -277,11 +277,11 @@ impl Store {
         Ok(())
     }
 
-    /// Takes note of the keys of a batch that comes back.
+    /// Notes the keys of a replayed batch.
     fn note_replay(&self, sequence: Sequence, records: &[LoggedRecord]) {
         let replays = &self.log.replays;
         if records.is_empty() {
-            // The log has lost them.
+            // The log has lost the batch's records.
             return replays.note_unknown();
         }
         let mut keys = Vec::with_capacity(records.len());
@@ -304,7 +304,7 @@ impl Store {
         };
         let fingerprint = self.contents.fingerprints.of(&entry.key);
         let check = self.contents.fingerprints.check_of(&entry.key);
-        // With the precision of slots.
+        // A fingerprint with the precision of slots.
         let stored = Slot::new(fingerprint, 0, entry.at).fingerprint();
         let hidden_by = self.log.hidden.lock().get(&(stored, check)).copied();
         let old = self.slot_and_sequence_of(&entry.key, fingerprint, Reading::MayBlock)?;
@@ -323,7 +323,7 @@ impl Store {
         Ok(())
     }
 
-    /// Counts a record of the log that was not counted by a checkpoint.
+    /// Counts a record of the log that no checkpoint has counted.
     fn count_replayed(
         &self,
         segment: &Arc<LogSegment>,
@@ -348,7 +348,7 @@ impl Store {
     }
 }
 
-/// The writes that count: of several to one key the last.
+/// The valid writes: the last to each key.
 fn last_writes(batch: &Batch) -> impl Iterator<Item = &Write> {
     let last = (batch.writes.len() > 1).then(|| {
         let mut keys = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The key directory of a checkpoint compared with one that is rebuilt from the segments.
+//! Compares the key directory of a checkpoint with one rebuilt from the segments.
 
 use std::collections::HashMap;
 
@@ -14,12 +14,12 @@ use crate::keydir::{Keydir, SHARDS};
 use crate::meta::Meta;
 use crate::slot::Slot;
 
-/// The newest record of a key, as far as it is known.
+/// The newest known record of a key.
 struct Newest {
     check: u64,
     sequence: u64,
     removal: bool,
-    /// Segment and offset: more than one while a merge has copied it.
+    /// Segments and offsets: several if a merge has copied the record.
     places: Vec<(u32, u64)>,
 }
 
@@ -66,7 +66,7 @@ impl StoreCheck<'_> {
         Ok(())
     }
 
-    /// The newest records by fingerprint, of some shards, from hints that were found right.
+    /// The newest records by fingerprint, of some shards, from hints that the check found right.
     fn rebuild(
         &self,
         fingerprints: &Fingerprints,
@@ -108,7 +108,7 @@ impl StoreCheck<'_> {
         shards: std::ops::Range<usize>,
         wrong: &mut Vec<String>,
     ) {
-        // Records in the value log are not read here, and may supersede these.
+        // Records in the value log, which are not read, may supersede these.
         let place_of = |slot: &Slot| match checkpoint.places.get(&slot.place())? {
             PlaceNumber::Own(number) => Some((*number, slot.offset())),
             PlaceNumber::Shared(_) => None,
@@ -118,7 +118,7 @@ impl StoreCheck<'_> {
         let is_covered = |(number, offset): &(u32, u64)| {
             covered.get(number).is_some_and(|it| *offset < it.data_end)
         };
-        // Each slot has the place of a newest record, or of one that was newest before the tail.
+        // Each slot has the place of a newest record, or of the newest record before the tail.
         for shard in shards {
             for packed in keydir.shard(shard) {
                 let slot = Slot::unpack(shard, packed);
@@ -171,7 +171,7 @@ fn take_newest(known: &mut Vec<Newest>, check: u64, number: u32, entry: &KeyEntr
             places: vec![place],
         }),
         Some(it) => {
-            // As in an opening: of two with one sequence, the removal counts.
+            // As in an opening, of two records with one sequence the removal is the newer.
             let (old, new) = ((it.sequence, it.removal), (entry.sequence, entry.removal));
             if new > old {
                 it.places.clear();

@@ -1,8 +1,7 @@
-//! Log hints compared with the records that they name, in the value log and in the store's own
-//! segments.
+//! Compares log hints with their records in the value log and in the store's own segments.
 //!
-//! Each entry's record is read. The check does not detect records missing from a hint: it would
-//! have to read the whole log for every store.
+//! Each entry's record is read. Records missing from a hint are not detected: that would mean
+//! reading the whole log for every store.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -22,15 +21,15 @@ use crate::key_table::{KeyEntry, OWN};
 use crate::log_hint::{BoundTo, LogHint, log_hint_number};
 use crate::meta::Meta;
 
-/// Entries that are read in the order of their records. About 150 bytes of memory each.
+/// Entries that are sorted by the places of their records at a time, about 150 bytes each.
 const ENTRIES_AT_ONCE: usize = 64 << 10;
 
-/// The segments of a log hint's records: opened ones, `None` for those that need not exist.
+/// The segments of a log hint's records: open, or `None` if the segment need not exist.
 struct Records<'a> {
     store: u64,
     log: Option<&'a (dyn LogInFiles + 'a)>,
     opened: BTreeMap<u32, Option<SegmentReader>>,
-    /// Unreadable ranges of the log's segments that were searched for them.
+    /// Unreadable ranges of the log's segments that were searched.
     damaged: BTreeMap<u32, Vec<(u64, u64)>>,
 }
 
@@ -44,7 +43,7 @@ struct Wrong {
 }
 
 impl StoreCheck<'_> {
-    /// Checks every checksum in log hints, and their entries; a wrong one will be rewritten.
+    /// Checks every checksum in log hints, and their entries; the store will rewrite wrong hints.
     pub(super) fn check_log_hints(&mut self, meta: &Meta) -> Result<()> {
         let mut hints = Vec::new();
         for entry in self.disk.list(self.directory).into_backend()? {
@@ -53,7 +52,7 @@ impl StoreCheck<'_> {
             };
             match self.open_log_hint(meta, number, &entry.name) {
                 Ok(hint) => hints.extend(hint.map(|hint| (entry.name, hint))),
-                // It was merged with others.
+                // The log hint was merged with others.
                 Err(_) if self.is_gone(&entry.name)? => {}
                 Err(error) => return Err(error),
             }
@@ -79,7 +78,7 @@ impl StoreCheck<'_> {
         Ok(())
     }
 
-    /// Notes that entries in the log cannot be compared without it.
+    /// Notes that entries in the log cannot be compared without the log.
     fn note_unchecked_log(&mut self, meta: &Meta, found: &FoundLog<'_>, first: &str) {
         let spoken = format!("log hints name the value log {:#018x}", meta.value_log);
         match found {
@@ -95,7 +94,7 @@ impl StoreCheck<'_> {
         }
     }
 
-    /// A log hint with right checksums that openings would use.
+    /// Opens a log hint with right checksums that openings would use.
     fn open_log_hint(&mut self, meta: &Meta, number: u32, name: &str) -> Result<Option<LogHint>> {
         if !self.check_pieces(StoreFile::LogHint, name)? {
             return Ok(None);
@@ -217,7 +216,7 @@ impl StoreCheck<'_> {
 
     fn compare_own(&self, entry: &KeyEntry, wrong: &mut Wrong) -> Result<()> {
         let Some(segment) = self.segments.get(&(entry.segment & !OWN)) else {
-            // It was merged, or is being written.
+            // The segment was merged, or is being written.
             return Ok(());
         };
         let front = whole(segment.reader.read_front(entry.at, Reading::MayBlock))?;
@@ -252,14 +251,14 @@ impl Records<'_> {
         if let Some(known) = self.opened.get(&number) {
             return Ok(known.clone());
         }
-        // Entries come by segment: one is open at a time.
+        // Entries are sorted by segment, so one is open at a time.
         self.opened.clear();
         let reader = log.segment(number)?;
         self.opened.insert(number, reader.clone());
         Ok(reader)
     }
 
-    /// True when a record at this place cannot be read: that damage is reported for the log.
+    /// True when the record at this place cannot be read, which the check of the log reports.
     fn is_damaged(&mut self, reader: &SegmentReader, number: u32, at: Location) -> Result<bool> {
         let ranges = match self.damaged.entry(number) {
             Entry::Occupied(known) => known.into_mut(),
@@ -305,13 +304,13 @@ fn damaged_ranges(reader: &SegmentReader) -> Result<Vec<(u64, u64)>> {
     Ok(ranges)
 }
 
-/// A front of the log without the log's prefix; `None` for another store's.
+/// A front of the log without the log's prefix; `None` if the record is another store's.
 fn of_store(stored: StoredFront, store: u64) -> Option<StoredFront> {
     let logged = LoggedFront::of(stored)?;
     (logged.store == StoreId(store)).then_some(logged.stored)
 }
 
-/// `None` if no whole record is there.
+/// `None` if there is no whole record.
 fn whole(front: std::result::Result<StoredFront, SegmentError>) -> Result<Option<StoredFront>> {
     match front {
         Ok(front) => Ok(Some(front)),

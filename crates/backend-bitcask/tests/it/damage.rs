@@ -1,4 +1,4 @@
-//! Corruption: damaged records are reported and lost, all others are served.
+//! Corruption: damaged records are lost and reported, and all others are served.
 
 #![expect(
     clippy::unwrap_used,
@@ -128,8 +128,7 @@ fn r27_a_merge_passes_over_corruption_and_comes_to_its_end() {
     assert_eq!(kept.len(), 3);
 }
 
-/// No disk makes such a record: its checksums are right. Its writer has a bug, or is a newer
-/// version.
+/// A record with right checksums that does not decode: its writer has a bug, or is a newer version.
 #[test]
 fn a_merge_reports_a_record_that_it_cannot_understand_and_copies_the_others() {
     let disk = MemoryDisk::new();
@@ -225,7 +224,7 @@ fn a_store_without_its_identity_is_not_guessed_at() {
     assert_eq!(refused, Some(ErrorKind::Corrupt));
 }
 
-/// Does all due scrubs, a little at once; returns the number of files that were begun.
+/// Does all due scrubs in small steps; returns the number of files.
 fn scrub(store: &Bitcask, now: Timestamp) -> usize {
     let due = || {
         let tasks = store.maintenance_due(now);
@@ -261,21 +260,21 @@ fn a_scrub_finds_corruption_before_a_reader_does_and_reports_it_once() {
     assert_eq!(status.lost.len(), 1, "{:?}", status.lost);
     assert_eq!(status.lost[0].file, "0000000001.segment");
     assert_eq!(status.corrupt_reads, 1);
-    // The next cycle begins, and is over.
+    // One cycle begins and ends.
     scrub(&store, after(2));
     scrub(&store, after(3));
     assert_eq!(store.status().lost.len(), 1);
     assert!(readable(&store) >= 29);
     store.close().unwrap();
     drop(store);
-    // Files that were read in this cycle are not read again.
+    // Files that this cycle has read are not read again.
     let store = open(&disk, settings);
     assert_eq!(scrub(&store, after(3)), 0);
     assert_eq!(store.status().lost.len(), 1);
 }
 
-/// Hints and the checkpoint are copies of segments' data: corruption in them costs nothing once it
-/// is found.
+/// Hints and the checkpoint are copies of segments' data: corruption there costs nothing once it is
+/// found.
 #[test]
 fn a_scrub_finds_corruption_in_hints_and_the_checkpoint_reports_it_and_has_them_written_again() {
     const PERIOD: Duration = Duration::from_secs(100);
@@ -290,7 +289,7 @@ fn a_scrub_finds_corruption_in_hints_and_the_checkpoint_reports_it_and_has_them_
     do_all(&store, NOW);
     do_task(&store, TaskKind::Checkpoint, 0, NOW);
     drop(store);
-    // The cycle begins with all of them.
+    // The cycle begins again with all files.
     disk.remove_file(Path::new("store/scrub")).ok();
     let store = open(&disk, settings.clone());
     assert_eq!(scrub(&store, NOW), 0);
@@ -333,7 +332,7 @@ fn a_scrub_finds_corruption_in_hints_and_the_checkpoint_reports_it_and_has_them_
     assert_eq!(store.status().lost.len(), 2, "{:?}", store.status().lost);
 }
 
-/// As above for every byte of them.
+/// The same for every byte of them.
 #[test]
 fn no_flip_of_a_hint_or_a_checkpoint_escapes_a_scrub() {
     const PERIOD: Duration = Duration::from_secs(100);

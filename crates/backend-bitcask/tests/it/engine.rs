@@ -9,7 +9,7 @@ use kvorum_backend_bitcask::{
 };
 use kvorum_backend_conformance::{EngineUnderTest, Opening};
 
-/// Bitcask as the suite sees it.
+/// Bitcask for the suite.
 pub(crate) struct Engine;
 
 impl EngineUnderTest for Engine {
@@ -32,7 +32,7 @@ impl EngineUnderTest for Engine {
         let settings = settings(opening.variation);
         let (disk, draw) = (opening.disk(), opening.draw.clone());
         let store = Bitcask::open(disk, &opening.directory, settings, draw, None)?;
-        // Large enough for everything, none, and so small that most of it is evicted.
+        // A cache large enough for everything, none, and one that evicts most entries.
         let cache = match opening.variation {
             0 => Some(ReadCache::new(64 << 20)),
             2 => Some(ReadCache::new(4096)),
@@ -45,7 +45,7 @@ impl EngineUnderTest for Engine {
         Ok(Box::new(store))
     }
 
-    /// The store's own segments, the log of a store without a value log.
+    /// The store's own segments, which are the log of a store without a value log.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.segment"]
     }
@@ -76,14 +76,14 @@ fn settings(variation: u32) -> BitcaskSettings {
     };
     match variation {
         0 => eager,
-        // Large files: much is replayed, little is merged.
+        // Large files: large replays, and few merges.
         1 => BitcaskSettings {
             file_bytes_max: 64 << 10,
             compression: Compression::Lz4,
             sync: SyncStrategy::Interval(Duration::from_secs(1)),
             ..eager
         },
-        // Different keys collide, and every file is a page or two.
+        // Different keys collide, and every file has a page or two.
         2 => BitcaskSettings {
             scrub_period: Some(Duration::from_micros(2_500)),
             fingerprint: Some(|key| u64::from(key.last().copied().unwrap_or(0) % 3) << 47),

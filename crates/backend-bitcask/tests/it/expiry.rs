@@ -1,4 +1,5 @@
-//! Expiry: entries go by their own time or the store's, and files with nothing else go whole.
+//! Expiry: entries expire by their own time or the store's, and files with no other entries are
+//! removed whole.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The engine against the suite that every engine passes, and its own tests.
+//! The engine's own tests, and the suite that every engine passes.
 
 mod collisions;
 mod conformance;

@@ -1,7 +1,7 @@
-//! The power is cut inside merges, at every operation of them, and merging goes on after each cut:
-//! no removed key comes back.
+//! The power is cut at every operation of merges, and merging continues after each cut: no removed
+//! key comes back.
 //!
-//! Merges are done record by record, so that cuts fall between any two of them. After a cut a file
+//! Merges are done record by record, so that cuts fall between any two records. After a cut a file
 //! may exist together with a part of its copies, and the next merges have to handle both.
 
 #![expect(
@@ -23,7 +23,7 @@ use crate::store::{NOW, do_task, folded, one_file_each, open, put, remove};
 const FEW: u64 = 4;
 const AT_ONCE: StepBudget = StepBudget { bytes: u64::MAX };
 
-/// Takes the steps of a merge until it is done or the power is lost.
+/// Merges until the merge is done or the power is cut.
 fn merge(store: &Bitcask, file: u64, budget: StepBudget) {
     let task = Task {
         kind: TaskKind::Merge,
@@ -37,7 +37,7 @@ fn merge(store: &Bitcask, file: u64, budget: StepBudget) {
     {}
 }
 
-/// The number of operations of a merge of a file, after a start on a copy of the disk.
+/// The number of operations of a file's merge, after a start on a copy of the disk.
 fn operations_of(before: &MemoryDisk, file: u64, budget: StepBudget) -> u64 {
     let disk = before.crash_image(CrashOptions::everything());
     let store = open(&disk, BitcaskSettings::default());
@@ -46,7 +46,7 @@ fn operations_of(before: &MemoryDisk, file: u64, budget: StepBudget) -> u64 {
     disk.operations() - opened
 }
 
-/// Begins a merge, and cuts the power after this many of its operations.
+/// Begins a merge, and cuts the power after this many operations.
 fn cut_merge(
     before: &MemoryDisk,
     file: u64,
@@ -61,7 +61,7 @@ fn cut_merge(
     disk.crash_image(crash)
 }
 
-/// Every kind in turn.
+/// The kinds of crashes in turn.
 fn crash_of(turn: u64) -> CrashOptions {
     match turn % 3 {
         0 => CrashOptions::nothing_unsynced(),
@@ -79,8 +79,8 @@ fn files(disk: &MemoryDisk) -> Vec<u64> {
     numbers.collect()
 }
 
-/// A start after a crash shows the expected state. So do the store after all remaining files are
-/// merged in this order, and a start after that.
+/// Checks the state after a start that follows a crash, after merging all remaining files in this
+/// order, and after another start.
 fn check_and_merge_on(disk: &MemoryDisk, is_newest_first: bool, expected: &[(String, String)]) {
     let store = open(disk, BitcaskSettings::default());
     assert_eq!(folded(&store, NOW), expected, "after the cut");
@@ -100,8 +100,8 @@ fn check_and_merge_on(disk: &MemoryDisk, is_newest_first: bool, expected: &[(Str
     assert!(store.status().lost.is_empty());
 }
 
-/// Cuts one more merge at all of its operations, and goes on with those that are not cut. Returns
-/// the number of cuts.
+/// Cuts one more merge at each of its operations, and continues with uncut merges. Returns the
+/// number of cuts.
 fn cut_everywhere(
     before: &MemoryDisk,
     merged: &mut Vec<u64>,
@@ -131,7 +131,7 @@ fn cut_everywhere(
     cuts
 }
 
-/// Prints the case of a failed assertion.
+/// Prints the case when an assertion fails.
 struct PrintOnPanic(String);
 
 #[expect(clippy::print_stderr, reason = "the story of a failed test")]
@@ -155,12 +155,12 @@ fn r13_no_merge_of_four_files_cut_at_any_operation_in_any_order_brings_a_removed
 #[derive(Default)]
 struct Walk {
     merges: u64,
-    /// Merges that were cut before the end.
+    /// Merges that were cut before their end.
     cut: u64,
 }
 
 /// Merges one more of the files in every possible way; each merge is cut somewhere, and merging
-/// goes on after the cut.
+/// continues after the cut.
 fn walk(
     before: &MemoryDisk,
     merged: &mut Vec<u64>,
@@ -176,7 +176,8 @@ fn walk(
         let store = open(&disk, one_file_each());
         assert_eq!(folded(&store, NOW), expected, "{merged:?}");
         assert!(store.status().lost.is_empty());
-        // From no operation of it to all: a prime, so that no place in the tree has its own cut.
+        // Cuts from before the first operation to after the last. The number is prime, so that the
+        // same place in the tree gets different cuts.
         let cut = walked.merges % 23;
         disk.cut_after(disk.operations() + cut);
         merge(&store, file, AT_ONCE);
@@ -210,7 +211,7 @@ fn r13_no_six_files_whose_merges_are_all_cut_somewhere_bring_a_removed_key_back(
     assert!(walked.cut > 1000, "{}", walked.cut);
 }
 
-/// A file that cannot be unlinked is back at the next start, when the entries that its removals hid
+/// A file that cannot be unlinked is back at the next start, when the removals that hid its entries
 /// may be gone.
 #[test]
 fn r13_a_merged_file_whose_unlinking_failed_brings_no_removed_key_back() {
@@ -235,7 +236,7 @@ fn r13_a_merged_file_whose_unlinking_failed_brings_no_removed_key_back() {
     }
 }
 
-/// Small enough that merges copy into files that are newer than the active one.
+/// Files so small that merges copy to files that are newer than the active one.
 fn few_records_each() -> BitcaskSettings {
     BitcaskSettings {
         file_bytes_max: 600,
@@ -245,16 +246,16 @@ fn few_records_each() -> BitcaskSettings {
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// More operations than a merge takes.
+/// More operations than any merge has.
 const UNCUT: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]
 enum Step {
     Put(usize),
     Remove(usize),
-    /// A merge of the file at this index of the existing ones, cut after this many operations.
+    /// A merge of the existing file at this index, cut after this many operations.
     Merge(usize, u64),
-    /// A start after a crash, without the checkpoint if that was found to be wrong.
+    /// A start after a crash, without the checkpoint if this is true.
     Restart(bool),
 }
 
@@ -268,7 +269,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Plays the steps, each cut followed by a start, and then merges the rest.
+/// Runs the steps, with a start after each cut, and then merges the rest.
 fn play(steps: &[Step]) {
     let mut disk = MemoryDisk::new();
     let mut store = open(&disk, few_records_each());
@@ -289,7 +290,7 @@ fn play(steps: &[Step]) {
                 let Some(file) = files.get(place % files.len().max(1)) else {
                     continue;
                 };
-                // The task seals it.
+                // This task seals the file.
                 do_task(&store, TaskKind::Hint, *file, NOW);
                 disk.cut_after(disk.operations() + cut);
                 merge(&store, *file, StepBudget { bytes: 1 });

@@ -1,4 +1,4 @@
-//! Merges of any files in any order: removed keys stay away, snapshots do not change.
+//! Merges of any files in any order: removed keys do not return, and snapshots do not change.
 
 #![expect(
     clippy::unwrap_used,
@@ -103,9 +103,9 @@ fn script_name(script: u64) -> String {
 }
 
 /// All possible contents of this many files for a key, in one store: bit n of a key's script selects
-/// a put or a removal of it for file n.
+/// a put or a removal for file n.
 pub(crate) fn scripted_files(disk: &MemoryDisk, files: u64) {
-    // A file for each batch of all keys.
+    // Each batch of all keys has its own file.
     let store = open(disk, one_file_each());
     for file in 0..files {
         let writes = (0..1u64 << files).map(|script| match script >> file & 1 {
@@ -164,7 +164,7 @@ fn merge_on(before: &MemoryDisk, merged: &mut Vec<u64>, expected: &[(String, Str
     merges
 }
 
-/// As above for every order of every subset of six files, every script at once, and a crash after
+/// The same for every order of every subset of six files, every script at once, and a crash after
 /// each merge.
 #[test]
 fn r13_no_subset_of_six_files_merged_in_any_order_with_crashes_brings_a_removed_key_back() {
@@ -247,7 +247,7 @@ fn r14_a_snapshot_shows_its_moment_while_its_files_are_merged_away() {
     assert_eq!(now, ["a", "b", "d"]);
 }
 
-/// A clock that was set back by an hour had nothing synced for an hour.
+/// Regression: after a clock was set back by an hour, nothing was synced for an hour.
 #[test]
 fn what_is_synced_by_interval_is_synced_on_a_clock_that_is_set_back() {
     let settings = BitcaskSettings {
@@ -292,8 +292,8 @@ fn overwriting_keeps_the_disk_bounded_and_upkeep_comes_to_an_end() {
     assert_eq!(store.status().live_bytes, status.live_bytes);
 }
 
-/// Regression: small stores on a disk with room wrote a file for every 256 KiB, with a hint file
-/// each. A put cost up to half more processor time.
+/// Regression: small stores on a disk with room wrote a file for every 256 KiB, each with a hint
+/// file. A put took up to half more processor time.
 #[test]
 fn a_store_with_little_has_few_files() {
     let disk = MemoryDisk::new();
@@ -306,11 +306,11 @@ fn a_store_with_little_has_few_files() {
     let listed = disk.list(Path::new("store")).unwrap();
     let is_data = |name: &str| name.ends_with(".segment") || name.ends_with(".hint");
     let files = listed.iter().filter(|it| is_data(&it.name)).count();
-    // The active one, and the next if it is half full.
+    // The active file, and the next if the active one is half full.
     assert!(files <= 2, "{listed:?}");
 }
 
-/// A sector that stays unreadable keeps its segment from being merged, and no other.
+/// A sector that stays unreadable prevents the merge of its segment, and of no other.
 #[test]
 fn a_segment_that_cannot_be_read_holds_up_no_other_merge() {
     let memory = MemoryDisk::new();
@@ -332,7 +332,7 @@ fn a_segment_that_cannot_be_read_holds_up_no_other_merge() {
     let store = open(&disk, settings.clone());
     let device = Rule::new(Fault::Error(ErrorKind::Device)).on(Operation::Read);
     disk.add_rule(device.path(first).over(len - 1..len));
-    // All but two keys of every file are garbage, also of those that were written meanwhile.
+    // All but two keys of every file are garbage, including files written meanwhile.
     for round in 1..8 {
         let changed = (0..60).filter(|number| number % 5 > 0);
         changed.for_each(|number| {

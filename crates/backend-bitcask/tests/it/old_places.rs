@@ -1,5 +1,5 @@
-//! A write with the place of the entry that it replaces: nothing is read for it again, and an
-//! outdated place costs a read and nothing else.
+//! A write with the place of the entry that it replaces reads nothing; an outdated place costs one
+//! read.
 
 use kvorum_backend::{
     Backend, Batch, Durability, ErrorKind, Fields, Lookup, OldEntry, Reading, TaskKind, Write,
@@ -11,7 +11,7 @@ use crate::store::{
     NOW, at, body_of, do_task, folded, key, one_file_each, open, put, put_of, remove,
 };
 
-/// The lookup of a writer that has just read the head, and must not wait.
+/// The lookup of a writer that has just read the head and must not wait.
 fn looked_up(store: &Bitcask, name: &str) -> OldEntry {
     let Ok(Lookup::Found(found)) = store.head(&key(name), at(NOW)) else {
         unreachable!("no head");
@@ -119,7 +119,7 @@ fn a_write_that_must_not_wait_is_refused_where_it_would_and_nothing_is_done() {
     assert_eq!(body_of(&store, "k").as_deref(), Some("third"));
 }
 
-/// A place is of one key, even with other keys of its fingerprint.
+/// A place belongs to one key, even if other keys have its fingerprint.
 #[test]
 fn keys_with_one_fingerprint_keep_their_own_values() {
     let settings = BitcaskSettings {

@@ -1,5 +1,5 @@
-//! Reads of the store's own files by a request: a head without its body, a bucket without the
-//! others.
+//! Reads of the store's own files by a request: a head without its body, a bucket without other
+//! buckets.
 
 #![expect(
     clippy::unwrap_used,
@@ -35,7 +35,7 @@ fn bytes_read(disk: &FaultyDisk) -> usize {
     read_of_each(disk).values().sum()
 }
 
-/// Digits in no order, each many times, so that they are packed to a fraction of their length.
+/// Digits without order, each many times, so that they compress to a fraction of their length.
 fn digits(count: usize) -> Bytes {
     let mut state = 7_u64;
     let mut digit = || {
@@ -95,7 +95,7 @@ fn key_in(bucket_number: usize, number: usize) -> StorageKey {
     StorageKey::new(&BucketType::default_type(), &bucket(bucket_number), &key)
 }
 
-/// The keys of every bucket in turn, so that each file has some of all, and every file but the
+/// Puts keys of every bucket in turn, so that each file has keys of all, and every file but the
 /// active one has a hint.
 fn fill(store: &Bitcask) {
     for number in 0..KEYS {
@@ -129,7 +129,7 @@ fn folded(store: &Bitcask, range: &FoldRange) -> Vec<StorageKey> {
     keys
 }
 
-/// The fold reads the blocks with the bucket of files with a hint; the active file has none yet.
+/// The fold reads the bucket's blocks of each hint, and the active file, which has no hint yet.
 #[test]
 fn a_fold_of_a_bucket_reads_a_small_part_of_what_all_buckets_take() {
     let memory = MemoryDisk::new();

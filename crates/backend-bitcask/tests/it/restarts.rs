@@ -1,4 +1,5 @@
-//! Opening: by checkpoint, by hints, by data; after a stop, a kill, a failed sync and a full disk.
+//! Openings: from the checkpoint, from hints, and from data; after a stop, a kill, a failed sync
+//! and a full disk.
 
 use std::path::{Path, PathBuf};
 
@@ -139,8 +140,8 @@ fn a_store_is_opened_once_at_a_time() {
     open(&disk, small());
 }
 
-/// A sync that fails once and then succeeds has lost the data that it covered: nothing is
-/// acknowledged after it, and an opening writes the pages that the cache still shows again.
+/// A sync that fails once and then succeeds may have lost its data: nothing is acknowledged
+/// afterwards, and an opening rewrites the pages that the page cache still has.
 #[test]
 fn r29_after_a_failed_sync_nothing_is_acknowledged_until_the_store_is_opened_again() {
     let memory = MemoryDisk::new();
@@ -387,8 +388,8 @@ fn places_are_used_again_once_nobody_can_mean_what_had_them() {
     assert_eq!(store.status().corrupt_reads, 0);
 }
 
-/// A slot in a checkpoint refers to a segment by its place. Had the place been given to another
-/// segment before the checkpoint was finished, the slot would refer to a record in that one.
+/// A slot in a checkpoint refers to a segment by its place. If the place were given to another
+/// segment before the checkpoint was finished, the slot would refer to a record there.
 #[test]
 fn places_mean_one_segment_each_for_as_long_as_a_checkpoint_is_written() {
     use kvorum_backend::{StepBudget, Task, Urgency};
@@ -424,7 +425,7 @@ fn places_mean_one_segment_each_for_as_long_as_a_checkpoint_is_written() {
     assert_eq!(store.status().corrupt_reads, 0);
 }
 
-/// Puts would wait for the device to make it, and openings must not leave one more each time.
+/// Otherwise puts would wait for the device. Openings must not leave one more segment each time.
 #[test]
 fn upkeep_makes_the_first_segment_of_a_store_once() {
     let disk = MemoryDisk::new();
@@ -450,7 +451,8 @@ fn upkeep_makes_the_first_segment_of_a_store_once() {
     assert_eq!(body_of(&store, "a").as_deref(), Some("2"));
 }
 
-/// A full disk, for example: a task with another name each time is never left alone for a while.
+/// On a full disk, for example: a task that changes its name after each failure is retried without
+/// a pause.
 #[test]
 fn a_first_segment_that_cannot_be_made_stays_the_same_task() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
@@ -468,8 +470,8 @@ fn a_first_segment_that_cannot_be_made_stays_the_same_task() {
     put(&store, "a", "1");
 }
 
-/// The new identity was in the first copy and not in memory: puts under the old one were removed by
-/// the next opening as erased.
+/// Regression: the new identity was in the first copy and not in memory, and the next opening
+/// removed puts under the old identity as erased.
 #[test]
 fn what_is_taken_behind_an_erasure_that_failed_half_way_is_there_later() {
     let mut taken_count = 0;
@@ -503,7 +505,8 @@ fn what_is_taken_behind_an_erasure_that_failed_half_way_is_there_later() {
     assert!(taken_count >= 2, "{taken_count} puts were taken");
 }
 
-/// A store did not open: it wrote both copies of its identity before anything else.
+/// Regression: a store did not open, since it wrote both copies of its identity before anything
+/// else.
 #[test]
 fn r28_a_store_with_one_copy_of_its_identity_opens_on_a_full_disk() {
     for name in ["store-0", "store-1"] {

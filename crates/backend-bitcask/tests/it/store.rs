@@ -1,4 +1,4 @@
-//! A store on a disk in memory, and short names for its calls.
+//! A store on a disk in memory, and short names for calls.
 
 #![expect(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ pub(crate) fn try_open(
     Bitcask::open(disk, Path::new("store"), settings, Arc::new(draw), None)
 }
 
-/// Every batch in a file of its own.
+/// Each batch has a file of its own.
 pub(crate) fn one_file_each() -> BitcaskSettings {
     BitcaskSettings {
         file_bytes_max: 1,

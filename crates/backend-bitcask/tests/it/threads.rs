@@ -9,10 +9,10 @@ use kvorum_disk::MemoryDisk;
 use crate::store::{NOW, body_of, folded, open, put};
 
 const KEYS: usize = 6;
-/// The least number of rounds of writers, which go on until something was merged: threads may be
-/// started late.
+/// The least number of rounds of writers, which continue until something was merged: threads may
+/// start late.
 const ROUNDS: u64 = 150;
-/// Enough for any machine; then the test fails.
+/// Enough for any machine: after this many the test fails.
 const ROUNDS_MAX: u64 = 100 * ROUNDS;
 
 #[test]

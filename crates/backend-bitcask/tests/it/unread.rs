@@ -1,4 +1,4 @@
-//! Keys whose records the device fails to read: for a while, and for good.
+//! Keys with records that the device fails to read, for a while or permanently.
 
 use std::path::Path;
 
