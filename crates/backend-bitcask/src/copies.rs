@@ -17,7 +17,7 @@ use crate::slot::Slot;
 /// Copies are appended in pieces of about this size.
 const GATHERED_BYTES: u64 = 1 << 20;
 
-/// What becomes of a record.
+/// The outcome of a copy for a record.
 pub(crate) enum Fate {
     /// No slot points to it any more.
     Gone,

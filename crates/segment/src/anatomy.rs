@@ -1,7 +1,8 @@
-//! A segment taken apart for display: every byte in a field, every checksum with its verdict.
+//! A segment taken apart for display: every byte in a field, and every checksum with its result.
 //!
-//! It uses the decoder of records. Unlike [`Scan`](crate::Scan) it does not distinguish a torn tail
-//! from corruption, and it shows seals, marks, zeros and the gaps between records as they are.
+//! Records are decoded by their own decoder. Unlike [`Scan`](crate::Scan), this does not
+//! distinguish a torn tail from corruption, and shows seals, marks, zeros and the gaps between
+//! records as they are.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +20,9 @@ use crate::{FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, SegmentE
 
 /// The first bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = crate::file_header::MAGIC;
-/// The number of bytes that are read at once and kept for the next pieces.
+/// The number of bytes that are read at a time and kept for the next pieces.
 const WINDOW_BYTES: usize = 256 << 10;
-/// The number of bytes of a back that are shown.
+/// The number of bytes shown of a back.
 const SHOWN_BACK_BYTES: u64 = 64;
 
 /// The front of a record, for the crate that wrote it and can divide it into fields.
@@ -38,7 +39,7 @@ pub struct RecordFront<'a> {
     pub bytes: &'a Bytes,
 }
 
-/// Divides a front whose checksum is right into fields. `None` shows it as one field.
+/// Divides a front with a right checksum into fields. For `None` the front is shown as one field.
 pub type DissectFront = fn(&RecordFront<'_>) -> Option<Vec<Field>>;
 
 /// An iterator over the pieces of a segment: header, records, gaps, damage.
@@ -93,7 +94,7 @@ impl SegmentAnatomy {
         Ok(anatomy)
     }
 
-    /// The identity of the segment: by its header, or the fallback.
+    /// The identity of the segment, from its header or the fallback.
     pub fn id(&self) -> SegmentId {
         self.id
     }
@@ -106,7 +107,7 @@ impl SegmentAnatomy {
         Ok(header_id(&header[..read], path))
     }
 
-    /// The start of the record that holds `from`, or of the first behind it.
+    /// The start of the record at `from`, or of the first record behind.
     fn record_around(&mut self, from: u64) -> kvorum_disk::Result<u64> {
         let reach = from.saturating_sub(WINDOW_BYTES as u64);
         let mut at = aligned(reach.max(FILE_HEADER_BYTES));
@@ -124,7 +125,7 @@ impl SegmentAnatomy {
                 },
             };
         }
-        // A record may be longer than the searched part. It is shown as bytes without a header.
+        // A record that is longer than the searched part is shown as bytes without a header.
         Ok(if start > from { aligned(from) } else { start })
     }
 
@@ -345,7 +346,7 @@ impl SegmentAnatomy {
         Ok(None)
     }
 
-    /// `len` bytes at `at`, fewer at the end of the file.
+    /// Reads `len` bytes at `at`, or fewer at the end of the file.
     fn bytes(&mut self, at: u64, len: usize) -> kvorum_disk::Result<Bytes> {
         let len = usize_of(self.len.saturating_sub(at)).min(len);
         let start = at.checked_sub(self.window_at).map(usize_of);
@@ -384,7 +385,7 @@ impl Iterator for SegmentAnatomy {
 }
 
 fn header_id(bytes: &[u8], path: &Path) -> Option<SegmentId> {
-    // No identity is expected yet, so a sound header is reported as foreign, with its identity.
+    // Compared with an impossible identity, a sound header is reported as foreign, with its own.
     let unknown = SegmentId {
         log_id: 0,
         number: 0,
@@ -417,7 +418,7 @@ fn header_piece(bytes: &[u8], path: &Path) -> Piece {
     let covered = bytes.get(..28).unwrap_or(bytes);
     fields.checksum("checksum of the header", mask_checksum(checksum(covered)));
     let mut piece = fields.finish("segment");
-    // The decoder may refuse a header although each field looks right, as for a newer version.
+    // The decoder may refuse a header with right fields, as for a newer version.
     if header_id(bytes, path).is_none()
         && !piece.is_damaged()
         && let Some(version) = piece.fields.get_mut(1)
@@ -449,7 +450,7 @@ fn header_fields(header: &RecordHeader, front: &[u8], at: u64, computed: u32) ->
     let short = fields.identity("short checksum", 2);
     let mut piece = fields.finish("");
     if let Some(field) = piece.fields.last_mut() {
-        // With a wrong short checksum the header would not have been decoded.
+        // A header with a wrong short checksum would not have been decoded.
         field.value = format!("{short:04x}");
         field.check = Check::Good;
     }

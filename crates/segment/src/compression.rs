@@ -1,8 +1,8 @@
 //! Compression of the back of a record.
 //!
-//! Each record names its codec, so that a log may hold all of them and a change of the setting
-//! needs no rewriting. While value after value does not shrink (images, encrypted data), only one
-//! in a few is tried until one does.
+//! Each record names its codec, so that a log may mix codecs and a change of the setting needs no
+//! rewriting. While values do not shrink (images, encrypted data), only one in a few is tried,
+//! until one shrinks.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use kvorum_encoding::{Codec, Compression, checksum};
 use parking_lot::Mutex;
 
-/// The number of consecutive values without a gain after which only one in as many is tried.
+/// After this many consecutive values without a gain, one in this many is tried.
 const PATIENCE: u32 = 16;
 
 /// The back of a record, ready to be appended.
@@ -24,17 +24,17 @@ pub struct EncodedBack<'a> {
 }
 
 impl<'a> EncodedBack<'a> {
-    /// No back at all.
+    /// An empty back.
     pub fn empty() -> Self {
         Self::plain(&[])
     }
 
-    /// Bytes stored as they are.
+    /// An uncompressed back.
     pub fn plain(bytes: &'a [u8]) -> Self {
         Self::of(Cow::Borrowed(bytes), Codec::Plain, bytes.len() as u64)
     }
 
-    /// A back that was encoded before, from its parts. `checksum` is the CRC-32C of `bytes`.
+    /// An encoded back, from its parts. `checksum` is the CRC-32C of `bytes`.
     pub fn from_parts(bytes: &'a [u8], codec: Codec, raw_len: u64, checksum: u32) -> Self {
         Self {
             bytes: Cow::Borrowed(bytes),
@@ -44,7 +44,7 @@ impl<'a> EncodedBack<'a> {
         }
     }
 
-    /// The bytes as stored. `raw` is the source of the encoding: it is shared if it is stored
+    /// The bytes as stored. `raw` is the source of the encoding, which is shared if it is stored
     /// unchanged.
     pub fn into_bytes(self, raw: &Bytes) -> Bytes {
         match self.bytes {
@@ -69,7 +69,7 @@ impl<'a> EncodedBack<'a> {
         self.checksum
     }
 
-    /// The same back, borrowed: appending it does not use it up.
+    /// The same back, borrowed, for an append that does not consume the original.
     pub fn by_ref(&self) -> EncodedBack<'_> {
         EncodedBack {
             bytes: Cow::Borrowed(&self.bytes),
@@ -93,10 +93,10 @@ impl<'a> EncodedBack<'a> {
     }
 }
 
-/// Compresses backs; shared by all writers of a log, so that compressing needs no writer's lock.
+/// Compresses backs. All writers of a log share it, so that compression needs no writer's lock.
 pub struct Compressor {
     compression: Compression,
-    /// Idle Zstandard contexts: making one costs more than compressing a small value with it.
+    /// Idle Zstandard contexts: making one costs more than compressing a small value.
     contexts: Mutex<Vec<zstd::bulk::Compressor<'static>>>,
     /// Values in a row that did not shrink, or were not tried.
     in_vain: AtomicU32,
@@ -128,14 +128,14 @@ impl Compressor {
         }
     }
 
-    /// Counts the value among those in vain; one that shrinks begins the count again. Threads that
-    /// count at once may try one more or one less.
+    /// Counts the value as tried in vain; a value that shrinks resets the count. Concurrent threads
+    /// may try one value more or less.
     fn is_worth_a_try(&self) -> bool {
         let in_vain = self.in_vain.fetch_add(1, Ordering::Relaxed);
         in_vain < PATIENCE || in_vain.is_multiple_of(PATIENCE)
     }
 
-    /// `None` when the library fails, which is not expected: the value is then stored plain.
+    /// `None` if the library fails, which is not expected: the value is then stored plain.
     fn zstd(&self, raw: &[u8], level: i32) -> Option<Vec<u8>> {
         let idle = self.contexts.lock().pop();
         let mut context = match idle {

@@ -1,4 +1,4 @@
-//! Failures of a segment, by the possible reactions of a reader.
+//! Failures of a segment, by what a reader can do about them.
 
 use std::path::{Path, PathBuf};
 
@@ -88,7 +88,7 @@ pub enum SegmentError {
         path: PathBuf,
         /// The requested size, in bytes.
         got: u64,
-        /// The most that is possible, in bytes.
+        /// The largest possible size, in bytes.
         expected: u64,
     },
     /// An earlier sync of this segment failed: start a new one.
@@ -97,7 +97,7 @@ pub enum SegmentError {
         /// The file.
         path: PathBuf,
     },
-    /// A compressed back has a right checksum and yet cannot be restored: report a bug.
+    /// A compressed back with a right checksum cannot be restored: report a bug.
     #[error("back in {} at byte {offset} does not decompress: {detail}", path.display())]
     Undecodable {
         /// The file.

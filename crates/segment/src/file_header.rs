@@ -19,11 +19,12 @@ const SUFFIX: &str = ".segment";
 /// The identity of a segment: its log and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentId {
-    /// The log: random, so that a file of another log is never mistaken for one of ours.
+    /// The log's id: random, so that a file of another log is never mistaken for a file of this
+    /// one.
     pub log_id: u64,
-    /// The segment's number in its log; later segments have higher ones.
+    /// The segment's number in its log; later segments have higher numbers.
     pub number: u64,
-    /// The log's kind, in its writer's own numbering; for people and tools that inspect a file.
+    /// The log's kind in its writer's numbering, for tools that inspect files.
     pub kind: u8,
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn check_file_header(bytes: &[u8], expected: &SegmentId, path: &Path)
     Ok(kind)
 }
 
-/// The name of a segment's file: its number, so that names sort in the order of the log.
+/// The name of a segment's file: its number, so that the order of names is the order of the log.
 pub fn file_name(number: u64) -> String {
     format!("{number:010}{SUFFIX}")
 }

@@ -1,22 +1,22 @@
 //! The segmented append-only log below engines and the value log.
 //!
-//! A log is a directory of *segments*: files of records, written at their end only. A record has a
-//! *front* (key, fields, head) and a *back* (body), each under its own checksum, so that the front
-//! is read and trusted without the back. The writer of the log and the meaning of a front are not
-//! known here.
+//! A log is a directory of *segments*: files of records, to which writers only append. A record has
+//! a *front* (key, fields, head) and a *back* (body), each with its own checksum, so that the front
+//! can be read and checked without the back. This crate depends neither on the writer of the log
+//! nor on the meaning of a front.
 //!
 //! # What is promised
 //!
 //! 1. Every returned byte was checked against its checksum. Checksums are bound to the log, the
-//!    segment and the offset: a block that ended up in the wrong place does not pass, and neither
-//!    does a copy of a record inside a value.
-//! 2. Nothing in a new segment counts before the file and its name are durable.
+//!    segment and the offset: neither a block in the wrong place nor a copy of a record inside a
+//!    value passes.
+//! 2. A new segment takes no record before the file and its name are durable.
 //! 3. After a failed sync a segment is suspect and refuses appends.
-//! 4. After a failed append nothing of it stays behind: the file is cut back before it goes on.
+//! 4. A failed append leaves nothing behind: the file is cut back before the next append.
 //! 5. [`Scan`] distinguishes a torn tail (the unpromised end) from corruption (damage to promised
-//!    data): a sealed segment has no torn tail, and each record carries the synced length of its
-//!    segment when it was written. Corruption costs the damaged records; the scan goes on behind
-//!    them.
+//!    data): a sealed segment has no torn tail, and each record has the synced length of its
+//!    segment at the time of its writing. Corruption costs the damaged records; the scan continues
+//!    behind them.
 
 mod anatomy;
 mod compression;

@@ -41,7 +41,7 @@ pub struct StoredRecord {
     pub back: StoredBack,
 }
 
-/// A back as stored, checked, not yet decompressed.
+/// A checked back as stored, not yet decompressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredBack {
     bytes: Bytes,
@@ -51,7 +51,7 @@ pub struct StoredBack {
 }
 
 impl StoredBack {
-    /// A back that was read and checked before, from its parts. `checksum` is the CRC-32C of `bytes`.
+    /// A checked back, from its parts. `checksum` is the CRC-32C of `bytes`.
     pub fn from_parts(bytes: Bytes, codec: Codec, raw_len: u64, checksum: u32) -> Self {
         Self {
             bytes,
@@ -61,14 +61,14 @@ impl StoredBack {
         }
     }
 
-    /// A back that was just encoded, as it will be read again. `raw` is the source of the encoding:
-    /// it is shared if it is stored unchanged.
+    /// An encoded back, as if it was read again. `raw` is the source of the encoding, which is
+    /// shared if it is stored unchanged.
     pub fn of(back: EncodedBack<'_>, raw: &Bytes) -> Self {
         let (codec, raw_len, checksum) = (back.codec(), back.raw_len(), back.checksum());
         Self::from_parts(back.into_bytes(raw), codec, raw_len, checksum)
     }
 
-    /// No back at all.
+    /// An empty back.
     pub fn empty() -> Self {
         Self::from_parts(Bytes::new(), Codec::Plain, 0, 0)
     }
@@ -93,7 +93,7 @@ impl StoredBack {
         self.codec
     }
 
-    /// The back, to be appended elsewhere unchanged.
+    /// The back for an unchanged append elsewhere.
     pub fn as_encoded(&self) -> EncodedBack<'_> {
         EncodedBack {
             bytes: (&self.bytes[..]).into(),
@@ -113,7 +113,7 @@ impl StoredBack {
     }
 }
 
-/// Reads one segment. Cheap to clone; a clone keeps reading after the file's name was removed.
+/// Reads one segment. It is cheap to clone, and works after the removal of the file's name.
 #[derive(Clone)]
 pub struct SegmentReader {
     file: Arc<dyn DiskFile>,
@@ -122,7 +122,7 @@ pub struct SegmentReader {
 }
 
 impl SegmentReader {
-    /// Opens a segment. Its header is not checked: see [`SegmentReader::check_header`].
+    /// Opens a segment without checking its header: see [`SegmentReader::check_header`].
     pub fn open(disk: &dyn Disk, path: &Path, id: SegmentId) -> Result<Self> {
         Ok(Self::over(disk.open(path, OpenMode::Read)?, id))
     }
@@ -196,7 +196,7 @@ impl SegmentReader {
         self.seed
     }
 
-    /// Reads `len_hint` bytes of a record, then the missing ones up to the end of `upto`. Header
+    /// Reads `len_hint` bytes of a record, then the missing bytes up to the end of `upto`. Header
     /// and front are checked.
     fn read_record(
         &self,
@@ -219,7 +219,7 @@ impl SegmentReader {
             self.check_inside(at.offset, needed)?;
             let hint = usize::try_from(needed).unwrap_or(usize::MAX);
             bytes = self.read_bytes(at.offset, hint, reading)?;
-            // The checksum covers the bytes read now, and not those read before.
+            // The checksum has to cover the header as read now, not as read before.
             header = self.data_header(&bytes, at.offset)?;
         }
         let needed = needed_of(&header);
@@ -241,8 +241,8 @@ impl SegmentReader {
             })
     }
 
-    /// The length comes from a header that is plausible only: no allocation before it fits the
-    /// file.
+    /// Checks that a length fits the file before memory is allocated: the header it comes from is
+    /// plausible, but not proven.
     fn check_inside(&self, offset: u64, needed: u64) -> Result<()> {
         let rest = self.file.len()?.saturating_sub(offset);
         if needed > rest {
@@ -253,16 +253,15 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// Reads up to `len` bytes, less only at the end of the file.
+    /// Reads `len` bytes, or fewer at the end of the file.
     fn read_bytes(&self, offset: u64, mut len: usize, reading: Reading) -> Result<Vec<u8>> {
         if len > ALLOCATED_UNCHECKED_BYTES_MAX {
-            // A rough length may reach beyond the end: the available bytes decide, and their
-            // header.
+            // An approximate length may reach beyond the end: the available bytes and their header
+            // decide.
             let rest = self.file.len()?.saturating_sub(offset);
             len = len.min(usize::try_from(rest).unwrap_or(usize::MAX));
         }
-        // The zeros cost a hundredth of the read. A read that does not wait takes no memory without
-        // them, except by `unsafe`.
+        // Zeroing costs a hundredth of the read, and only `unsafe` code could avoid it.
         let mut bytes = vec![0; len];
         let read = self
             .file
@@ -273,11 +272,11 @@ impl SegmentReader {
     }
 }
 
-/// Lengths in a [`Location`] come from the caller's checked memory or files; above this they are
-/// compared with the file nevertheless.
+/// Lengths in a [`Location`] come from the caller's checked memory or files; longer ones than this
+/// are compared with the file nevertheless.
 const ALLOCATED_UNCHECKED_BYTES_MAX: usize = 1 << 20;
 
-/// A device may err once: data that look damaged are read again before they are reported.
+/// A device may return wrong data once: damaged data are read again before they are reported.
 fn again_if_damaged<T>(read: impl Fn() -> Result<T>) -> Result<T> {
     match read() {
         Err(error) if error.is_damage() => read(),
@@ -307,7 +306,7 @@ pub(crate) fn check_front(
     Ok(())
 }
 
-/// `bytes` hold header and front at least; both are checked.
+/// The front from `bytes`, which have at least header and front, both checked.
 pub(crate) fn stored_front(header: &RecordHeader, mut bytes: Bytes, offset: u64) -> StoredFront {
     bytes.truncate(front_end(header));
     bytes.advance(RECORD_HEADER_BYTES);
@@ -328,7 +327,8 @@ pub(crate) fn stored_front(header: &RecordHeader, mut bytes: Bytes, offset: u64)
     }
 }
 
-/// `bytes` hold the whole record; header and front are checked, the back is checked here.
+/// The record from `bytes`, which have the whole record. Header and front are checked; this checks
+/// the back.
 pub(crate) fn stored_record(
     header: &RecordHeader,
     mut bytes: Bytes,

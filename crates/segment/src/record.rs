@@ -8,14 +8,14 @@ use crate::{EncodedBack, SegmentId};
 pub const RECORD_HEADER_BYTES: usize = 32;
 /// Records start at multiples of this; the gap is filled with zeros.
 pub const RECORD_ALIGN_BYTES: u64 = 8;
-/// The longest front, so that a wrong length is detected before anything is read by it.
+/// The longest front, so that a wrong length is detected before it is used.
 pub const FRONT_BYTES_MAX: u64 = 64 << 20;
 /// The longest back.
 pub const BACK_BYTES_MAX: u64 = 2 << 30;
-/// The start and the number of the bytes that the short check of a header covers.
+/// The start and the number of the bytes under a header's short checksum.
 const COVERED_FROM: usize = 4;
 const COVERED_BYTES: usize = 26;
-/// The end of a header's own checksum, from which that of the front continues.
+/// The end of the bytes under a header's own checksum, with which the front's checksum begins.
 const COVERED_END: usize = COVERED_FROM + COVERED_BYTES;
 /// The length of the back before compression, in front of a compressed record's front.
 const RAW_LEN_BYTES: usize = 4;
@@ -32,9 +32,9 @@ const FLAGS_UNKNOWN: u8 = 1 << 7;
 /// A record to be appended.
 #[derive(Clone, Debug)]
 pub struct Record<'a> {
-    /// The caller's order; opaque here except for the range that a seal names.
+    /// The caller's order, opaque here except for the range in a seal.
     pub sequence: u64,
-    /// The caller's kind of record; opaque here.
+    /// The caller's kind of record, opaque here.
     pub kind: u8,
     /// The record is a removal.
     pub removal: bool,
@@ -42,12 +42,12 @@ pub struct Record<'a> {
     pub batch: BatchPlace,
     /// The part that is read without the back.
     pub front: &'a [u8],
-    /// The rest.
+    /// The rest of the record.
     pub back: EncodedBack<'a>,
 }
 
 impl Record<'_> {
-    /// Its place when its first byte is at `offset`.
+    /// The record's place if its first byte is at `offset`.
     pub fn location_at(&self, offset: u64) -> Location {
         let (front_end, len) = stored_lens(self);
         Location {
@@ -58,8 +58,8 @@ impl Record<'_> {
     }
 }
 
-/// The place of a record. The lengths may be rough: one too long costs bytes read for nothing, one
-/// too short a second read.
+/// The place of a record. The lengths may be approximate: a longer one costs bytes read in vain, a
+/// shorter one a second read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// Offset in the segment, in bytes; a multiple of 8.
@@ -80,11 +80,11 @@ impl Location {
 /// The position of a record in its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchPlace {
-    /// It is a batch by itself.
+    /// The record is a batch by itself.
     Alone,
-    /// Others follow it.
+    /// Other records of the batch follow.
     First,
-    /// Others are on both sides.
+    /// Other records of the batch are on both sides.
     Middle,
     /// It completes the batch.
     Last,
@@ -101,7 +101,7 @@ impl BatchPlace {
         }
     }
 
-    /// True when the batch is not complete with this record.
+    /// True when the batch continues behind this record.
     pub fn continues(self) -> bool {
         matches!(self, Self::First | Self::Middle)
     }
@@ -115,11 +115,11 @@ impl BatchPlace {
 /// The purpose of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The caller's.
+    /// A record of the caller.
     Data,
-    /// The last one of a finished segment.
+    /// The last record of a finished segment.
     Seal,
-    /// Only for its synced-to field.
+    /// A record that only has its synced-to field.
     Mark,
 }
 
@@ -135,7 +135,8 @@ impl ChecksumSeed {
 
     /// The checksum of log, segment and `offset`, and of a header's bytes 4..30 at that place.
     fn of_header(self, offset: u64, covered: &[u8; COVERED_BYTES]) -> u32 {
-        // One run over words in their places costs half of one over eight bytes and one over the rest.
+        // One pass over aligned words costs half as much as a pass over eight bytes and a pass over
+        // the rest.
         let mut input = Aligned([0; 8 + COVERED_BYTES]);
         let (place, header) = input.0.split_at_mut(8);
         place.copy_from_slice(&offset.to_le_bytes());
@@ -153,7 +154,7 @@ pub(crate) struct RecordHeader {
     pub(crate) front_checksum: u32,
     pub(crate) back_checksum: u32,
     pub(crate) sequence: u64,
-    /// Length of the front as stored, with the length of the raw back if there is one.
+    /// Length of the front as stored, including the raw back's length if there is one.
     pub(crate) front_len: u32,
     pub(crate) back_len: u32,
     pub(crate) synced_to: u64,
@@ -162,7 +163,7 @@ pub(crate) struct RecordHeader {
     pub(crate) batch: BatchPlace,
     pub(crate) codec: Codec,
     pub(crate) purpose: Purpose,
-    /// The checksum of the place and of bytes 4..30, from which that of the front goes on.
+    /// The checksum of the place and of bytes 4..30, which the front's checksum continues.
     covered_checksum: u32,
 }
 
@@ -195,12 +196,12 @@ impl RecordHeader {
     }
 }
 
-/// The start of the record behind one that ends at `offset`.
+/// The start of the next record if one ends at `offset`.
 pub(crate) fn aligned(offset: u64) -> u64 {
     offset.next_multiple_of(RECORD_ALIGN_BYTES)
 }
 
-/// The lengths of a record as stored: up to the end of the front, and in all.
+/// The lengths of a record as stored: up to the end of the front, and of the whole.
 pub(crate) fn stored_lens(record: &Record<'_>) -> (u64, u64) {
     let raw_len_bytes = match record.back.codec {
         Codec::Plain => 0,
@@ -230,8 +231,8 @@ pub(crate) fn stored_lens(record: &Record<'_>) -> (u64, u64) {
 /// 32+f+b   0-7  zeros up to a multiple of 8
 /// ```
 ///
-/// The short checksum in bytes 30..32 makes a search for the next record cheap, and lets a scan step
-/// over a damaged front.
+/// The short checksum in bytes 30..32 makes a search for the next record cheap, and lets a scan
+/// pass a damaged front.
 pub(crate) fn encode_front(
     out: &mut Vec<u8>,
     record: &Record<'_>,
@@ -263,8 +264,8 @@ pub(crate) fn encode_front(
     out[start..start + 4].copy_from_slice(&front.to_le_bytes());
 }
 
-/// Decodes the header of a record at `offset`; `None` if it is not one. The front is not checked yet,
-/// so lengths are right with a probability of 1 - 2^-16 only: plausible, not proven.
+/// Decodes the header of a record at `offset`; `None` if there is none. The front is not checked
+/// yet, so the lengths are right with a probability of 1 - 2^-16: plausible, not proven.
 pub(crate) fn decode_header(bytes: &[u8], seed: ChecksumSeed, offset: u64) -> Option<RecordHeader> {
     let bytes = bytes.get(..RECORD_HEADER_BYTES)?;
     let mut reader = ByteReader::new(bytes);
@@ -317,7 +318,7 @@ pub(crate) fn decode_header(bytes: &[u8], seed: ChecksumSeed, offset: u64) -> Op
     (decoded.raw_len_bytes() <= front_len as usize).then_some(decoded)
 }
 
-/// The position of the first record header in bytes that begin at `at`, which is aligned.
+/// The position of the first record header in bytes that begin at `at`, an aligned offset.
 pub(crate) fn find_header(bytes: &[u8], seed: ChecksumSeed, at: u64) -> Option<usize> {
     let headers = bytes.windows(RECORD_HEADER_BYTES).enumerate();
     let mut headers = headers.step_by(usize::try_from(RECORD_ALIGN_BYTES).unwrap_or(1));
@@ -327,7 +328,7 @@ pub(crate) fn find_header(bytes: &[u8], seed: ChecksumSeed, at: u64) -> Option<u
     found.map(|(index, _)| index)
 }
 
-/// The length of the back before compression. `front` is the front as stored, checked.
+/// The length of the back before compression. `front` is the checked front as stored.
 pub(crate) fn raw_len(header: &RecordHeader, front: &[u8]) -> u64 {
     match (header.codec, front.first_chunk::<RAW_LEN_BYTES>()) {
         (Codec::Plain, _) | (_, None) => u64::from(header.back_len),
@@ -391,7 +392,7 @@ mod tests {
         ChecksumSeed::of(&ID)
     }
 
-    /// As drawn above [`encode_front`], in one run.
+    /// The checksum as drawn above [`encode_front`], in one pass.
     fn front_checksum(bytes: &[u8], seed: ChecksumSeed, offset: u64) -> u32 {
         let place = checksum_append(seed.0, &offset.to_le_bytes());
         mask_checksum(checksum_append(place, &bytes[4..]))

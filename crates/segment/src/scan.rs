@@ -1,11 +1,11 @@
 //! Reading a segment from end to end, damage included.
 //!
-//! At the end of a file, a record torn by a crash and a corrupt one look alike. The first was never
-//! promised and is cut; the second was, and is reported, and the records behind it are served.
-//! Three facts distinguish them, without a guess: a sealed segment was whole once; each record has
-//! the synced length of its segment when it was written, so damage below that is corruption; and
-//! the caller may know more (a checkpoint, or a later segment). Damage that none of them proves is
-//! cut.
+//! At the end of a file, a record torn by a crash and a corrupt record look alike. The torn one was
+//! never promised and is cut; the corrupt one is reported, and the records behind it are served.
+//! Three facts distinguish them: a sealed segment was once whole; each record has the synced length
+//! of its segment at the time of its writing, below which damage is corruption; and the caller may
+//! have further proof (a checkpoint, or a later segment). Damage that no fact proves to be
+//! corruption is cut.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,23 +23,24 @@ use crate::{
     FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, Result, Seal, SegmentReader, StoredFront, StoredRecord,
 };
 
-/// Bytes read at once.
+/// Bytes of one read.
 const WINDOW_BYTES: u64 = 512 << 10;
-/// Less at once would be many reads.
+/// The fewest bytes of one read: less would mean many reads.
 const WINDOW_BYTES_MIN: u64 = 16 << 10;
 const ALIGN: usize = 8;
 const _: () = assert!(ALIGN as u64 == RECORD_ALIGN_BYTES);
 
-/// The start of a scan and its caller's knowledge.
+/// The start of a scan, and facts from its caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScanOptions {
-    /// Start here, at a record's start; anything below the first record means the first.
+    /// The start of the first record to read; any offset before the first record means that record.
     pub from: u64,
-    /// Everything below was certainly durable: damage to it is corruption. With [`u64::MAX`] that
-    /// holds up to any end of the records: zeros up to the end of the file are then its end, and so
-    /// is the rest of a seal or a mark after a power cut.
+    /// All bytes below were certainly durable, and damage there is corruption. [`u64::MAX`] means
+    /// all records up to any end: zeros up to the end of the file are then the end, and so are the
+    /// remains of a seal or a mark after a power cut.
     pub durable_to: u64,
-    /// Stop here, at a record's end, as if the file ended; for reading while a writer goes on.
+    /// The end of a record at which the scan stops as at the end of the file, for reading while a
+    /// writer appends.
     pub until: Option<u64>,
 }
 
@@ -62,30 +63,30 @@ pub enum Scanned {
     Damage(Damage),
 }
 
-/// A range of a segment that cannot be read any more.
+/// A range of a segment that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Its first byte.
     pub offset: u64,
     /// Its length, in bytes.
     pub len: u64,
-    /// The finding, in words.
+    /// The finding as text.
     pub found: String,
-    /// The readable rest of it.
+    /// The readable rest of the range.
     pub remains: Remains,
 }
 
 /// The readable rest of a damaged range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remains {
-    /// Its contents are unknown, and so is the number of records.
+    /// Nothing: the contents and the number of records are unknown.
     Nothing,
-    /// It was one record, of this sequence.
+    /// The header of the range's only record, with its sequence.
     Header {
         /// The writer's order.
         sequence: u64,
     },
-    /// It was one record, and only its back is damaged.
+    /// The front of the range's only record, of which the back is damaged.
     Front(StoredFront),
 }
 
@@ -98,35 +99,35 @@ impl fmt::Display for Damage {
 /// The end of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// With its seal.
+    /// A seal.
     Sealed(Seal),
-    /// Behind its last record, or in zeros that were reserved.
+    /// The end behind the last record, or reserved zeros.
     Open,
-    /// In bytes that no promise covers: a record or a batch that a crash cut short.
+    /// Unpromised bytes: a record or a batch that a crash cut short.
     Torn {
         /// The number of bytes.
         len: u64,
     },
 }
 
-/// The result of a scan at its end.
+/// The result of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanEnd {
     /// The end of the whole records: a writer continues here.
     pub clean_to: u64,
     /// The kind of the end.
     pub tail: Tail,
-    /// Everything below this is proven to have been durable.
+    /// All bytes below this are proven to have been durable.
     pub durable_to: u64,
 }
 
-/// An iterator over the records of a segment. A batch is returned whole or, when a crash cut it
-/// short, not at all.
+/// An iterator over the records of a segment. A batch that a crash cut short is left out as a
+/// whole.
 pub struct Scan {
     reader: SegmentReader,
     window: Bytes,
     window_at: u64,
-    /// The number of bytes read at once.
+    /// The number of bytes of one read.
     window_bytes: u64,
     position: u64,
     /// The end of records: the seal, or the end of the file.
@@ -135,10 +136,10 @@ pub struct Scan {
     durable_to: u64,
     seal: Option<Seal>,
     batch: Vec<StoredRecord>,
-    /// The offset of bad bytes that were read again: a device may err once, and a cut would be
-    /// final.
+    /// The offset of bad bytes that were read again: a device may return wrong data once, and a cut
+    /// would be final.
     read_again_at: Option<u64>,
-    /// Damage came just before, so a batch may begin in its middle.
+    /// The scan is just behind damage, where a batch may begin in its middle.
     is_behind_damage: bool,
     ready: VecDeque<Scanned>,
     end: Option<ScanEnd>,
@@ -151,7 +152,7 @@ enum Found {
     Seal,
     /// Zeros or the end of the file.
     Nothing,
-    /// No record; `next` is the start of a following one if the header is right.
+    /// No record; `next` is the start of the following record if the header is right.
     Bad {
         found: String,
         next: Option<u64>,
@@ -213,12 +214,12 @@ impl Scan {
         }
     }
 
-    /// Sets the number of bytes read at once, within bounds: for callers that work in steps.
+    /// Sets the number of bytes of one read, within bounds, for callers that work in steps.
     pub fn set_read_ahead(&mut self, bytes: u64) {
         self.window_bytes = bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES);
     }
 
-    /// Reads about this many bytes only for their damage. Returns their number, and true at the end.
+    /// Reads about this many bytes to find damage. Returns their number, and true at the end.
     pub fn check(&mut self, bytes: u64, mut damaged: impl FnMut(Damage)) -> Result<(u64, bool)> {
         let mut read_bytes = 0;
         while read_bytes < bytes || read_bytes == 0 {
@@ -234,12 +235,12 @@ impl Scan {
         Ok((read_bytes, false))
     }
 
-    /// The end of the segment; known when the iterator is exhausted.
+    /// The end of the segment, once the iterator is exhausted.
     pub fn end(&self) -> Option<ScanEnd> {
         self.end
     }
 
-    /// The seal, known from the start when there is one.
+    /// The seal, if there is one; it is read at the start.
     pub fn seal(&self) -> Option<Seal> {
         self.seal
     }
@@ -292,8 +293,8 @@ impl Scan {
                 Ok(())
             }
             Found::Seal => {
-                // Only a seal at the very end of the file seals; a mark elsewhere was written
-                // without the cut that should have followed.
+                // Only a seal at the very end of the file is valid; another one was written without
+                // the cut that should have followed.
                 let seal = self.seal_at(at)?.filter(|seal| seal.data_end == at);
                 self.finish(at, seal.map_or(Tail::Open, Tail::Sealed));
                 Ok(())
@@ -315,7 +316,7 @@ impl Scan {
         }
     }
 
-    /// Decides between corruption, torn tail and end if no record is at `at`.
+    /// Decides between corruption, torn tail and end when there is no record at `at`.
     fn meet_damage(
         &mut self,
         at: u64,
@@ -362,8 +363,8 @@ impl Scan {
         Ok(())
     }
 
-    /// True when the bytes here up to the end of the file may be there although everything was
-    /// durable: none, or a part of a seal or a mark.
+    /// True when the bytes from here to the end of the file are possible although all records were
+    /// durable: zeros, or a part of a seal or a mark.
     fn is_end_torn_at(&mut self, at: u64, is_zero: bool) -> Result<bool> {
         if is_zero {
             return Ok(true);
@@ -384,7 +385,7 @@ impl Scan {
     fn take(&mut self, record: StoredRecord) {
         let place = record.head.batch;
         if !place.is_continued() {
-            // A batch without an end, followed by another one, was abandoned by its writer.
+            // A batch without an end in front of another batch was abandoned by its writer.
             self.drop_or_flush_batch();
         }
         self.batch.push(record);
@@ -444,7 +445,7 @@ impl Scan {
             return Ok(Found::unknown("record beyond the end of the segment"));
         }
         let whole = self.bytes(at, header.len())?;
-        // It may have been read again, and the checksum covers that alone.
+        // The header may have been read again, and the checksum covers only these bytes.
         if decode_header(&whole, self.reader.seed(), at) != Some(header) {
             return Ok(Found::unknown("no record header"));
         }
@@ -511,7 +512,7 @@ impl Scan {
         Ok(None)
     }
 
-    /// The highest synced-to of any record at or behind `from`.
+    /// The highest synced-to of the records at or behind `from`.
     fn latest_mark(&self, from: u64) -> Result<u64> {
         let mut ahead = Self::over(self.reader.clone(), from, self.limit, 0);
         let mut at = Some(from);
@@ -542,7 +543,7 @@ impl Scan {
         Ok(true)
     }
 
-    /// `len` bytes at `at`, fewer at the end of the file.
+    /// Returns `len` bytes at `at`, or fewer at the end of the file.
     fn bytes(&mut self, at: u64, len: u64) -> Result<Bytes> {
         let end = at.saturating_add(len);
         let window_end = self.window_at + self.window.len() as u64;
@@ -558,7 +559,7 @@ impl Scan {
         let rest = self.reader.file_len()?.saturating_sub(at);
         let len = index_of(len.max(self.window_bytes).min(rest));
         let mut window = BytesMut::zeroed(len);
-        // The start of a record that did not fit is not read twice.
+        // The start of a record that did not fit the window is not read twice.
         let start = index_of(at.wrapping_sub(self.window_at)).min(self.window.len());
         let kept = self.window.slice(start..);
         let kept = &kept[..kept.len().min(len)];
@@ -575,7 +576,7 @@ impl Scan {
     }
 }
 
-/// A distance within a window, or within a record that is known to fit the file.
+/// A distance as an index, within a window or within a record that fits the file.
 fn index_of(distance: u64) -> usize {
     usize::try_from(distance).unwrap_or(usize::MAX)
 }
@@ -592,7 +593,7 @@ impl Iterator for Scan {
                 return None;
             }
             if let Err(error) = self.advance() {
-                // A disk that fails once ends the scan: another read would only repeat the failure.
+                // A failure of the disk ends the scan: another read would only repeat the failure.
                 self.end = Some(ScanEnd {
                     clean_to: self.position,
                     tail: Tail::Open,

@@ -1,13 +1,13 @@
 //! The seal: the last record of a finished segment, a summary of the records before it.
 //!
-//! A segment is cut to its end when it is sealed, so the seal is found from the end of the file.
-//! Damaged records before a seal were whole once: that is corruption, and never a torn tail.
+//! Sealing cuts a segment to its end, so the seal is found from the end of the file. Damaged
+//! records before a seal were once whole: they are corruption, and never a torn tail.
 
 use kvorum_encoding::ByteReader;
 
-/// The front of a seal.
+/// The length of a seal's front.
 pub(crate) const SEAL_FRONT_BYTES: usize = 32;
-/// A whole seal as stored.
+/// The length of a whole seal.
 pub(crate) const SEAL_BYTES: u64 = (crate::RECORD_HEADER_BYTES + SEAL_FRONT_BYTES) as u64;
 
 /// The contents of a finished segment.

@@ -1,4 +1,4 @@
-//! Syncing a segment without its writer, so that appending goes on meanwhile.
+//! Syncs of a segment without its writer, so that appends continue meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,7 +34,7 @@ impl SegmentSync {
         }
     }
 
-    /// Makes everything appended so far durable and returns the length for which that holds.
+    /// Makes all appended records durable, and returns the durable length.
     ///
     /// # Errors
     /// A failure is final: the segment is suspect from then on, and every further call fails.
@@ -56,8 +56,8 @@ impl SegmentSync {
         Ok(written_to)
     }
 
-    /// The end of the appended records, without a mark at the very end: losing that loses nothing,
-    /// so it needs no sync of its own.
+    /// The end of the appended records, without a mark at the very end, which needs no sync of its
+    /// own.
     pub fn written_to(&self) -> u64 {
         self.state.written_to.load(Ordering::Acquire)
     }

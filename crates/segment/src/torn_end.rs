@@ -1,8 +1,8 @@
 //! Possible remains of a segment's seal or mark after a power cut.
 //!
-//! Seals and marks are written when everything before them is durable, and nothing waits until they
-//! are durable themselves. Records of a later segment may become durable first. So a seal or a mark
-//! may be torn in a segment whose records are all durable, and that is not corruption.
+//! Seals and marks are written when everything before them is durable, and no caller waits for
+//! their own sync. Records of a later segment may become durable first. So a segment of durable
+//! records may have a torn seal or mark, which is not corruption.
 
 use std::ops::Range;
 
@@ -12,15 +12,16 @@ use crate::RECORD_ALIGN_BYTES;
 use crate::record::{FLAG_MARK, FLAG_SEAL, RECORD_HEADER_BYTES};
 use crate::seal::{SEAL_FRONT_BYTES, Seal};
 
-/// A seal is the longer of the two.
+/// The length of a seal, which is longer than a mark.
 const BYTES: usize = RECORD_HEADER_BYTES + SEAL_FRONT_BYTES;
-/// The variable bytes of a seal: checksums, the sequence, and its front except for its own offset.
+/// The variable bytes of a seal: checksums, the sequence, and the front except for the seal's
+/// offset.
 const FREE_IN_SEAL: [Range<usize>; 4] = [0..4, 8..16, 30..32, RECORD_HEADER_BYTES + 8..BYTES];
 /// The variable bytes of a mark: checksums, and the durable length of the segment.
 const FREE_IN_MARK: [Range<usize>; 3] = [0..4, 24..28, 30..32];
 
-/// True when `bytes` may be the remains of a seal or a mark at `at`: each byte is as in the whole
-/// record, or still zero. Any other record with a front differs from both at least in its lengths.
+/// True when `bytes` may be the remains of a seal or a mark at `at`: each fixed byte is right or
+/// still zero. Any other record with a front differs at least in its lengths.
 pub(crate) fn is_of_seal_or_mark(bytes: &[u8], at: u64) -> bool {
     is_of(bytes, &seal_at(at), &FREE_IN_SEAL) || is_of(bytes, &mark(), &FREE_IN_MARK)
 }
@@ -32,7 +33,7 @@ fn is_of(bytes: &[u8], expected: &[u8; BYTES], free: &[Range<usize>]) -> bool {
     })
 }
 
-/// The layout is drawn above `encode_front`.
+/// A seal at this offset, as drawn above `encode_front`.
 fn seal_at(at: u64) -> [u8; BYTES] {
     let mut seal = mark();
     let front = Seal {

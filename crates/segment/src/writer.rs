@@ -16,18 +16,17 @@ use crate::{
 /// The largest segment: offsets are stored in 32 bits, in units of 8 bytes.
 pub const SEGMENT_BYTES_MAX: u64 = (u32::MAX as u64) * crate::RECORD_ALIGN_BYTES;
 
-/// The most bytes that a write gathers in one buffer: copying costs less than a longer list of
-/// parts.
+/// The most bytes that a write gathers in one buffer: up to this, copying costs less than a longer
+/// list of parts.
 const GATHERED_BYTES_MAX: u64 = 64 << 10;
 /// Systems take at most 1,024 parts in one write.
 const PARTS_MAX: usize = 1000;
 const REWRITTEN_AT_ONCE_BYTES: usize = 1 << 20;
-/// The number of differing pieces in a second read of a segment from which on the device is not
-/// written to.
+/// After this many differences between two reads of a segment, the segment is not rewritten.
 const DIFFERENCES_MAX: u32 = 8;
 const PADDING: [u8; 8] = [0; 8];
 
-/// The point at which a writer continues an unsealed segment, found by a scan.
+/// The point at which a writer continues an unsealed segment, as found by a scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResumeAt {
     /// The end of the whole records: [`crate::ScanEnd::clean_to`].
@@ -40,7 +39,7 @@ pub struct ResumeAt {
     pub sequence_max: u64,
 }
 
-/// Appends to one segment. One writer exists per segment; its owner serialises calls.
+/// Appends to one segment. A segment has one writer, whose owner serialises calls.
 pub struct SegmentWriter {
     file: Arc<dyn DiskFile>,
     id: SegmentId,
@@ -49,17 +48,17 @@ pub struct SegmentWriter {
     at: ResumeAt,
     marked_to: u64,
     allocated_to: u64,
-    /// Bytes of a failed append may be behind the end.
+    /// The file may have bytes of a failed append behind the end.
     needs_cut: bool,
     buffer: Vec<u8>,
 }
 
 impl SegmentWriter {
-    /// Creates a segment that must not exist. When this returns, the file and its name are durable.
+    /// Creates a segment, which must not exist. On return, the file and its name are durable.
     pub fn create(disk: &dyn Disk, path: &Path, id: SegmentId) -> Result<Self> {
         let file = disk.open(path, OpenMode::CreateNew)?;
         if let Err(error) = publish(disk, &*file, path, &id) {
-            // A file that is left behind would only disturb the next attempt; opening the log
+            // A leftover file would only hinder the next attempt; the next opening of the log
             // handles it if it cannot be removed now.
             let _gone_or_not = disk.remove_file(path);
             return Err(error);
@@ -73,8 +72,8 @@ impl SegmentWriter {
 
     /// Continues an unsealed segment: cuts the bytes behind `at.end` and makes the rest durable.
     ///
-    /// With `rewrite_from`, bytes from there on are written again first: after a failed sync the
-    /// page cache may show pages as clean that the device never got.
+    /// With `rewrite_from`, bytes from there on are first written again: after a failed sync, pages
+    /// that the device never got may be clean in the page cache.
     pub fn resume(
         disk: &dyn Disk,
         path: &Path,
@@ -118,7 +117,7 @@ impl SegmentWriter {
         self.at.end
     }
 
-    /// The end and the number of records so far.
+    /// The end and the counts of records so far.
     pub fn position(&self) -> ResumeAt {
         self.at
     }
@@ -128,7 +127,7 @@ impl SegmentWriter {
         self.sync.clone()
     }
 
-    /// A reader over the same open file, which sees each record once its append returned.
+    /// A reader over the same open file, which finds each record once its append has returned.
     pub fn reader(&self) -> SegmentReader {
         SegmentReader::over(self.file.clone(), self.id)
     }
@@ -142,7 +141,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// The length of records, alignment included: for deciding whether to roll first.
+    /// The length of records, alignment included, for deciding whether to start a new segment
+    /// first.
     pub fn appended_len(records: &[Record<'_>]) -> u64 {
         records
             .iter()
@@ -169,9 +169,9 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Appends a mark of the synced length, unless a later record has it already. It is not synced
-    /// itself: it costs a small write, and lets a later scan distinguish corruption from a torn
-    /// tail in the last promised records.
+    /// Appends a mark of the synced length, unless a later record has it already. The mark costs a
+    /// small write and is not synced. It lets a later scan distinguish corruption from a torn tail
+    /// in the last promised records.
     pub fn mark(&mut self) -> Result<()> {
         if self.sync.synced_to() <= self.marked_to {
             return Ok(());
@@ -180,11 +180,11 @@ impl SegmentWriter {
         self.write(&[mark], Purpose::Mark, &mut Vec::new())
     }
 
-    /// Finishes the segment: syncs it, appends the seal, cuts the file to its end and syncs again:
-    /// a seal that survives a crash then proves everything before it. The writer has no further use
-    /// then; on a full disk the call can be repeated.
+    /// Finishes the segment: syncs it, appends the seal, cuts the file to its end and syncs again.
+    /// So a seal that survives a crash proves everything before it. The writer cannot be used
+    /// afterwards; on a full disk the call can be repeated.
     pub fn seal(&mut self) -> Result<Seal> {
-        // A mark needs no sync of its own, and yet precedes the seal.
+        // A mark needs no sync of its own, but has to precede the seal.
         self.sync.set_written(self.at.end);
         self.sync.sync()?;
         let seal = Seal {
@@ -251,7 +251,7 @@ impl SegmentWriter {
         };
         if let Err(error) = written {
             self.needs_cut = true;
-            // Best effort now, certain before the next append.
+            // Best effort now; the next append retries it.
             let _tried_again_later = self.cut_if_needed();
             return Err(error.into());
         }
@@ -263,8 +263,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Fills the buffer with everything (gathered) or with fronts only; returns the end of each
-    /// front in the buffer.
+    /// Fills the buffer with whole records (gathered) or with fronts; returns the end of each front
+    /// in the buffer.
     fn encode(
         &mut self,
         records: &[Record<'_>],
@@ -329,8 +329,8 @@ fn publish(disk: &dyn Disk, file: &dyn DiskFile, path: &Path, id: &SegmentId) ->
     Ok(disk.sync_directory(path.parent().unwrap_or(Path::new(".")))?)
 }
 
-/// Writes the present bytes once more. They have to be right: bytes are written only after two
-/// equal reads, since a bit that flipped on the way would stay flipped.
+/// Writes the present bytes again, after two equal reads: a bit flipped by one read would otherwise
+/// become permanent.
 fn rewrite(file: &dyn DiskFile, path: &Path, from: u64, end: u64) -> Result<()> {
     let mut piece = vec![0; REWRITTEN_AT_ONCE_BYTES];
     let mut again = vec![0; REWRITTEN_AT_ONCE_BYTES];
@@ -383,7 +383,7 @@ fn interleave<'a>(
     for (end, record) in fronts.iter().zip(records) {
         parts.push(IoSlice::new(&buffer[start..*end]));
         parts.push(IoSlice::new(&record.back.bytes));
-        // Offsets before a record are aligned, so its own length decides.
+        // The record's offset is aligned, so its length alone decides.
         parts.push(IoSlice::new(padding_behind(stored_lens(record).1)));
         start = *end;
     }

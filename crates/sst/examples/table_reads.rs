@@ -1,8 +1,8 @@
-//! Measures writing a table, point reads (hit, miss) and a scan, in one mode a run, so that a counter
-//! of instructions can be put around it.
+//! Measures writing a table, point reads (hit, miss) or a scan. Each run measures one mode, so that
+//! an instruction counter can wrap it.
 //!
-//! Run with `cargo run --release -p kvorum-sst --example table_reads [MODE] [KEYS] [VALUE_BYTES]`,
-//! MODE being `write`, `hit`, `hit-plain` (no hash index), `miss` or `scan`.
+//! Run with `cargo run --release -p kvorum-sst --example table_reads [MODE] [KEYS] [VALUE_BYTES]`.
+//! MODE is `write`, `hit`, `hit-plain` (no hash index), `miss` or `scan`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -22,7 +22,7 @@ use kvorum_sst::{
     ScanOptions, Table, TableId, TableOptions, TableScan, TableWriter, hash_key,
 };
 
-/// Keeps everything.
+/// A cache that keeps all blocks.
 #[derive(Default)]
 struct Everything(Mutex<HashMap<CacheKey, Arc<Block>>>);
 

@@ -1,6 +1,6 @@
-//! A table taken apart for display: every byte in a field, every checksum with its verdict.
+//! A table taken apart for display: every byte in a field, and every checksum with its result.
 //!
-//! Blocks are found by walking their frames, so that a damaged index hides nothing.
+//! A walk over frames finds the blocks, so that a damaged index hides nothing.
 
 use std::path::Path;
 
@@ -16,13 +16,13 @@ use crate::frame::{FRAME_HEADER_BYTES, FrameReader};
 use crate::salvage::{Walked, walk};
 use crate::{Block, BlockCursor, BlockHandle, Part, Properties, SstError, TableId};
 
-/// The first bytes of a table's file.
+/// The first bytes of a table.
 pub const TABLE_MAGIC: [u8; 8] = MAGIC;
 
 /// Shows a key in the form of its writer.
 pub type ShowKey = fn(&[u8]) -> String;
 
-/// The display of a table's small entries, given by its owner.
+/// The display of a table's small entries, as its owner defines it.
 #[derive(Clone, Copy)]
 pub struct Shown {
     /// The table's kind.
@@ -48,7 +48,8 @@ pub struct TableAnatomy {
 impl TableAnatomy {
     /// Opens a table; pieces that end at or before `from` are left out.
     ///
-    /// Blocks are bound to their table by its header. `fallback` stands in for one that is damaged.
+    /// Blocks are bound to the identity in the table's header. `fallback` replaces a damaged
+    /// header's.
     pub fn open(
         disk: &dyn Disk,
         path: &Path,
@@ -90,7 +91,7 @@ impl TableAnatomy {
         })
     }
 
-    /// The same with each entry as a field of its own, and the note in words.
+    /// Shows each entry as a field of its own, and the note as text.
     pub fn with_entries(mut self, shown: Shown) -> Self {
         self.shown = Some(shown);
         self
@@ -144,7 +145,7 @@ impl TableAnatomy {
         let stored = bytes.slice(FRAME_HEADER_BYTES.min(bytes.len())..);
         let opened = self.reader.open_frame(&bytes, handle, part);
         let mut fields = Dissection::new(&bytes, handle.offset);
-        // The walk found the block by it.
+        // Right, since the walk found the block by it.
         fields.identity("checksum of the frame's header", 4);
         let computed = mask_checksum(checksum(&stored));
         let is_whole = bytes.get(4..8) == Some(&computed.to_le_bytes());
@@ -260,7 +261,7 @@ impl Iterator for TableAnatomy {
     }
 }
 
-/// One field an entry, of a block that was not compressed.
+/// One field for each entry of an uncompressed block.
 fn entry_fields(fields: &mut Dissection<'_>, payload: &Bytes, shown: Shown) -> Option<()> {
     if payload.len() != fields.remaining() {
         return None;
@@ -292,7 +293,7 @@ fn properties(payload: &[u8]) -> Option<String> {
     ))
 }
 
-/// Walking frames fails for reasons of the disk alone.
+/// A walk over frames fails only for reasons of the disk.
 fn disk_error(error: SstError) -> DiskError {
     match error {
         SstError::Disk(error) => error,

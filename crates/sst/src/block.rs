@@ -1,4 +1,4 @@
-//! Reading a block: entries under prefix compression, found by restart points or by hash.
+//! Reading a block: entries with prefix compression, found by restart points or by hash.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use kvorum_encoding::{ByteReader, Truncated};
 
 use crate::block_builder::{BUCKET_EMPTY, BUCKET_SHARED, bucket_of, shared_len};
 
-/// A block in memory, checked and decompressed: the unit of caches.
+/// A checked and decompressed block in memory, the unit of caches.
 #[derive(Clone, Debug)]
 pub struct Block {
     bytes: Bytes,
@@ -28,7 +28,7 @@ struct EntryAt {
 }
 
 impl Block {
-    /// A block whose payload is not a row of entries.
+    /// A block without a row of entries.
     pub(crate) fn opaque(bytes: Bytes) -> Self {
         Self {
             bytes,
@@ -60,7 +60,7 @@ impl Block {
         })
     }
 
-    /// The memory that the block holds on to, in bytes.
+    /// The memory that the block keeps in use, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.len() + size_of::<Self>()
     }
@@ -83,7 +83,7 @@ impl Block {
             .map(|(at, _)| self.bytes.slice(at.value_at..at.end)))
     }
 
-    /// The value of the first key at or behind `key`: the block of an index that may hold it.
+    /// The value of the first key at or behind `key`: in an index, the block that may have the key.
     pub(crate) fn lower_bound(&self, key: &[u8]) -> Result<Option<&[u8]>, Truncated> {
         if self.restarts == 0 {
             return Ok(None);
@@ -101,10 +101,11 @@ impl Block {
         self.bytes.get(at).copied()
     }
 
-    /// The first entry from `from` on whose key is at or behind `key`, and true if it is `key`.
+    /// The first entry from `from` on with a key at or behind `key`, and true if the keys are
+    /// equal.
     ///
     /// No key is assembled: if an entry shares more bytes with its predecessor than the predecessor
-    /// shares with the searched key, both are on the same side of that key.
+    /// with `key`, both are on the same side of `key`.
     fn find(&self, from: usize, key: &[u8]) -> Result<Option<(EntryAt, bool)>, Truncated> {
         let mut matched = 0;
         let mut at = from;
@@ -128,7 +129,7 @@ impl Block {
         Ok(None)
     }
 
-    /// The last restart point whose key is at or before `key`; the first one when there is none.
+    /// The last restart point with a key at or before `key`, or the first restart point.
     fn restart_before(&self, key: &[u8]) -> Result<usize, Truncated> {
         let (mut low, mut high) = (0, self.restarts);
         while low + 1 < high {
@@ -160,7 +161,7 @@ impl Block {
     fn entry_at(&self, at: usize) -> Result<EntryAt, Truncated> {
         let entries = &self.bytes[..self.restarts_at];
         let (lens, start) = match entries.get(at..at + 3) {
-            // Nearly always each length is below 128 and takes one byte.
+            // Nearly always, each length is below 128 and takes one byte.
             Some([a, b, c]) if (a | b | c) & 0x80 == 0 => {
                 ([usize::from(*a), usize::from(*b), usize::from(*c)], at + 3)
             }
@@ -188,7 +189,7 @@ impl Block {
     }
 }
 
-/// Walks the entries of a block in order.
+/// A walk over the entries of a block in order.
 #[derive(Clone, Debug)]
 pub struct BlockCursor {
     block: Block,
@@ -199,7 +200,7 @@ pub struct BlockCursor {
 }
 
 impl BlockCursor {
-    /// Stands before the first entry.
+    /// A cursor before the first entry.
     pub fn new(block: Block) -> Self {
         Self {
             block,
@@ -210,7 +211,7 @@ impl BlockCursor {
         }
     }
 
-    /// Goes on to the next entry; false when there is none.
+    /// Advances to the next entry; false if there is none.
     pub fn advance(&mut self) -> Result<bool, Truncated> {
         if self.next >= self.block.restarts_at {
             return Ok(false);
@@ -227,7 +228,7 @@ impl BlockCursor {
         Ok(true)
     }
 
-    /// Goes to the first entry at or behind `key`; false when there is none.
+    /// Moves to the first entry at or behind `key`; false if there is none.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool, Truncated> {
         if self.block.restarts == 0 {
             return Ok(false);

@@ -12,19 +12,20 @@ pub(crate) const BUCKET_EMPTY: u8 = 0xff;
 pub(crate) const BUCKET_SHARED: u8 = 0xfe;
 /// Blocks with more restart points have no hash index.
 const HASHED_RESTARTS_MAX: usize = 0xfd;
-/// Blocks with fewer have none either, since they need hardly any search. Measured on blocks of 4
-/// KB at 16 keys to a restart point (`examples/table_reads`): with values of 100 bytes a hit saves
-/// 2 % of its instructions, with values of 10 bytes 5 %, for a byte and a quarter a key.
+/// Blocks with fewer restart points have no hash index either, since they need hardly any search.
+/// Measured on blocks of 4 KB with 16 keys to a restart point (`examples/table_reads`): a hit saves
+/// 2 % of its instructions with values of 100 bytes, and 5 % with values of 10 bytes, for 1.25
+/// bytes a key.
 const HASHED_RESTARTS_MIN: usize = 4;
 const RESTARTS_HASHED: RangeInclusive<usize> = HASHED_RESTARTS_MIN..=HASHED_RESTARTS_MAX;
-/// Buckets for each 4 keys: more make fewer shared, at a byte each.
+/// Buckets for each 4 keys: more buckets are shared less often, and take a byte each.
 const BUCKETS_PER_4_KEYS: usize = 5;
 
 /// Gathers entries in key order.
 pub(crate) struct BlockBuilder {
     bytes: Vec<u8>,
     restarts: Vec<u32>,
-    /// The hash of each key and its restart point, where there is to be a hash index.
+    /// The hash of each key and its restart point, if the block gets a hash index.
     hashes: Vec<(u64, u8)>,
     last_key: Vec<u8>,
     entries: u32,
@@ -53,7 +54,7 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// The size of the block if it were finished now, without the hash index.
+    /// The present size of the block, without the hash index.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() + 4 * self.restarts.len() + 8
     }
@@ -81,7 +82,7 @@ impl BlockBuilder {
         }
     }
 
-    /// Completes the block, hands its payload over and starts the next one:
+    /// Completes the block, returns its payload and starts the next block:
     ///
     /// ```text
     /// size     field
@@ -131,7 +132,7 @@ impl BlockBuilder {
     }
 }
 
-/// The bucket of a hash: from its low half, the filter uses the high one.
+/// The bucket of a hash, from its lower half; the filter uses the upper half.
 pub(crate) fn bucket_of(hash: u64, buckets: usize) -> usize {
     let scaled = ((hash & 0xffff_ffff) * buckets as u64) >> 32;
     usize::try_from(scaled).unwrap_or(0)

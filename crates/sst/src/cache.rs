@@ -7,7 +7,7 @@ use crate::Block;
 /// Names a block in a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey {
-    /// The table, by a number that no other table in the same cache has.
+    /// The table's number, which no other table in the same cache has.
     pub table: u64,
     /// The start of the block, in bytes.
     pub offset: u64,
@@ -15,14 +15,14 @@ pub struct CacheKey {
 
 /// Keeps blocks in memory. Never waits for a device.
 pub trait BlockCache: Send + Sync {
-    /// A block, if it is there.
+    /// A block, if the cache has it.
     fn get(&self, key: &CacheKey) -> Option<Arc<Block>>;
 
     /// Offers a block; the cache may decline.
     fn insert(&self, key: CacheKey, block: &Arc<Block>);
 }
 
-/// Keeps nothing.
+/// A cache that keeps nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoCache;
 

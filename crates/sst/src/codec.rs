@@ -1,7 +1,7 @@
 //! Compression of blocks.
 //!
-//! Each block names its codec, so that a change of the setting needs no rewriting. The raw length
-//! is in its frame.
+//! Each block's frame has the codec and the raw length, so that a change of the setting needs no
+//! rewriting.
 
 use kvorum_encoding::{Codec, Compression};
 
@@ -19,11 +19,11 @@ impl Compressor {
         }
     }
 
-    /// The compressed form, or `None` where storing the bytes as they are is better.
+    /// The compressed form, or `None` if the uncompressed bytes are better.
     pub(crate) fn compress(&mut self, raw: &[u8]) -> Option<(Codec, Vec<u8>)> {
         let Self { compression, zstd } = self;
         compression.pack(raw, |level| {
-            // The library has no reason to fail; should it, the block is stored plain.
+            // If the library fails, for which it has no reason, the block is stored plain.
             let context = match zstd {
                 Some(context) => context,
                 None => zstd.insert(zstd::bulk::Compressor::new(level).ok()?),

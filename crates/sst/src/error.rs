@@ -1,4 +1,4 @@
-//! Failures of a table, by the possible reactions of a reader.
+//! Failures of a table, by what a reader can do about them.
 
 use std::path::{Path, PathBuf};
 
@@ -59,11 +59,11 @@ pub enum SstError {
         path: PathBuf,
         /// The first byte of the block.
         offset: u64,
-        /// The length of the block as far as it is known, in bytes.
+        /// The known length of the block, in bytes.
         len: u64,
         /// The part that did not match.
         part: Part,
-        /// The finding, in words.
+        /// The finding as text.
         found: String,
     },
     /// The file belongs to another store or has another number: it was copied or renamed.
@@ -102,7 +102,7 @@ pub enum SstError {
         what: &'static str,
         /// Its size, in bytes.
         got: u64,
-        /// The most that is possible, in bytes.
+        /// The largest possible size, in bytes.
         expected: u64,
     },
     /// Keys were added out of order, or a table without content was finished: report a bug.
@@ -126,7 +126,7 @@ impl SstError {
         matches!(self, Self::Damaged { .. } | Self::Foreign { .. })
     }
 
-    /// True when the device failed at reading.
+    /// True when the device failed to read.
     pub(crate) fn is_of_device(&self) -> bool {
         matches!(self, Self::Disk(error) if error.kind() == ErrorKind::Device)
     }

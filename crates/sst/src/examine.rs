@@ -1,7 +1,7 @@
-//! A whole table read once, from its first byte to its last, for checks and repairs.
+//! Reading a whole table once, from its first byte to its last, for checks and repairs.
 //!
-//! Frames are read in the order of the file and in large pieces, which is the fastest way on a
-//! device, and not by the index: the frames prove the index, and not the other way round.
+//! Frames are read in the order of the file and in large pieces, the fastest way on a device. The
+//! index is not used: the frames prove the index.
 
 use std::path::Path;
 
@@ -15,30 +15,30 @@ use crate::salvage::next_frame;
 use crate::window::Window;
 use crate::{Block, BlockCursor, BlockHandle, Part, Properties, Result, SstError, TableId};
 
-/// Bytes read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
-/// The most bad ranges of one table that are listed apart.
+/// The most bad ranges of a table that are listed one by one.
 const BAD_RANGES_MAX: usize = 1_000;
 
-/// A range of wrong bytes of a table.
+/// A range of wrong bytes in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRange {
     /// The first byte.
     pub offset: u64,
     /// Its length, in bytes.
     pub len: u64,
-    /// The finding, in words.
+    /// The finding as text.
     pub found: String,
 }
 
 /// The result of reading a whole table.
 #[derive(Clone, Debug, Default)]
 pub struct Examination {
-    /// The length of the file as far as it was read, in bytes.
+    /// The length of the read part of the file, in bytes.
     pub file_len: u64,
-    /// The properties in the file, if they are readable.
+    /// The properties in the file, if readable.
     pub properties: Option<Properties>,
-    /// The writer finished: the parts at its end exist.
+    /// The writer finished the file: the parts at its end exist.
     pub is_finished: bool,
     /// Bytes of whole data blocks with their frames.
     pub data_bytes: u64,
@@ -48,10 +48,10 @@ pub struct Examination {
     pub bad: Vec<BadRange>,
 }
 
-/// Takes the entries of a table as they are passed: key and value.
+/// The callback for the entries passed: key and value.
 pub type EachEntry<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 
-/// Reads a table and checks every byte of it, up to `len_max`. Entries are unpacked if `each` is
+/// Reads a table and checks every byte up to `len_max`. Entries are decompressed if `each` is
 /// given. `progress` gets the number of bytes read.
 ///
 /// # Errors
@@ -82,7 +82,7 @@ pub fn examine(
         },
     };
     examiner.header()?;
-    // A file that was cut may have blocks in the place of its footer.
+    // A cut file may have blocks in the place of its footer.
     let to = match examiner.has_footer()? {
         true => file_len.saturating_sub(FOOTER_BYTES),
         false => file_len,
@@ -96,7 +96,8 @@ pub fn examine(
     Ok(examiner.found)
 }
 
-/// The store that a table names as its own. A damaged header counts if the first block proves it.
+/// The store that a table names in its header. A damaged header is valid if the first block proves
+/// it.
 pub fn claimed_store(disk: &dyn Disk, path: &Path, number: u64) -> Result<Option<u64>> {
     let file = disk.open(path, OpenMode::Read)?;
     let file_len = file.len()?;
@@ -191,7 +192,7 @@ impl Examiner<'_, '_> {
         let opened = held.and_then(|bytes| reader.open_frame(&bytes, handle, part).ok());
         let payload = match opened {
             Some(payload) => payload,
-            // A device may err once.
+            // A device may return wrong data once.
             None => match reader.read_block(handle, part, Reading::MayBlock) {
                 Ok(payload) => payload,
                 Err(error @ SstError::Damaged { .. }) => {
@@ -263,7 +264,7 @@ impl Examiner<'_, '_> {
     fn no_footer(&mut self) {
         let len = FOOTER_BYTES.min(self.reader.file_len);
         let at = self.reader.file_len - len;
-        // Its start is known only if all before it was whole.
+        // The start of the footer is known only if everything before it was whole.
         if self
             .found
             .bad

@@ -1,9 +1,9 @@
-//! Filters: a few bits of memory that exclude most keys that a table does not hold.
+//! Filters: a few bits of memory that exclude most keys that a table lacks.
 //!
-//! Young tables live for minutes and are written in the way of a flush: they get a blocked Bloom
-//! filter, which costs a few nanoseconds a key to build and one cache line to query. Old tables
-//! live for days: they get a binary fuse filter, which takes 9 bits a key for a false positive in
-//! 256, where Bloom would take 12, and a multiple of the time to build.
+//! Young tables live for minutes, and flushes must not take long to write them. They get a blocked
+//! Bloom filter, which costs a few nanoseconds a key to build and one cache line to query. Old
+//! tables live for days. They get a binary fuse filter: it takes a multiple of the time to build,
+//! but 9 bits a key instead of Bloom's 12 for one false positive in 256.
 
 use kvorum_encoding::{ByteReader, Truncated};
 use xorf::{BinaryFuse8, BinaryFuse8Ref, DmaSerializable, Filter, FilterRef};
@@ -13,17 +13,17 @@ pub const LINE_BYTES: usize = 64;
 const BLOOM: u8 = 1;
 const FUSE: u8 = 2;
 const FUSE_DESCRIPTOR_BYTES: usize = BinaryFuse8::DESCRIPTOR_LEN;
-/// Fewer keys than this cost binary fuse more than they save: its smallest array is larger.
+/// With fewer keys, binary fuse costs more than it saves: its smallest array is larger.
 const FUSE_KEYS_MIN: usize = 64;
 
 /// Kinds of a table's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterKind {
-    /// None: every key may be there.
+    /// No filter: every key may be in the table.
     None,
-    /// Blocked Bloom with this many bits a key.
+    /// Blocked Bloom with this many bits for each key.
     Bloom {
-        /// Bits for each key: 10 answer wrongly for one absent key in a hundred.
+        /// Bits for each key: with 10, one absent key in a hundred passes.
         bits_per_key: u8,
     },
     /// Binary fuse with 8-bit fingerprints.
@@ -55,7 +55,7 @@ pub(crate) fn build_filter(kind: FilterKind, hashes: &mut Vec<u64>) -> Option<Ve
 fn build_bloom(hashes: &[u64], bits_per_key: u8) -> Vec<u8> {
     let bits = hashes.len() * usize::from(bits_per_key.max(1));
     let lines = bits.div_ceil(8 * LINE_BYTES).max(1);
-    // 69 % of the bits a key, less a little: all probes of a key fall into one line.
+    // A little less than 69 % of the bits for each key: all probes of a key fall into one line.
     let probes = (u16::from(bits_per_key) * 6 / 10).clamp(1, 12);
     let probes = u8::try_from(probes).unwrap_or(6);
     let mut out = vec![0; 2 + lines * LINE_BYTES];
@@ -70,7 +70,7 @@ fn build_bloom(hashes: &[u64], bits_per_key: u8) -> Vec<u8> {
     out
 }
 
-/// `None` when no seed fits, which happens to none of a million sets.
+/// `None` if no seed fits, which happened with none of a million sets.
 fn build_fuse(hashes: &[u64]) -> Option<Vec<u8>> {
     let filter = BinaryFuse8::try_from(hashes).ok()?;
     let mut out = vec![FUSE; 1 + FUSE_DESCRIPTOR_BYTES];
@@ -79,7 +79,7 @@ fn build_fuse(hashes: &[u64]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// False when no key with this hash was among those that the filter was built from.
+/// False when the filter was certainly built without a key of this hash.
 pub(crate) fn may_contain(filter: &[u8], hash: u64) -> Result<bool, Truncated> {
     let mut reader = ByteReader::new(filter);
     match reader.u8()? {
@@ -105,7 +105,7 @@ fn bloom_contains(bits: &[u8], probes: u8, hash: u64) -> Option<bool> {
     Some(probe_bits(hash, probes).all(|bit| line[bit / 8] & (1 << (bit % 8)) != 0))
 }
 
-/// The library indexes by these numbers without looking.
+/// Checks numbers that the library uses as indexes without checks.
 fn check_fuse(descriptor: &[u8], fingerprints: &[u8]) -> Result<(), Truncated> {
     let mut reader = ByteReader::new(descriptor);
     let _seed = reader.u64()?;
@@ -123,7 +123,7 @@ fn check_fuse(descriptor: &[u8], fingerprints: &[u8]) -> Result<(), Truncated> {
     }
 }
 
-/// The line of a blocked Bloom filter that has the bits of a key, by the upper half of its hash.
+/// The line of a blocked Bloom filter with the bits of a key, by the upper half of its hash.
 pub fn line_of(hash: u64, lines: usize) -> usize {
     let scaled = ((hash >> 32) * lines as u64) >> 32;
     usize::try_from(scaled).unwrap_or(0)
@@ -158,7 +158,7 @@ mod tests {
             .count()
     }
 
-    /// A table of an earlier run has to be found by its filter: hash, probes and layout are fixed.
+    /// Hash, probes and layout are fixed: the filters of existing tables depend on them.
     #[test]
     fn the_bytes_are_as_drawn() {
         let kind = FilterKind::Bloom { bits_per_key: 10 };

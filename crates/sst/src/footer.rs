@@ -1,5 +1,5 @@
-//! The two ends of a table's file: the header with its identity, the footer with the start for
-//! readers.
+//! The two ends of a table's file: the header with the identity, and the footer with the places at
+//! which reading begins.
 
 use std::path::Path;
 
@@ -95,7 +95,7 @@ pub(crate) fn header_id(bytes: &[u8], path: &Path) -> Option<TableId> {
     }
 }
 
-/// The start for a reader.
+/// The places at which reading begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) top_index: BlockHandle,

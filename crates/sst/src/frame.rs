@@ -11,15 +11,16 @@ use crate::{Part, Result, SstError};
 
 /// The length of a frame's header.
 pub(crate) const FRAME_HEADER_BYTES: usize = 20;
-/// The largest block, stored or raw, so that a wrong length is seen before it is allocated.
+/// The largest block, stored or raw, so that a wrong length is detected before the allocation.
 pub(crate) const BLOCK_BYTES_MAX: u32 = 1 << 30;
 
 /// The identity of a table: its store and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableId {
-    /// The store: random, so that a file of another store is never mistaken for one of ours.
+    /// The store's identity: random, so that a file of another store is never mistaken for a file
+    /// of this one.
     pub store: u64,
-    /// The table's number, never used twice in a store.
+    /// The table's number, never reused in a store.
     pub number: u64,
 }
 
@@ -39,7 +40,7 @@ impl BlockHandle {
     }
 }
 
-/// The parts of a table that are blocks.
+/// The number of a part that is a block.
 pub(crate) fn kind_byte(part: Part) -> u8 {
     match part {
         Part::FileHeader | Part::Footer => 0,
@@ -105,7 +106,7 @@ const FRAME_HEADER_BYTES_U32: u32 = 20;
 /// The unit that a device may fail to read.
 const SECTOR_BYTES: usize = 4096;
 
-/// Appends the frame's header of a block at `offset`; the payload follows it.
+/// Appends the frame's header for a block at `offset`; the payload follows.
 ///
 /// ```text
 /// offset  size  field
@@ -138,7 +139,7 @@ pub(crate) fn put_frame_header(
     out.extend_from_slice(&header);
 }
 
-/// The header of the frame at `offset`, or `None` when these bytes are not a header.
+/// The header of the frame at `offset`, or `None` if these bytes are not a header.
 pub(crate) fn decode_frame_header(
     bytes: &[u8],
     seed: ChecksumSeed,
@@ -166,20 +167,20 @@ pub(crate) fn decode_frame_header(
     })
 }
 
-/// A table's file, and how its blocks are checked.
+/// A table's file, and the checks of its blocks.
 #[derive(Clone)]
 pub(crate) struct FrameReader {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) seed: ChecksumSeed,
-    /// The end of the file for its readers; bytes behind it are not the table's.
+    /// The end of the table in the file; bytes behind it are not the table's.
     pub(crate) file_len: u64,
-    /// True if blocks that the device cannot read count as damaged, for good. A serving reader
-    /// cannot decide that: a device may fail for a while, and nothing may be skipped for it.
+    /// True if blocks that the device cannot read count as damaged. Only salvage sets this: a
+    /// device may fail for a while, and a serving reader must not skip blocks for that.
     pub(crate) has_bad_sectors: bool,
 }
 
 impl FrameReader {
-    /// A reader for a file that is served.
+    /// A reader for serving.
     pub(crate) fn new(file: Arc<dyn DiskFile>, id: &TableId, file_len: u64) -> Self {
         Self {
             file,
@@ -210,7 +211,7 @@ impl FrameReader {
         }
     }
 
-    /// Reads bytes with zeros where the device fails: no checksum lets them pass, so that a bad sector
+    /// Reads bytes, with zeros where the device fails. Zeros fail every checksum, so a bad sector
     /// is damage like any other.
     pub(crate) fn read_readable(
         &self,
@@ -239,8 +240,8 @@ impl FrameReader {
         Ok(bytes)
     }
 
-    /// Reads and checks a block and restores its payload. A device may err once: a block that looks
-    /// damaged is read again before it is reported.
+    /// Reads and checks a block, and restores its payload. A device may return wrong data once: a
+    /// damaged block is read again before it is reported.
     pub(crate) fn read_block(
         &self,
         handle: BlockHandle,

@@ -1,8 +1,8 @@
 //! Immutable sorted tables: the files of LSM trees, ledgers and blob collections.
 //!
 //! A *table* is a file of blocks, written once in key order. Each block has its own checksum, kind
-//! and length, so that a table with a damaged index is still read: the index is rebuilt by walking
-//! the blocks. Values have no meaning here; the writer passes the few facts by which folds skip entries
+//! and length, so that a table with a damaged index stays readable: a walk over the blocks rebuilds
+//! the index. Values are opaque here; the writer passes the few facts by which folds skip entries
 //! ([`Facts`]).
 //!
 //! # How a table is laid out
@@ -18,17 +18,17 @@
 //!
 //! A point read uses the top index (in memory), one filter block, one index block and one data
 //! block, each through the caller's [`BlockCache`]. Index and filters are cut into partitions, so
-//! that their part in a cache grows with the reads and not with the table.
+//! that their share of a cache grows with the reads and not with the table.
 //!
 //! # What is promised
 //!
 //! 1. Every returned byte was checked. Checksums are bound to the store, the table and the offset:
 //!    a block in the wrong place does not pass.
-//! 2. A damaged data block is an error that names path and offset, and costs the keys of that block
-//!    only; a scan reports it as a [`Gap`] and goes on behind it.
-//! 3. A damaged index, filter, segment set, property block or footer costs time and no key. A file
-//!    that was cut costs the keys of its missing blocks, and they are reported.
-//! 4. With [`kvorum_disk::Reading::CachedOnly`] nothing waits for a device.
+//! 2. A damaged data block is an error with path and offset, and costs only the keys of that block;
+//!    a scan reports it as a [`Gap`] and continues behind it.
+//! 3. A damaged index, filter, segment set, property block or footer costs time and no key. A cut
+//!    file costs the keys of its missing blocks, which are reported.
+//! 4. With [`kvorum_disk::Reading::CachedOnly`] no read waits for a device.
 
 pub mod anatomy;
 mod block;

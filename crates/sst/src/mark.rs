@@ -1,4 +1,4 @@
-//! Marks over ranges of keys: ranges that were removed, and ranges lost with a damaged block.
+//! Marks over ranges of keys that were removed, or lost with a damaged block.
 //!
 //! A mark covers a layer and all older ones. A read goes from the newest layer to the oldest and
 //! stops at the first entry or mark of its key.
@@ -13,29 +13,29 @@ use crate::filter::{hash_key, may_contain};
 pub enum MarkKind {
     /// Entries of lower sequences were removed.
     Removed,
-    /// Entries were lost with a damaged block: those of older layers may be out of date. Entries of
-    /// the mark's own layer are not affected, at any sequence.
+    /// Entries were lost with a damaged block: entries of older layers may be out of date. The mark
+    /// does not affect entries of its own layer, at any sequence.
     Lost,
 }
 
-/// A mark over the keys from `from` up to but without `to`.
+/// A mark over the keys from `from` up to `to`, without `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The first key.
     pub from: Bytes,
-    /// The first key behind it.
+    /// The first key behind the range.
     pub to: Bytes,
     /// The sequence at which the range was removed; 0 for [`MarkKind::Lost`].
     pub sequence: u64,
     /// Its kind.
     pub kind: MarkKind,
-    /// For [`MarkKind::Lost`]: the filter of the damaged table, which excludes most keys not in it.
-    /// Empty without a filter.
+    /// For [`MarkKind::Lost`]: the filter of the damaged table, which excludes most keys that the
+    /// table lacked. Empty if there is no filter.
     pub filter: Bytes,
 }
 
 impl Mark {
-    /// A mark over keys that damage has taken.
+    /// A mark over keys that were lost to damage.
     pub fn lost(from: Bytes, to: Bytes, filter: Bytes) -> Self {
         Self {
             from,
@@ -46,7 +46,7 @@ impl Mark {
         }
     }
 
-    /// The keys under it.
+    /// The range of keys under the mark.
     pub fn range(&self) -> KeyRange {
         KeyRange {
             from: self.from.clone(),
@@ -85,7 +85,7 @@ impl Mark {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     marks: Vec<Mark>,
-    /// The greatest end among the marks up to each place: a search may stop behind it.
+    /// The greatest end among the marks up to each position, behind which a search may stop.
     ends: Vec<Bytes>,
 }
 
@@ -105,7 +105,7 @@ impl Marks {
         Self { marks, ends }
     }
 
-    /// True when there is none.
+    /// True when there is no mark.
     pub fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }
@@ -128,7 +128,7 @@ impl Marks {
             .filter(move |mark| mark.covers(key))
     }
 
-    /// The strongest mark over a key: the removal with the highest sequence, else a loss.
+    /// The strongest mark over a key: the removal with the highest sequence, or else a loss.
     pub fn strongest(&self, key: &[u8]) -> Option<&Mark> {
         if self.marks.is_empty() {
             return None;

@@ -19,7 +19,7 @@ impl Modified {
         first: u64::MAX,
         last: 0,
     };
-    /// The bounds when nothing is known.
+    /// The range that excludes no time.
     pub(crate) const ANY: Self = Self {
         first: 0,
         last: u64::MAX,
@@ -59,7 +59,7 @@ pub(crate) struct DataEntry {
 }
 
 impl DataEntry {
-    /// Encodes the value in an index under a key between the block's last and the next block's
+    /// Encodes the value in an index, whose key is between the block's last and the next block's
     /// first: varints offset, length, earliest last-modified, span to the latest.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -80,20 +80,20 @@ impl DataEntry {
 /// The row of a partition in the top index.
 #[derive(Clone, Debug)]
 pub(crate) struct Partition {
-    /// At or behind the partition's last key, before the next one's first.
+    /// A key at or behind the partition's last key, and before the next partition's first.
     pub(crate) separator: Bytes,
-    /// The start of its first data block.
+    /// The start of the first data block.
     pub(crate) data_from: u64,
-    /// The end of its data blocks: segment sets, filter and index follow.
+    /// The end of the data blocks; segment sets, filter and index follow.
     pub(crate) data_to: u64,
-    /// Of length zero if it has to be rebuilt.
+    /// The index; of length zero if it has to be rebuilt.
     pub(crate) index: BlockHandle,
     pub(crate) filter: Option<BlockHandle>,
     pub(crate) segment_sets: Option<BlockHandle>,
     pub(crate) modified: Modified,
-    /// The index as it was made again after damage.
+    /// The index as rebuilt after damage.
     pub(crate) rebuilt: OnceLock<Block>,
-    /// The index, where it stays in memory.
+    /// The index, if it stays in memory.
     pub(crate) held: Option<Block>,
 }
 

@@ -1,11 +1,11 @@
-//! Properties of a whole table, and the facts of entries that they sum up.
+//! Properties of a whole table: sums over the facts of its entries.
 
 use bytes::Bytes;
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
 
 use crate::Marks;
 
-/// Facts of an entry for its table, beyond key and value bytes.
+/// Facts about an entry for its table, besides key and value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The batch that wrote it.
@@ -18,7 +18,7 @@ pub struct Facts {
     pub segment: u32,
     /// The entry is a removal.
     pub is_removal: bool,
-    /// The blob file that holds its body, and the bytes that it takes there.
+    /// The blob file with its body, and the bytes that the body takes there.
     pub blob: Option<(u64, u64)>,
 }
 
@@ -29,7 +29,7 @@ pub struct BlobUse {
     pub file: u64,
     /// Entries that point into it.
     pub count: u64,
-    /// The bytes that they use there.
+    /// The bytes that they take there.
     pub bytes: u64,
 }
 
@@ -124,13 +124,12 @@ impl Properties {
         self.marks = marks;
     }
 
-    /// True when the table's keys and those from `from` to `to`, both included, may have one in
-    /// common.
+    /// True when the table may have a key from `from` to `to`, both included.
     pub fn overlaps(&self, from: &[u8], to: &[u8]) -> bool {
         &self.smallest[..] <= to && from <= &self.largest[..]
     }
 
-    /// Appends the properties: ten varints in the order of the fields (the two keys apart), then
+    /// Appends the properties: ten varints in the order of the fields without the two keys, then
     /// varint length and bytes of the lowest and the highest key, varint number of blob uses with
     /// three varints each, and the marks.
     pub fn encode(&self, out: &mut Vec<u8>) {

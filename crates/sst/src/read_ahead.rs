@@ -1,4 +1,4 @@
-//! Reading many blocks in a row with few reads of the file.
+//! Reading consecutive blocks with few reads of the file.
 
 use bytes::Bytes;
 use kvorum_disk::Reading;
@@ -10,7 +10,7 @@ use crate::{Part, Result};
 /// Bytes of the first read.
 const FIRST_READ_BYTES: usize = 16 << 10;
 
-/// Reads consecutive blocks of one table, and keeps the bytes that it read beyond the last one.
+/// Reads consecutive blocks of one table, and keeps the bytes that were read beyond the last block.
 #[derive(Debug)]
 pub struct ReadAhead {
     window: Window,
@@ -22,7 +22,7 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Reads at most `bytes_max` bytes at once, unless a block is larger.
+    /// A reader of at most `bytes_max` bytes at once, unless a block is larger.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             window: Window::default(),
@@ -32,7 +32,7 @@ impl ReadAhead {
         }
     }
 
-    /// A data block's payload. Nothing behind `end` is read.
+    /// A data block's payload. No byte behind `end` is read.
     pub(crate) fn payload(
         &mut self,
         reader: &FrameReader,
@@ -43,11 +43,12 @@ impl ReadAhead {
         let len = usize::try_from(handle.len).unwrap_or(usize::MAX);
         if self.window.held(handle.offset, len).is_none() {
             let rest = usize::try_from(end.saturating_sub(handle.offset)).unwrap_or(usize::MAX);
-            // Each read is twice as long as the last, so that a short walk reads little in vain.
+            // Each read is twice as long as the one before it, so that a short walk reads little in
+            // vain.
             let ahead = self.ahead_bytes.min(rest).max(len);
             self.ahead_bytes = (2 * self.ahead_bytes).min(self.bytes_max);
             match self.window.fill(reader, handle.offset, ahead, reading) {
-                // The bytes that cannot be read may all lie behind this block.
+                // All unreadable bytes may lie behind this block.
                 Err(error) if error.is_of_device() => {}
                 filled => filled?,
             }
@@ -58,14 +59,14 @@ impl ReadAhead {
             .and_then(|bytes| reader.open_frame(&bytes, handle, Part::Data).ok());
         match opened {
             Some(payload) => Ok(payload),
-            // A device may err once: a block that looks damaged is read again before it is
+            // A device may return wrong data once: a damaged block is read again before it is
             // reported.
             None => reader.read_block(handle, Part::Data, reading),
         }
     }
 
-    /// True if a block is small and close behind the one before. The next ones are then likely to be
-    /// needed as well. Calls must be in the order of the blocks.
+    /// True if a block is small and close behind the previous one, so that the following blocks are
+    /// likely needed too. Calls must be in the order of the blocks.
     pub(crate) fn goes_on(&mut self, handle: BlockHandle) -> bool {
         let reach = self.ahead_bytes as u64;
         let is_next = |behind| (behind..behind + reach).contains(&handle.offset);

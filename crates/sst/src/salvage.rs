@@ -1,6 +1,6 @@
-//! Reading a table with a damaged index: each block has its kind and length. The owner has the
-//! file's length: a missing part at the end is a gap like any other, whether the cut is inside a
-//! block or between two.
+//! Reading a table with a damaged index, by the kind and length of each block. The owner has the
+//! file's length: a missing part at the end is a gap like any other, also if the cut is between two
+//! blocks.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -15,19 +15,19 @@ use crate::partition::{DataEntry, Modified, Partition, separator};
 use crate::window::Window;
 use crate::{Block, BlockCursor, BlockHandle, Part, Result};
 
-/// Bytes that a walk over frames reads at once.
+/// Bytes of one read in a walk over frames.
 const WALK_BYTES: usize = 128 << 10;
 
 /// An item of a walk over the frames of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walked {
-    /// `None` for bytes in which no frame starts.
+    /// `None` for bytes without the start of a frame.
     pub(crate) part: Option<Part>,
     pub(crate) handle: BlockHandle,
 }
 
-/// All frames from `from` to `to`. Only their headers are checked. The missing end of a file that
-/// was cut is a range without frames.
+/// All frames from `from` to `to`. Only their headers are checked. The missing end of a cut file is
+/// a range without frames.
 pub(crate) fn walk(
     reader: &FrameReader,
     from: u64,
@@ -54,7 +54,7 @@ pub(crate) fn walk(
     }
 }
 
-/// The first frame that lies within a range. Only its header is checked. `read_bytes` are read at once.
+/// The first frame within a range. Only its header is checked. One read has `read_bytes`.
 pub(crate) fn next_frame(
     reader: &FrameReader,
     window: &mut Window,
@@ -89,8 +89,8 @@ fn bad(from: u64, to: u64) -> Walked {
     }
 }
 
-/// Makes the index of a run of data blocks again. `upper` is at or behind its last key where that is
-/// known. `None` when there is no block in it at all.
+/// Rebuilds the index of a run of data blocks. `upper` is a key at or behind the last one, if that
+/// is known. `None` if the run has no block.
 pub(crate) fn rebuild_index(
     reader: &FrameReader,
     from: u64,
@@ -116,7 +116,7 @@ fn rows_of(reader: &FrameReader, from: u64, to: u64, reading: Reading) -> Result
     Ok(rows)
 }
 
-/// The first and the last key of a data block, or `None` when it is damaged.
+/// The first and the last key of a data block, or `None` if the block is damaged.
 fn first_and_last(
     reader: &FrameReader,
     handle: BlockHandle,
@@ -142,13 +142,13 @@ fn first_and_last(
     }
 }
 
-/// Rows of an index in the making.
+/// Rows of an index while it is rebuilt.
 #[derive(Default)]
 struct Rows {
     rows: Vec<(Vec<u8>, BlockHandle)>,
-    /// The first key that can be read.
+    /// The first readable key.
     first: Option<Vec<u8>>,
-    /// A damaged range whose last key is unknown, and before the next block.
+    /// A damaged range whose last key is unknown, but before the next block.
     open: Option<BlockHandle>,
 }
 
@@ -176,8 +176,8 @@ impl Rows {
         }
     }
 
-    /// The rows as an index, with its last key. Keys up to `lower` are before it; the last one is at or
-    /// before `upper`.
+    /// The rows as an index, with the index's last key. Keys up to `lower` are before the index;
+    /// its last key is at most `upper`.
     fn finish(mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Option<(Block, Bytes)> {
         if let Some(bad) = self.open.take() {
             let behind = match (upper, self.rows.last()) {
@@ -216,7 +216,7 @@ impl Rows {
     }
 }
 
-/// A key before `first` with next to nothing between them.
+/// A key before `first` with hardly any keys between the two.
 fn just_before(first: &[u8]) -> Vec<u8> {
     let mut key = first.to_vec();
     match key.last_mut() {
@@ -250,7 +250,7 @@ pub(crate) fn rebuild_partitions(
                 drafts.push(std::mem::replace(&mut draft, next));
             }
             Some(Part::Data) if draft.is_closed() => {
-                // The index between them is damaged.
+                // The index between the two partitions is damaged.
                 let next = Draft::at(walked.handle.offset);
                 drafts.push(std::mem::replace(&mut draft, next));
                 draft.data_to = walked.handle.end();
@@ -258,7 +258,8 @@ pub(crate) fn rebuild_partitions(
             Some(Part::Properties | Part::Note | Part::TopIndex) => break,
             None => {
                 if draft.is_closed() {
-                    // The index between them is damaged, and an unknown part behind it.
+                    // The index between the two partitions and an unknown part behind it are
+                    // damaged.
                     let next = Draft::at(walked.handle.offset);
                     drafts.push(std::mem::replace(&mut draft, next));
                 }
@@ -282,7 +283,8 @@ pub(crate) fn rebuild_partitions(
     Ok(partitions)
 }
 
-/// For each run of blocks, the last key that it may have had if its end is damaged or is the table's end.
+/// For each run of blocks with a damaged end, and for the last run, the last key that the run may
+/// have had.
 fn uppers(rows: &[Rows], largest: &[u8]) -> Vec<Option<Vec<u8>>> {
     let mut upper = largest.to_vec();
     let mut uppers = Vec::with_capacity(rows.len());
@@ -297,15 +299,14 @@ fn uppers(rows: &[Rows], largest: &[u8]) -> Vec<Option<Vec<u8>>> {
     uppers
 }
 
-/// A partition while its parts are being found.
+/// A partition while its parts are collected.
 struct Draft {
     data_from: u64,
     data_to: u64,
     segment_sets: Option<BlockHandle>,
     filter: Option<BlockHandle>,
     index: BlockHandle,
-    /// Some of its bytes are in no frame: the end of one partition and the beginning of the next
-    /// may have been there.
+    /// Some of its bytes are in no frame: the boundary of two partitions may have been there.
     is_torn: bool,
 }
 
@@ -325,7 +326,7 @@ impl Draft {
         self.segment_sets.is_some() || self.filter.is_some()
     }
 
-    /// A filter is kept only where the index next to it proves that both are of these blocks.
+    /// A filter is kept only if the index next to it proves that both belong to these blocks.
     fn finish(self, rows: Rows, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Option<Partition> {
         let (block, separator) = rows.finish(lower, upper)?;
         let has_index = self.index.len > 0 && !self.is_torn;

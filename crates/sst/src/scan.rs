@@ -1,4 +1,4 @@
-//! Walking a table in key order, skipping blocks that a filter rules out and blocks that are damaged.
+//! Walks over a table in key order, without damaged blocks and blocks that a filter rules out.
 
 use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::segment_sets::SegmentSets;
 use crate::{Block, BlockCursor, BlockHandle, Part, ReadAhead, ReadContext, Result, Table};
 
 /// Conditions for reading a block. Only for a table that shares no keys with older tables: a
-/// skipped block no longer hides anything.
+/// skipped block hides nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ScanFilter {
     /// Only entries last modified in this range, in microseconds.
@@ -25,12 +25,12 @@ pub struct ScanFilter {
 pub struct ScanOptions {
     /// The first key.
     pub from: Bound<Bytes>,
-    /// Blocks to leave out; entries of the others have to be filtered nevertheless.
+    /// Selects the blocks to read; their entries still have to be filtered.
     pub filter: ScanFilter,
-    /// Bytes read at once when blocks are not in the cache.
+    /// Bytes of one read when blocks are not in the cache.
     pub read_ahead_bytes: usize,
-    /// The number of first data blocks that are offered to the cache, even if the others are not:
-    /// short scans come back to the same ones.
+    /// The number of first data blocks that are always offered to the cache, since short scans are
+    /// often repeated.
     pub blocks_cached: usize,
 }
 
@@ -45,12 +45,12 @@ impl Default for ScanOptions {
     }
 }
 
-/// Keys that cannot be read, from the first one up to but without the second.
+/// A range of unreadable keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The first key that may be missing.
     pub from: Bytes,
-    /// The first key behind.
+    /// The first key behind the range.
     pub to: Bytes,
     /// The damaged block.
     pub block: BlockHandle,
@@ -65,7 +65,7 @@ pub enum ScanItem {
     Entry,
     /// A damaged block was passed.
     Gap(Gap),
-    /// There is nothing more.
+    /// The end of the table.
     End,
 }
 
@@ -80,15 +80,15 @@ pub struct TableScan {
     segment_sets: Option<SegmentSets>,
     data: Option<BlockCursor>,
     ahead: ReadAhead,
-    /// The first key that the next block may hold.
+    /// The first key that the next block may have.
     behind: Bytes,
-    /// The index cursor is at a block that is to be read.
+    /// The index cursor is at the next block to read.
     is_sought: bool,
     bytes_read: u64,
 }
 
 impl TableScan {
-    /// Stands before the first entry of the range.
+    /// A scan before the first entry of the range.
     pub fn new(table: Arc<Table>, options: ScanOptions) -> Self {
         let from = match &options.from {
             Bound::Included(from) | Bound::Excluded(from) => from.clone(),
@@ -114,19 +114,19 @@ impl TableScan {
         }
     }
 
-    /// The same scan up to a key: blocks that begin behind it are not read. Entries behind it are not
-    /// left out.
+    /// Ends the scan at a key: blocks that begin behind it are not read. Entries behind the key are
+    /// not left out.
     pub fn up_to(mut self, to: Bound<Bytes>) -> Self {
         self.to = to;
         self
     }
 
-    /// The table that is walked.
+    /// The table of the scan.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// Bytes of blocks that were visited so far.
+    /// Bytes of the blocks visited so far.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
@@ -148,7 +148,7 @@ impl TableScan {
             .map_or_else(Bytes::new, BlockCursor::value_bytes)
     }
 
-    /// Goes on to the next entry or gap.
+    /// Advances to the next entry or gap.
     pub fn advance(&mut self, context: &ReadContext<'_>) -> Result<ScanItem> {
         loop {
             if let Some(data) = &mut self.data {
@@ -156,7 +156,7 @@ impl TableScan {
                     Ok(true) => return Ok(ScanItem::Entry),
                     Ok(false) => self.data = None,
                     Err(_) => {
-                        // A right checksum over entries that do not decode is due to a bug.
+                        // Entries that do not decode under a right checksum are due to a bug.
                         self.data = None;
                     }
                 }
@@ -188,7 +188,7 @@ impl TableScan {
         }
     }
 
-    /// The filter of the present partition; empty where there is none to be read.
+    /// The filter of the present partition; empty if it has none or it is unreadable.
     fn filter(&self, context: &ReadContext<'_>) -> Result<Bytes> {
         let partition = self.table.partitions.get(self.partition);
         let Some(handle) = partition.and_then(|it| it.filter) else {
@@ -201,7 +201,7 @@ impl TableScan {
         }
     }
 
-    /// Stands in a block: before its first entry, or on the first one of the range.
+    /// Enters a block: before its first entry, or at the first entry of the range.
     fn enter(&mut self, block: Block) -> Result<Option<ScanItem>> {
         let mut cursor = BlockCursor::new(block);
         let from = std::mem::replace(&mut self.options.from, Bound::Unbounded);
@@ -220,11 +220,11 @@ impl TableScan {
             self.data = Some(cursor);
             return Ok(Some(ScanItem::Entry));
         }
-        // The range begins behind this block's last key; its bound is met by all that follows.
+        // The range begins behind this block's last key; all following entries are in the range.
         Ok(None)
     }
 
-    /// The next block that the filter lets through, with its separator.
+    /// The next block that the filter admits, with its separator.
     fn next_block(&mut self, context: &ReadContext<'_>) -> Result<Option<(Bytes, DataEntry)>> {
         loop {
             if self.is_past_end() || self.index.is_none() && !self.open_partition(context)? {
@@ -279,7 +279,7 @@ impl TableScan {
         is_in_time && is_in_segments
     }
 
-    /// Opens the next partition that may hold something; false when there is none.
+    /// Opens the next partition that may have entries; false if there is none.
     fn open_partition(&mut self, context: &ReadContext<'_>) -> Result<bool> {
         let times = self.options.filter.last_modified.clone();
         while let Some(partition) = self.table.partitions.get(self.partition) {
@@ -305,7 +305,7 @@ impl TableScan {
                 }
             }
             self.segment_sets = None;
-            // A rebuilt index has one row for several damaged neighbours, while each of them has a
+            // A rebuilt index has one row for several damaged neighbours, each of which has a
             // segment set.
             let has_row_for_each = is_from_start && partition.rebuilt.get().is_none();
             if let (Some(handle), Some(_), true) =

@@ -1,9 +1,9 @@
-//! The anti-entropy segments of each block's keys, so that a fold over a few segments reads a few
+//! The anti-entropy segments of each block's keys, so that a fold over few segments reads few
 //! blocks.
 //!
-//! Segments are cut to 16 bits: a block of 40 keys then matches one of 32 wanted segments by chance
-//! in one case of fifty. A bitmap or Bloom filter of the same size would let nearly all blocks
-//! through, since it has to answer for all wanted segments at once.
+//! Segments are cut to 16 bits, so a block of 40 keys matches one of 32 wanted segments by chance
+//! in one case of fifty. A bitmap or Bloom filter of the same size would admit nearly all blocks,
+//! since each wanted segment would be tested.
 
 use bytes::Bytes;
 use kvorum_encoding::{ByteReader, FoldedFilter, Truncated, put_varint};
@@ -30,7 +30,7 @@ impl SegmentSets {
         Self { payload, next: 0 }
     }
 
-    /// True when the next block may hold one of the wanted segments.
+    /// True when the next block may have one of the wanted segments.
     pub(crate) fn next_meets(&mut self, wanted: &FoldedFilter) -> Result<bool, Truncated> {
         let mut reader = ByteReader::new(&self.payload[self.next..]);
         let count = reader.varint_len()?;

@@ -1,5 +1,5 @@
-//! Checking the parts of a table that a scan does not read: filters, properties, the two ends of
-//! the file. They are rarely or never read in a sound table, and needed in a damaged one.
+//! Checks of the parts of a table that a scan does not read: filters, properties, and the two ends
+//! of the file. A sound table rarely needs them, and a damaged one does.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,8 +31,7 @@ impl DamageSink for Counting<'_> {
 }
 
 impl Table {
-    /// Reads all parts that are not a block of entries, past every cache. Damage is reported to
-    /// `sink`.
+    /// Reads all parts but blocks of entries, past every cache. Damage is reported to `sink`.
     ///
     /// # Errors
     /// Those of the disk.

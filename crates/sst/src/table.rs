@@ -17,14 +17,14 @@ use crate::{
     Result, SstError, TableId,
 };
 
-/// Facts from a table's writer that its owner has before the opening.
+/// Facts about a table that its owner has before the opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownTable {
     /// The table's identity.
     pub id: TableId,
     /// The length of its file, in bytes. Bytes behind are not read.
     pub file_len: u64,
-    /// Its properties, kept where they are safer than in the table itself.
+    /// Its properties, which the owner keeps in a safer place than the table.
     pub properties: Properties,
 }
 
@@ -39,20 +39,20 @@ pub struct TableDamage {
     pub len: u64,
     /// The damaged part.
     pub part: Part,
-    /// The finding, in words.
+    /// The finding as text.
     pub found: String,
-    /// The range of keys that cannot be read: the first one, and the first one behind. `None` where
-    /// no key is lost.
+    /// The range of unreadable keys: its first key, and the first key behind. `None` if no key is
+    /// lost.
     pub keys: Option<(Bytes, Bytes)>,
 }
 
 /// A receiver of reports of damage; the same damage may be reported again.
 pub trait DamageSink: Send + Sync {
-    /// Takes note.
+    /// Notes the damage.
     fn met(&self, damage: TableDamage);
 }
 
-/// Takes no note.
+/// A receiver that ignores damage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IgnoreDamage;
 
@@ -67,7 +67,7 @@ pub struct ReadContext<'a> {
     pub cache: &'a dyn BlockCache,
     /// The receiver of reports of damage.
     pub sink: &'a dyn DamageSink,
-    /// Permission to wait for a device.
+    /// The permission to wait for a device.
     pub reading: Reading,
     /// True if blocks that were read are offered to the cache.
     pub fills_cache: bool,
@@ -84,7 +84,7 @@ impl Default for ReadContext<'_> {
     }
 }
 
-/// A value, where it was found.
+/// A value that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The value as it was added: a slice of its block.
@@ -108,7 +108,7 @@ impl Table {
     ///
     /// # Errors
     /// Damage is reported to `sink` and is not an error, except for [`SstError::Foreign`]. The
-    /// undamaged rest is read.
+    /// undamaged rest is readable.
     pub fn open(
         disk: &dyn Disk,
         path: &Path,
@@ -143,11 +143,11 @@ impl Table {
         self.memory_bytes = partitions.sum::<usize>() as u64;
     }
 
-    /// Opens a table by its identity alone; returns its note, empty for none. The indexes of its
-    /// partitions stay in memory. No cache has its blocks: its number in caches is 0.
+    /// Opens a table by its identity alone; returns its note, or an empty one. The indexes of its
+    /// partitions stay in memory. Its blocks must not go to caches: its number there is 0.
     ///
     /// # Errors
-    /// Damage to any part that a scan without a filter depends on, entries apart.
+    /// Damage to any part that a scan without a filter needs, except for entries.
     pub fn open_whole(disk: &dyn Disk, path: &Path, id: TableId) -> Result<(Self, Bytes)> {
         let file = disk.open(path, OpenMode::Read)?;
         let file_len = file.len()?;
@@ -199,19 +199,19 @@ impl Table {
         self.reader.path()
     }
 
-    /// The length of the file as it was written, in bytes.
+    /// The original length of the file, in bytes.
     pub fn file_len(&self) -> u64 {
         self.file_len
     }
 
-    /// Memory of an open table without its blocks in caches, in bytes: its top index, and indexes
+    /// Memory of an open table in bytes, without its blocks in caches: its top index, and indexes
     /// that stay in memory.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
 
-    /// Keys that cut the table into parts of some hundred blocks, in order; the last one is at or
-    /// behind its last key.
+    /// Keys that cut the table into parts of some hundred blocks, in order; the last separator is
+    /// at or behind the table's last key.
     pub fn separators(&self) -> impl Iterator<Item = &Bytes> {
         self.partitions.iter().map(|it| &it.separator)
     }
@@ -221,10 +221,10 @@ impl Table {
         &self.properties
     }
 
-    /// The value of a key whose [`crate::hash_key`] is `hash`.
+    /// The value of a key. `hash` is the result of [`crate::hash_key`].
     ///
     /// # Errors
-    /// [`SstError::Damaged`] when the block that would hold the key cannot be read.
+    /// [`SstError::Damaged`] when the key's block cannot be read.
     pub fn get(&self, key: &[u8], hash: u64, context: &ReadContext<'_>) -> Result<Option<Found>> {
         let at = self
             .partitions
@@ -257,8 +257,8 @@ impl Table {
         }
     }
 
-    /// Reads the block at a place noted at its writing, and the value of `key` in it. A reader of
-    /// many such blocks, mostly consecutive, passes the blocks read ahead.
+    /// Reads the block at a place that was noted when it was written, and the value of `key` there.
+    /// A reader of many such blocks, mostly consecutive, passes the blocks read ahead.
     pub fn get_at(
         &self,
         handle: BlockHandle,
@@ -275,8 +275,8 @@ impl Table {
         Ok(value.map(|value| Found { value }))
     }
 
-    /// A block at a place that was noted when it was written: read alone, unless it follows the one
-    /// before.
+    /// A block at a place that was noted when it was written. It is read alone, unless it follows
+    /// the previous one.
     fn noted(
         &self,
         handle: BlockHandle,
@@ -304,7 +304,7 @@ impl Table {
                 self.report(sink, &error, None);
                 Ok(())
             }
-            // Every block names its table; nothing depends on the header.
+            // Every block is bound to its table, so the header is not needed.
             Err(error) if error.is_of_device() => Ok(()),
             checked => checked,
         }
@@ -314,7 +314,7 @@ impl Table {
         self.reader.file_len < self.file_len
     }
 
-    /// The file has become shorter: the keys at its end are lost.
+    /// Reports that the file was cut, and that the keys at its end are lost.
     fn report_cut(&self, sink: &dyn DamageSink) {
         if self.is_cut() {
             let (at, missing) = (self.reader.file_len, self.file_len - self.reader.file_len);
@@ -329,7 +329,7 @@ impl Table {
         }
     }
 
-    /// The keys at the lost end of a file that was cut; `None` if all blocks of entries exist.
+    /// The lost keys at the end of a cut file; `None` if all blocks of entries exist.
     fn cut_keys(&self) -> Option<(Bytes, Bytes)> {
         let last = self.partitions.len().checked_sub(1)?;
         let is_missing = |handle: BlockHandle| handle.end() > self.reader.file_len;
@@ -351,7 +351,7 @@ impl Table {
         }
     }
 
-    /// A damaged filter denies nothing.
+    /// False if the filter excludes the hash. A damaged filter excludes nothing.
     fn may_contain(
         &self,
         partition: &Partition,
@@ -439,7 +439,7 @@ impl Table {
         }
         let payload = self.reader.read_block(handle, part, context.reading)?;
         let block = Arc::new(parse(payload)?);
-        // Parts that every read of the partition needs are kept even for a fold.
+        // Parts that every read of the partition needs are cached even for a fold.
         if context.fills_cache || part != Part::Data {
             context.cache.insert(key, &block);
         }

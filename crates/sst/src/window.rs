@@ -1,4 +1,4 @@
-//! Reading ahead: one read of the file for many blocks in a row.
+//! Reading ahead: one read of the file for many consecutive blocks.
 
 use bytes::Bytes;
 use kvorum_disk::Reading;
@@ -14,8 +14,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// `len` bytes from `offset`, fewer at the end of the file. If the window lacks them,
-    /// `read_bytes` are read.
+    /// Returns `len` bytes from `offset`, or fewer at the end of the file. If the window lacks
+    /// them, `read_bytes` are read.
     pub(crate) fn bytes(
         &mut self,
         reader: &FrameReader,

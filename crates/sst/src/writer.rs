@@ -22,16 +22,17 @@ use kvorum_encoding::{Codec, Compression, folded_segment};
 pub const KEY_BYTES_MAX: usize = 1 << 20;
 /// The longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 512 << 20;
-/// Bytes that are gathered before they are written.
+/// Bytes that are gathered for one write.
 const WRITTEN_AT_ONCE_BYTES: usize = 256 << 10;
 const INDEX_RESTART_INTERVAL: u32 = 4;
 
-/// The form of a table.
+/// The options of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableOptions {
     /// A data block is finished when it has this many bytes before compression.
     pub block_bytes: usize,
-    /// Entries from one restart point to the next: fewer cost bytes and save comparisons.
+    /// Entries from one restart point to the next: a lower number costs bytes and saves
+    /// comparisons.
     pub restart_interval: u32,
     /// True if data blocks have a hash index.
     pub has_hash_index: bool,
@@ -41,10 +42,10 @@ pub struct TableOptions {
     pub compression: Compression,
     /// The filter of each partition.
     pub filter: FilterKind,
-    /// True if anti-entropy segments are summed up for each block.
+    /// True if each block gets a set of its anti-entropy segments.
     pub has_segment_sets: bool,
-    /// The file is synced each time this many bytes were written, so that its end finds little left to
-    /// do; 0 for at the end only.
+    /// The file is synced each time this many bytes were written, so that the last sync is short; 0
+    /// for one sync at the end.
     pub sync_every_bytes: u64,
 }
 
@@ -70,7 +71,7 @@ pub struct TableWriter {
     seed: ChecksumSeed,
     options: TableOptions,
     compressor: Compressor,
-    /// Bytes that were not written yet, and their place.
+    /// Bytes not written yet, and their place.
     buffer: Vec<u8>,
     buffer_at: u64,
     synced_to: u64,
@@ -133,7 +134,7 @@ impl TableWriter {
         self.properties.entries
     }
 
-    /// True when finishing it would be misuse: it has neither entries nor marks nor a note.
+    /// True when the table has neither entries nor marks nor a note, and must not be finished.
     pub fn is_empty(&self) -> bool {
         self.properties.entries == 0 && self.marks.is_empty() && self.note.is_empty()
     }
@@ -143,7 +144,7 @@ impl TableWriter {
         self.position() + self.data.len() as u64
     }
 
-    /// Adds an entry, behind all before.
+    /// Adds an entry behind all previous entries.
     pub fn add(&mut self, key: &[u8], value: &[u8], facts: &Facts) -> Result<()> {
         self.check(key, value)?;
         if !self.data.is_empty() && self.data.len() + key.len() + value.len() > self.block_room() {
@@ -165,7 +166,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Adds an entry in a block of its own and returns the place, so that it can be read again
+    /// Adds an entry in a block of its own and returns the place, so that the entry can be read
     /// without index and filter.
     pub fn add_alone(&mut self, key: &[u8], value: &[u8], facts: &Facts) -> Result<BlockHandle> {
         if !self.data.is_empty() {
@@ -189,7 +190,8 @@ impl TableWriter {
         self.note = note;
     }
 
-    /// Completes the table and syncs its file. Its name is not durable before the directory is synced.
+    /// Completes the table and syncs its file. A sync of the directory has to make the name
+    /// durable.
     pub fn finish(mut self) -> Result<KnownTable> {
         if self.is_empty() {
             return Err(self.misuse("a table without entries, marks and a note"));
@@ -221,7 +223,8 @@ impl TableWriter {
         })
     }
 
-    /// An entry that would make the block a quarter too large starts the next one.
+    /// The room in the present block. An entry that would make the block a quarter too large starts
+    /// the next one.
     fn block_room(&self) -> usize {
         self.options.block_bytes + self.options.block_bytes / 4
     }
@@ -257,7 +260,7 @@ impl TableWriter {
         }
     }
 
-    /// Finishes the data block, and the partition when its index is large enough or nothing follows.
+    /// Finishes the data block, and the partition when its index is large enough or no key follows.
     fn finish_block(&mut self, next_key: Option<&[u8]>) -> Result<()> {
         if !self.data.is_empty() {
             let last = self.data.last_key();
@@ -328,7 +331,7 @@ impl TableWriter {
     fn put_block(&mut self, part: Part, raw: &[u8]) -> Result<BlockHandle> {
         let offset = self.position();
         let packed = match part {
-            // Filters are noise, and small blocks that every read passes are not worth the time.
+            // Filters do not shrink, and small blocks that every read uses are not worth the time.
             Part::Data => self.compressor.compress(raw),
             _ => None,
         };

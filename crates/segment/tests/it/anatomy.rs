@@ -12,8 +12,8 @@ fn no_front(_: &RecordFront<'_>) -> Option<Vec<kvorum_disk::anatomy::Field>> {
     None
 }
 
-/// `kvorum inspect` read zeros behind the last record, then a record that had been appended there
-/// in the meantime, and reported the zeros in front of it, 0 bytes, as damage.
+/// Regression: `kvorum inspect` read zeros behind the last record, then a record that had been
+/// appended there meanwhile, and reported 0 bytes of zeros in front of it as damage.
 #[test]
 fn what_is_appended_between_two_reads_is_no_damage() {
     for appended in [1, 9, 4000] {
@@ -22,7 +22,7 @@ fn what_is_appended_between_two_reads_is_no_damage() {
         writer.reserve_to(RESERVED_BYTES).unwrap();
         append(&mut writer, 1..=2);
         let mut anatomy = SegmentAnatomy::open(&disk, path(), None, 0, no_front).unwrap();
-        // The header of the file and the first record; what is behind them is read by now.
+        // The header of the file and the first record; the bytes behind are in memory by now.
         assert!(anatomy.by_ref().take(2).all(|piece| piece.is_ok()));
         append(&mut writer, 3..=2 + appended);
         let pieces: Vec<_> = anatomy.map(Result::unwrap).collect();
@@ -33,7 +33,7 @@ fn what_is_appended_between_two_reads_is_no_damage() {
     }
 }
 
-/// Zeros that stay zeros in front of a record are damage as before.
+/// Zeros that stay zeros in front of a record are still damage.
 #[test]
 fn zeros_in_front_of_a_record_are_damage() {
     let disk = new_disk();

@@ -1,4 +1,4 @@
-//! Corruption: damage to durable data costs the damaged records, and is distinguished from a torn
+//! Corruption: damage to durable data costs the damaged records, and is not mistaken for a torn
 //! tail.
 
 use kvorum_disk::{Disk, MemoryDisk, OpenMode, Reading};
@@ -8,7 +8,7 @@ use kvorum_segment::{
 
 use crate::log::{ID, append, contents, create, flip, new_disk, path, record};
 
-/// Header, front of 5, back of 100, padding.
+/// The bytes of a record: header, front of 5, back of 100, padding.
 const STEP: u64 = 144;
 
 fn offset_of(sequence: u64) -> u64 {
@@ -31,7 +31,7 @@ fn in_a_sealed_segment_any_flip_costs_one_record_and_is_reported() {
             flip(&disk, offset_of(sequence) + at);
             let found = contents(&disk, ScanOptions::default());
             if found.damage.is_empty() {
-                // The zeros between records mean nothing.
+                // Only the zeros between records have no meaning.
                 assert!(at >= 137, "{at}");
                 assert_eq!(found.sequences, [1, 2, 3, 4, 5]);
                 continue;

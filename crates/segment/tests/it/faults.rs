@@ -1,4 +1,4 @@
-//! Full disks, torn writes that are reported, and syncs that fail.
+//! Full disks, torn writes that the disk reports, and syncs that fail.
 
 use kvorum_disk::{CrashOptions, ErrorKind, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_segment::{BatchPlace, Record, ScanOptions, SegmentError, Tail};

@@ -1,4 +1,4 @@
-//! A segment on a disk in memory, and the result of a scan of it.
+//! A segment on a disk in memory, and the result of scanning it.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Power cuts: synced records survive, torn ones are cut, and batches are whole or absent.
+//! Power cuts: synced records survive, torn records are cut, and batches are whole or absent.
 
 use kvorum_disk::{
     CrashOptions, Disk, ErrorKind, Fault, FaultyDisk, OpenMode, Operation, Reading, Rule,
@@ -176,9 +176,9 @@ fn a_seal_that_survives_vouches_for_the_mark_before_it() {
     }
 }
 
-/// The seal of a segment whose successor had records already was torn by a power cut, at the
-/// boundary of two sectors: its segment was reported as damaged, and was read at every opening and
-/// kept aside as such.
+/// Regression: a power cut tore the seal of a segment at the boundary of two sectors, when the next
+/// segment had records already. The segment was reported as damaged, read at every opening, and set
+/// aside.
 #[test]
 fn a_torn_seal_or_mark_is_no_damage_where_everything_was_durable() {
     let known = ScanOptions {
@@ -227,7 +227,7 @@ fn a_flip_in_the_last_record_is_damage_where_everything_was_durable() {
         durable_to: u64::MAX,
         ..ScanOptions::default()
     };
-    // An empty back, and a front as long as that of a seal.
+    // An empty back, and a front as long as a seal's.
     for (front, back) in [(&[9; 32][..], &[][..]), (&[9; 8], &[]), (&[9; 8], &[9; 24])] {
         let disk = new_disk();
         let mut writer = create(&disk);

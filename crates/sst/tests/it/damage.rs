@@ -1,5 +1,5 @@
-//! Every byte of a table is flipped, and its end cut off: reads are right, lost keys are reported,
-//! and a block's neighbours are served.
+//! Every byte of a table is flipped, and its end is cut off: reads are right, lost keys are
+//! reported, and a block's neighbours are served.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use kvorum_sst::{
 
 use crate::support::{Map, PATH, Reported, flip, get, map, open, scan, small_options, write};
 
-/// The number of keys that cannot be read; the others are compared with the map.
+/// The number of unreadable keys; the others are compared with the map.
 fn lost_keys(disk: &MemoryDisk, written: &KnownTable, map: &Map) -> usize {
     let reported = Reported::default();
     let table = open(disk, written, &reported);
@@ -82,8 +82,8 @@ fn cut(disk: &MemoryDisk, len: u64) {
     file.truncate(len).unwrap();
 }
 
-/// Every cut, those between two blocks included: gets and scans report the lost keys, and the range
-/// of lost keys is reported when the table is opened.
+/// Every cut, also between two blocks: gets and scans report the lost keys, and the opening reports
+/// their range.
 #[test]
 fn a_cut_table_serves_what_is_left_and_reports_the_keys_that_are_gone() {
     let map = map(35);
@@ -155,8 +155,8 @@ fn a_table_that_is_cut_while_it_is_open_says_which_keys_are_gone() {
     }
 }
 
-/// Two neighbouring partitions with nothing to separate them, and no top index: the second one's
-/// filter must not answer for the first.
+/// Two neighbouring partitions without a boundary and a top index: the second one's filter must not
+/// be used for the first.
 #[test]
 fn a_hole_over_a_partitions_end_hides_no_key_of_its_neighbours() {
     let map = map(35);

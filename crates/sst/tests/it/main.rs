@@ -1,4 +1,4 @@
-//! Tables as a whole: written, read, scanned, damaged.
+//! Tables as a whole: written, read, scanned, and damaged.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! A table is the map that it was written from, with any options.
+//! With any options, a table has the contents of the map that it was written from.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Tables that their owners open by name alone: notes, indexes that stay in memory, ranges.
+//! Tables that their owners open by name alone: notes, indexes that stay in memory, and ranges.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -40,7 +40,7 @@ fn write(disk: &MemoryDisk, count: u64, note: &[u8]) {
     writer.finish().unwrap();
 }
 
-/// Everything that is read of a table: its keys, and whether its structure is whole.
+/// The keys of a table, its note, and the number of damaged parts.
 fn read_all(disk: &MemoryDisk) -> Result<(Vec<Vec<u8>>, Bytes, u64)> {
     let (table, note) = Table::open_whole(disk, path(), ID)?;
     let damaged = table.check_structure(&IgnoreDamage)?.damaged;
@@ -48,7 +48,7 @@ fn read_all(disk: &MemoryDisk) -> Result<(Vec<Vec<u8>>, Bytes, u64)> {
     Ok((keys_of(scan)?, note, damaged))
 }
 
-/// The keys of a scan, and a word for each gap.
+/// The keys of a scan, and a placeholder for each gap.
 fn keys_of(mut scan: TableScan) -> Result<Vec<Vec<u8>>> {
     let mut keys = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Scans of a few anti-entropy segments over tables whose segment sets are damaged: they read more, and
+//! Scans of a few anti-entropy segments over tables with damaged segment sets: they read more, and
 //! miss nothing.
 
 use std::path::Path;
@@ -33,7 +33,7 @@ fn whole_file(disk: &MemoryDisk) -> Vec<u8> {
     kvorum_disk::read_file(disk, Path::new(PATH), 1 << 20).unwrap()
 }
 
-/// The frames of a table that is whole; see the layout above `put_frame_header`.
+/// The frames of a whole table, as drawn above `put_frame_header`.
 fn frames(disk: &MemoryDisk, written: &KnownTable) -> Vec<Frame> {
     let bytes = whole_file(disk);
     let mut found = Vec::new();
@@ -55,12 +55,12 @@ fn frames_of(disk: &MemoryDisk, written: &KnownTable, kind: u8) -> Vec<Frame> {
     found
 }
 
-/// Numbers of entries all over the table.
+/// Numbers of entries in all parts of the table.
 fn wanted() -> Vec<usize> {
     (2..KEYS).step_by(31).collect()
 }
 
-/// Scans for the segments of the wanted entries. Each is seen or in a gap.
+/// Scans for the segments of the wanted entries. Each entry is shown or in a gap.
 fn scan_wanted(disk: &MemoryDisk, written: &KnownTable, map: &Map) -> (Map, Vec<Gap>, Reported) {
     let reported = Reported::default();
     let table = open(disk, written, &reported);
@@ -139,7 +139,7 @@ fn replace_payload(disk: &MemoryDisk, frame: &Frame, change: impl Fn(&mut [u8]))
     file.write_at(&changed, frame.offset).unwrap();
 }
 
-/// Sets that name a greater length than their block's are due to a bug.
+/// Sets with a greater length than their block's are due to a bug.
 #[test]
 fn segment_sets_that_do_not_decode_hide_nothing_behind() {
     let map = map(KEYS);
@@ -148,7 +148,7 @@ fn segment_sets_that_do_not_decode_hide_nothing_behind() {
     let whole = whole_file(&disk);
     let (filtered, ..) = scan_wanted(&disk, &written, &map);
     for set in frames_of(&disk, &written, SEGMENT_SETS) {
-        // Each set takes its count and two bytes for each segment.
+        // Each set has a count, and two bytes for each segment.
         let mut at = 0;
         let payload = usize::try_from(set.offset + FRAME_HEADER_BYTES).unwrap();
         while payload + at < usize::try_from(set.end).unwrap() {
@@ -163,8 +163,8 @@ fn segment_sets_that_do_not_decode_hide_nothing_behind() {
     }
 }
 
-/// A rebuilt index has one row for damaged neighbours, while each of them has a set: the blocks
-/// behind were then looked up in the sets of others, and skipped.
+/// Regression: a rebuilt index has one row for damaged neighbours, each of which has a set. So
+/// later blocks were compared with the sets of other blocks, and skipped.
 #[test]
 fn segment_sets_are_not_asked_beside_an_index_that_was_made_again() {
     let map = map(KEYS);

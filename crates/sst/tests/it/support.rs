@@ -19,7 +19,7 @@ pub(crate) const PATH: &str = "3.sst";
 
 pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A map of this many keys, with values that name their keys.
+/// A map of this many keys, each with its key in the value.
 pub(crate) fn map(keys: usize) -> Map {
     let key = |number: usize| format!("key {:05}", number * 3).into_bytes();
     let value = |number: usize| {
@@ -41,7 +41,7 @@ pub(crate) fn facts(number: usize) -> Facts {
     }
 }
 
-/// The filter for the segments of these entries, in order of the entries, which is theirs.
+/// The filter for the segments of these entries, which are in the order of the entries.
 pub(crate) fn segments_of(numbers: &[usize]) -> SegmentFilter {
     SegmentFilter::Segments(numbers.iter().map(|it| facts(*it).segment).collect())
 }
@@ -63,7 +63,7 @@ pub(crate) fn write(disk: &MemoryDisk, map: &Map, options: TableOptions) -> Know
     writer.finish().unwrap()
 }
 
-/// Stores the damage that was reported.
+/// Stores the reported damage.
 #[derive(Default)]
 pub(crate) struct Reported(pub(crate) Mutex<Vec<TableDamage>>);
 
@@ -87,7 +87,7 @@ pub(crate) fn get(
     Ok(found.map(|found| found.value.to_vec()))
 }
 
-/// Everything that a scan shows, and the gaps in it.
+/// All entries and gaps of a scan.
 pub(crate) fn scan(
     table: &Arc<Table>,
     options: ScanOptions,
