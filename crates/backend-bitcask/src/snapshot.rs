@@ -210,7 +210,7 @@ impl BitcaskSnapshot {
     }
 }
 
-/// How a walk continues after a key.
+/// The continuation after a key.
 enum Going {
     On,
     /// Continue with the first key at or behind this one.

@@ -1,7 +1,7 @@
-//! Matching of blob files with the numbers in entries, without a manifest.
+//! Matching blob files with the numbers in entries, without a manifest.
 //!
-//! A collected file has another number than the entries name. Its bodies are there under their old
-//! numbers and with their keys, so a few entries are enough to find it.
+//! A collected file has another number than the entries name. It has bodies with their old numbers
+//! and their keys, so a few entries are enough to find it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +18,11 @@ use kvorum_storage_errors::IntoBackend;
 use crate::salvage::{blob_source, context, scan_of};
 use crate::work::{Ground, SourceTable};
 
-/// Entries that a file is tried with.
+/// Entries by which a file is tested.
 const SAMPLES: usize = 16;
 
-/// Names blob files as entries call them. `files` carry their own numbers in both places; those that
-/// nothing refers to are left out.
+/// Gives blob files the numbers in entries. `files` have their own numbers in both places; files
+/// without references are left out.
 pub(crate) fn name_blobs(
     ground: &Ground<'_>,
     tables: &[SourceTable],
@@ -44,7 +44,7 @@ pub(crate) fn name_blobs(
     for file in missing {
         let samples = samples(ground, tables, file)?;
         for record in &spare {
-            // Collecting makes a newer file of an older one.
+            // A collection's new file has a higher number than the old one.
             let is_newer = record.file > file && !taken.contains(&record.file);
             if is_newer && has_bodies(ground, record, &samples)? {
                 taken.insert(record.file);
@@ -89,7 +89,7 @@ fn samples(
     Ok(samples)
 }
 
-/// True when one of the bodies is there, with the key and the length of its entry.
+/// True when the file has one of the bodies, with the key and the length in its entry.
 fn has_bodies(
     ground: &Ground<'_>,
     record: &BlobRecord,

@@ -1,4 +1,4 @@
-//! The parts of a store, for a check without opening it.
+//! The parts of a store, for a check that does not open it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -27,11 +27,11 @@ pub enum ListedKind {
 /// A file that the manifest lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFile {
-    /// Its name in the store's directory.
+    /// The file's name in the store's directory.
     pub name: String,
     /// The file's kind.
     pub kind: ListedKind,
-    /// Its known facts; the properties are for tables alone.
+    /// Its known facts; only tables have properties.
     pub known: KnownTable,
 }
 
@@ -44,17 +44,17 @@ pub struct Contents {
     pub foreign_manifests: Vec<ForeignCopy>,
     /// Names of missing copies of the manifest.
     pub missing_manifests: Vec<&'static str>,
-    /// The reason that no copy counts although there are some.
+    /// The reason why no copy is valid, if there are copies.
     pub refusal: Option<String>,
     /// The copies of the manifest differ; the next opening makes them equal.
     pub is_uneven: bool,
-    /// A copy of the manifest can be read.
+    /// A copy of the manifest is readable.
     pub has_manifest: bool,
-    /// Tables, blob files and files of the journal; empty where no copy of the manifest can be read.
+    /// Tables, blob files and journal files; empty if no copy of the manifest is readable.
     pub files: Vec<ListedFile>,
     /// The value log in which entries have bodies; 0 for none.
     pub value_log: u64,
-    /// Segments of the value log with records in files of the journal.
+    /// Segments of the value log with records in journal files.
     pub journal_segments: BTreeSet<u32>,
     /// Earlier losses, as listed in `lost/BLOCKS.bad`.
     pub lost: Vec<LostRange>,
@@ -63,10 +63,10 @@ pub struct Contents {
 /// The contents of an entry that a check can compare with other files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntrySummary {
-    /// Its batch.
+    /// The entry's batch.
     pub sequence: u64,
     /// The blob file with its body, and the bytes that the body takes there. A segment of the value
-    /// log counts as one, under a number for [`kvorum_lsm::segment_of`].
+    /// log counts as a blob file, with a number for [`kvorum_lsm::segment_of`].
     pub blob: Option<(u64, u64)>,
 }
 
@@ -80,7 +80,7 @@ pub fn is_store(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> 
     Ok(false)
 }
 
-/// True when a directory holds a store, be it one that has lost its manifest.
+/// True when a directory holds a store, with or without its manifest.
 pub fn has_store_files(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> {
     if is_store(disk, directory)? {
         return Ok(true);
@@ -105,7 +105,7 @@ pub fn has_store_files(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result
 /// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
 pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
     let found = manifest::read_in(disk, directory)?;
-    // After a creation that was cut short, the only copy is the first one ever written.
+    // A creation that was cut short has left only the first copy ever written.
     let is_first = found.content.as_ref().is_some_and(|it| it.generation == 1);
     let is_begun = !is_first || manifest::name_of_data(disk, directory)?.is_some();
     let mut contents = Contents {
@@ -153,7 +153,7 @@ pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
     Ok(contents)
 }
 
-/// True for a record of a file of the journal that can be understood.
+/// True for a record of a journal file that decodes.
 pub fn is_journal_record(name: &[u8], value: &bytes::Bytes) -> bool {
     place_named(name).is_some() && JournalRecord::decode(value).is_ok()
 }

@@ -1,4 +1,4 @@
-//! The work of a repair: a function of the listing and of the findings, and of nothing else.
+//! The work of a repair, a pure function of the listing and the findings.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use crate::work::{SourceTable, Unit};
 /// A problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Its name.
+    /// The file's name.
     pub file: String,
-    /// The problem in words.
+    /// The problem as text.
     pub what: String,
 }
 
@@ -25,13 +25,13 @@ pub struct Problem {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) problems: Vec<Problem>,
-    /// For the list of losses.
+    /// Ranges for the list of losses.
     pub(crate) lost: Vec<LostRange>,
     /// The reason to merge all tables again; `None` if each stays on its level.
     pub(crate) rebuild: Option<String>,
-    /// Tables that stay listed, and are made again from the journal when the store is opened.
+    /// Tables that stay listed, and that the next opening rebuilds from the journal.
     pub(crate) given_up: Vec<u64>,
-    /// Units of files by themselves; each may write one file.
+    /// Units that each rewrite the contents of one file.
     pub(crate) mend: Vec<Unit>,
 }
 
@@ -42,7 +42,7 @@ impl Decision {
         let mut decision = Self::default();
         for name in listing.damaged_manifest_names() {
             decision.problem(name, "a copy of the manifest is damaged");
-            // Cut to the file's length.
+            // Cut to the file's length later.
             let lost = LostRange::new(name, 0, u64::MAX, "a copy of the manifest");
             decision.lost.push(lost);
         }
@@ -123,7 +123,7 @@ impl Decision {
         }
     }
 
-    /// Notes the unknown range of a damaged table, without a manifest.
+    /// Notes the unknown range of a damaged table that no manifest lists.
     fn unknown_of_table(&mut self, name: &str, found: Option<&Examined>) {
         let Some(found) = found.filter(|it| it.verdict != Verdict::Foreign) else {
             return;
@@ -219,7 +219,7 @@ pub(crate) fn sources(listing: &Listing, examined: &AllExamined) -> Vec<SourceTa
     let tables = listing.of_kind(FileKind::Table);
     let tables = tables.filter_map(|file| {
         let it = found(file.number)?;
-        // Properties count entries that cannot be read.
+        // Properties include unreadable entries.
         let entries = it.entries.max(it.properties.entries);
         let is_empty = entries == 0 && it.properties.marks.is_empty() && !is_unbounded(it);
         (it.verdict != Verdict::Foreign && !is_empty).then(|| SourceTable {
@@ -236,13 +236,13 @@ pub(crate) fn sources(listing: &Listing, examined: &AllExamined) -> Vec<SourceTa
     tables.collect()
 }
 
-/// True if its properties are lost, and with them the range of a lost block.
+/// True if the table's properties are lost, so that the range of a lost block is unknown.
 fn is_unbounded(found: &Examined) -> bool {
     found.verdict == Verdict::Damaged && !found.has_properties
 }
 
-/// The possible contents of a table with such readable ones: any newer entry, and keys before the
-/// first.
+/// The possible contents of a table with these readable ones: also newer entries, and keys before
+/// the first.
 fn unbounded(seen: &Properties) -> Properties {
     Properties {
         smallest: Bytes::new(),
@@ -251,7 +251,7 @@ fn unbounded(seen: &Properties) -> Properties {
     }
 }
 
-/// Up to which batch the tables have everything: a table that was finished has all of a flush.
+/// The batch up to which tables are complete: a finished table has the whole flush.
 pub(crate) fn reached_sequence(listing: &Listing, examined: &AllExamined) -> u64 {
     if let Some(manifest) = &listing.manifest {
         return manifest.sequence;

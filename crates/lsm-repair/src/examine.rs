@@ -1,4 +1,4 @@
-//! One file of a store read from end to end, and its resulting state.
+//! Reading one file of a store from end to end, and its state.
 
 use std::path::Path;
 
@@ -14,13 +14,13 @@ use crate::listing::FileKind;
 /// Results of examining a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Every byte is right.
+    /// Every byte is correct.
     Whole,
-    /// Some of it is damaged, and its writer had finished.
+    /// Parts are damaged, and the writer had finished.
     Damaged,
-    /// It has no end: it was cut short, or never finished.
+    /// The end is missing: the file was cut, or never finished.
     Unfinished,
-    /// File of another store, or with another number.
+    /// The file belongs to another store, or has another number.
     Foreign,
 }
 
@@ -32,7 +32,7 @@ impl Verdict {
     }
 }
 
-/// The result for a file that was read.
+/// The result of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Examined {
     pub(crate) verdict: Verdict,
@@ -40,13 +40,13 @@ pub(crate) struct Examined {
     /// Bytes of whole data blocks.
     pub(crate) data_bytes: u64,
     pub(crate) entries: u64,
-    /// The properties are the file's own, and not only derived from its whole blocks.
+    /// The properties are from the file, and not derived from its whole blocks.
     pub(crate) has_properties: bool,
     pub(crate) properties: Properties,
     pub(crate) bad: Vec<BadRange>,
 }
 
-/// Reads a table or a blob file. `len_max` is its length where that is known.
+/// Reads a table or a blob file. `len_max` is its known length.
 pub(crate) fn examine_file(
     disk: &dyn Disk,
     directory: &Path,
@@ -62,7 +62,7 @@ pub(crate) fn examine_file(
     let mut each = |key: &[u8], value: &[u8]| match Entry::facts_of(value) {
         Ok(facts) => {
             count(&mut seen, key, facts.sequence);
-            // A table is read in key order.
+            // Tables are read in key order.
             largest.clear();
             largest.extend_from_slice(key);
         }

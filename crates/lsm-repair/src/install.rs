@@ -1,8 +1,8 @@
 //! The end of a repair: new files replace old ones, which move to `lost/`.
 //!
-//! Files get their second name in `lost/` first, then the manifest is written, and then the old
-//! names are removed. So at every moment the store is in either the old or the new state, and
-//! nothing is lost.
+//! First files get their second name in `lost/`, then the manifest is written, and then the old
+//! names are removed. So the store is always in either the old or the new state, and nothing is
+//! lost.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ pub(crate) fn set_aside(
     sync_directory(disk, directory)
 }
 
-/// Writes the manifest, if the directory has not got it yet.
+/// Writes the manifest, if the directory does not have it yet.
 pub(crate) fn write_manifest(
     disk: &dyn Disk,
     directory: &Path,
@@ -70,7 +70,7 @@ pub(crate) fn write_manifest(
     manifest::write(disk, directory, manifest).both()
 }
 
-/// Takes the old names away, and then the journal.
+/// Removes the old names, and then the journal.
 pub(crate) fn clean_up(disk: &dyn Disk, directory: &Path, replaced: &[String]) -> Result<()> {
     let lost = directory.join(LOST_NAME);
     for name in replaced {

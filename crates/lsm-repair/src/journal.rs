@@ -1,8 +1,8 @@
 //! The progress of a repair: a small file in the store's directory, so that a killed repair
 //! continues where it stopped.
 //!
-//! It only grows, by a record for each piece of work that is done and durable. It is valid as long
-//! as the directory is the same as at the beginning of the repair.
+//! The file gets a record for each piece of work that is done and durable. It is valid while the
+//! directory is the same as at the beginning of the repair.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ pub(crate) struct Journaled {
     pub(crate) unit_bytes: u64,
     pub(crate) examined: BTreeMap<(FileKind, u64), Examined>,
     pub(crate) done: BTreeMap<Unit, Done>,
-    /// The generation of the manifest that the repair writes, once it is about to.
+    /// The generation of the new manifest, once the repair begins to install it.
     pub(crate) installing: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn path(directory: &Path) -> PathBuf {
     directory.join(NAME)
 }
 
-/// Reads a journal up to its first record that is not whole.
+/// Reads a journal up to its first damaged record.
 pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<(Journaled, u64)>> {
     let path = path(directory);
     if disk.info(&path).into_backend()?.is_none() {
@@ -92,7 +92,7 @@ fn record_checksum(at: u64, payload: &[u8]) -> u32 {
 }
 
 impl Journal {
-    /// Begins a new one, replacing an existing file.
+    /// Begins a new journal, and replaces an existing file.
     pub(crate) fn create(disk: &dyn Disk, directory: &Path, journaled: &Journaled) -> Result<Self> {
         let path = path(directory);
         remove_if_there(disk, &path).into_backend()?;
@@ -112,13 +112,13 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Goes on with one that is whole up to `end`.
+    /// Continues a journal that is whole up to `end`.
     pub(crate) fn resume(disk: &dyn Disk, directory: &Path, end: u64) -> Result<Self> {
         let file = disk
             .open(&path(directory), OpenMode::ReadWrite)
             .into_backend()?;
         file.truncate(end).into_backend()?;
-        // Its name may have been in memory only.
+        // The name may not be durable yet.
         disk.sync_directory(directory).into_backend()?;
         Ok(Self {
             file,
@@ -154,7 +154,7 @@ impl Journal {
     /// ```
     ///
     /// The file begins with 8 bytes of magic, "KVlsmrpr". The first record is the beginning: a byte
-    /// for the format version, 1, a byte 1 where doubtful entries are kept, varint bytes of a unit,
+    /// for the format version, 1, a byte 1 if doubtful entries are kept, varint bytes of a unit,
     /// the listing. The last is varint generation.
     fn append(&self, payload: &[u8]) -> Result<()> {
         let mut end = self.end.lock();
@@ -198,7 +198,8 @@ impl Journaled {
 }
 
 /// A byte for the kind, varint number, a byte for the verdict, varints file length, bytes of data and
-/// entries, the properties, varint number of bad ranges with varints offset and length and the words.
+/// entries, the properties, varint number of bad ranges with varints offset and length and the
+/// text.
 fn encode_examined(out: &mut Vec<u8>, kind: FileKind, number: u64, it: &Examined) {
     out.push(kind as u8);
     put_varint(out, number);
@@ -248,7 +249,7 @@ fn decode_examined(
 
 /// The unit (a byte and a varint), varint number of outputs with varints number, file length and bytes
 /// of blocks and the properties, varints entries, hidden entries and lost bodies, varint number of
-/// doubts with two keys and words, varint number of keys that lost their bodies and the keys.
+/// doubts with two keys and a text, varint number of keys without their bodies and the keys.
 fn encode_done(out: &mut Vec<u8>, unit: Unit, done: &Done) {
     let (kind, number) = unit.to_numbers();
     out.push(kind);

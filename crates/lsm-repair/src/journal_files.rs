@@ -1,5 +1,4 @@
-//! Journal files listed again without a manifest: a manifest's facts of each follow from its
-//! records.
+//! Listing journal files without a manifest: the facts about each file follow from its records.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +12,8 @@ use crate::listing::{FileKind, Listing, PresentFile};
 use crate::salvage::{blob_source, context, scan_of};
 use crate::work::Ground;
 
-/// The files that can be opened, in the order of their numbers. The readable records of damaged
-/// ones count.
+/// The files that can be opened, in the order of their numbers. Damaged files count with their
+/// readable records.
 pub(crate) fn journal_files(
     ground: &Ground<'_>,
     listing: &Listing,
@@ -28,7 +27,7 @@ fn journal_file(ground: &Ground<'_>, file: &PresentFile) -> Result<Option<Journa
     let path = journal_path(ground.directory, file.number);
     let table = match ground.open(&path, &blob_source(file.number, file.len)) {
         Err(error @ SstError::Disk(_)) => return Err(from_sst(&error)),
-        // File of another store, or never finished.
+        // A file of another store, or one that was never finished.
         Err(_) => return Ok(None),
         Ok(table) => table,
     };
@@ -51,7 +50,7 @@ fn journal_file(ground: &Ground<'_>, file: &PresentFile) -> Result<Option<Journa
         number: file.number,
         file_len: file.len,
         logged_bytes,
-        // The value is unknown, and zero is always right.
+        // The value is unknown, and zero errs on the safe side.
         clean_to: 0,
         segments: segments.into_iter().collect(),
     }))

@@ -1,4 +1,4 @@
-//! The start of a repair: the files of a store by its directory and its manifest.
+//! The start of a repair: the files of a store, from its directory and its manifest.
 
 use std::path::Path;
 
@@ -67,27 +67,27 @@ pub(crate) struct PresentFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listing {
     pub(crate) identity: u64,
-    /// The newest copy that is whole.
+    /// The newest whole copy.
     pub(crate) manifest: Option<Manifest>,
-    /// A bit for each copy of the manifest that is damaged.
+    /// A bit for each damaged copy of the manifest.
     pub(crate) damaged_manifests: u8,
     /// The copies have to be written again.
     pub(crate) is_uneven: bool,
-    /// Files with numbers below those of the repair's own, sorted.
+    /// Files with numbers below the repair's own, sorted.
     pub(crate) files: Vec<PresentFile>,
     /// The number of the repair's first file.
     pub(crate) base: u64,
 }
 
 impl Listing {
-    /// Looks at a directory. Files from `base` on, if given, are an earlier run's own.
+    /// Lists a directory. Files from `base` on, if given, are an earlier run's own.
     pub(crate) fn read(disk: &dyn Disk, directory: &Path, base: Option<u64>) -> Result<Self> {
         let found = manifest::read_in(disk, directory)?;
         if found.content.is_none()
             && !found.foreign.is_empty()
             && let Some(refusal) = found.refusal
         {
-            // A new manifest would claim another store's files for this directory.
+            // A new manifest would bind another store's files to this directory.
             return Err(BackendError::new(ErrorKind::Corrupt, refusal));
         }
         let mut files = Vec::new();
@@ -197,8 +197,8 @@ impl Listing {
     }
 }
 
-/// The store of the file with the highest number, without a manifest. After an erasure files of the
-/// previous identity may still exist, and numbers continue.
+/// Without a manifest, the store of the file with the highest number: after an erasure, files of
+/// the previous identity may still exist, and numbers continue.
 fn identity_of_files(disk: &dyn Disk, directory: &Path, files: &[PresentFile]) -> Result<u64> {
     let mut newest_first: Vec<&PresentFile> = files.iter().collect();
     newest_first.sort_by_key(|it| std::cmp::Reverse(it.number));

@@ -7,11 +7,11 @@ use kvorum_lsm::LsmSettings;
 pub struct RepairOptions {
     /// Report the work and write nothing.
     pub is_dry_run: bool,
-    /// Serve older entries where a newer one or a removal may have been lost.
+    /// Serve older entries of keys that may have lost a newer entry or a removal.
     pub keeps_doubtful: bool,
     /// The approximate size of a piece of work when tables are merged again.
     pub unit_bytes: u64,
-    /// The form of new tables.
+    /// The settings of new tables.
     pub settings: LsmSettings,
 }
 

@@ -1,5 +1,6 @@
-//! A level below 0 with overlapping tables, which no store writes, and which a wrong manifest with
-//! a right checksum could list. It is not opened, and repaired by the sequences of the entries.
+//! A level below 0 with overlapping tables. No store writes one, but a wrong manifest with a right
+//! checksum could list one. The store is not opened, and is repaired by the sequences of the
+//! entries.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -175,7 +176,7 @@ fn overlapping_tables_are_not_opened_and_repaired_to_what_they_hold() {
     }
 }
 
-/// A damaged block may have held the newest entries: no older ones of its keys are served.
+/// A damaged block may have had the newest entries: no older entries of its keys are served.
 #[test]
 fn of_overlapping_tables_with_damage_nothing_older_is_served() {
     let (whole, expected) = overlapping(1);

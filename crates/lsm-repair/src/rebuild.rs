@@ -1,10 +1,10 @@
-//! All tables of a store merged to one level, by the sequences of their entries: the repair without
-//! a record of the tables' levels.
+//! Merging all tables of a store to one level, by the sequences of their entries: the repair
+//! without a record of the tables' levels.
 //!
-//! Sequences decide and not the order of layers. So all files take part, leftovers of earlier
-//! merges included. Removals are dropped, unless a journal may have older records of
-//! their keys. Tables that share no keys with others are kept. The others are cut
-//! into ranges of keys, each of which is a piece of work by itself.
+//! Sequences decide, and not the order of layers. So all files are merged, leftovers of earlier
+//! merges included. Removals are dropped, unless a journal may have older records of their keys.
+//! Tables that share no keys with others are kept. The others are cut into ranges of keys, each
+//! with a unit of work.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -22,9 +22,9 @@ use kvorum_storage_errors::IntoBackend;
 use crate::salvage::{READ_AHEAD_BYTES, all_of, context, doubt, finish};
 use crate::work::{Done, Ground, SourceTable, end_of, lost_mark};
 
-/// Number of possible cuts that are considered, in all tables together.
+/// The most possible cuts that are considered, in all tables together.
 const CUTS_MAX: usize = 100_000;
-/// Progress is reported each time this many keys were merged.
+/// Progress is reported after each this many merged keys.
 const PROGRESS_KEYS: u64 = 4_096;
 
 /// A range of keys that becomes tables.
@@ -32,15 +32,15 @@ const PROGRESS_KEYS: u64 = 4_096;
 pub(crate) struct RangePlan {
     pub(crate) from: Option<Bytes>,
     pub(crate) to: Option<Bytes>,
-    /// Positions of the tables that may have keys in it.
+    /// Positions of the tables that may have keys in the range.
     pub(crate) sources: Vec<usize>,
 }
 
-/// Tables, and the work on them.
+/// The tables, and the ranges to merge.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RebuildPlan {
     pub(crate) sources: Vec<SourceTable>,
-    /// Numbers of tables that stay as they are.
+    /// Numbers of tables that stay unchanged.
     pub(crate) adopted: Vec<u64>,
     pub(crate) ranges: Vec<RangePlan>,
 }
@@ -106,7 +106,8 @@ impl RebuildPlan {
     }
 }
 
-/// Extends the keys of a table that lost its properties and its last block, to the end of its index.
+/// Extends the key range of a damaged table to the end of its index, in case that its properties
+/// and its last block are lost.
 fn reach_to_the_end(ground: &Ground<'_>, source: &mut SourceTable) -> Result<()> {
     if source.is_whole || !source.is_present {
         return Ok(());
@@ -120,7 +121,7 @@ fn reach_to_the_end(ground: &Ground<'_>, source: &mut SourceTable) -> Result<()>
     Ok(())
 }
 
-/// Tables that have keys in common with each other, directly or by way of others.
+/// Groups of tables with common keys, directly or through other tables.
 fn groups(sources: &[SourceTable]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..sources.len()).collect();
     order.sort_by_key(|it| (&sources[*it].properties.smallest, sources[*it].number));
@@ -149,11 +150,11 @@ fn separators(ground: &Ground<'_>, source: &SourceTable, most: usize) -> Result<
     Ok(table.separators().step_by(step).cloned().collect())
 }
 
-/// One table in a merge.
+/// A table in a merge.
 struct Stream<'a> {
     source: &'a SourceTable,
     scan: Option<TableScan>,
-    /// The facts of the current entry, once they were decoded.
+    /// The facts of the current entry, once decoded.
     facts: Option<Facts>,
     /// Ranges lost before the present position.
     gaps: VecDeque<Mark>,
@@ -168,7 +169,7 @@ impl Stream<'_> {
         self.scan.as_ref().map_or(&[], TableScan::value)
     }
 
-    /// Moves to the next entry before `to`; false at the end. Gaps are added to `found`.
+    /// Advances to the next entry before `to`; false at the end. Gaps are added to `found`.
     fn advance(&mut self, to: Option<&Bytes>, found: &mut Vec<Mark>) -> Result<bool> {
         loop {
             let Some(scan) = &mut self.scan else {
@@ -197,7 +198,7 @@ impl Stream<'_> {
                     return Ok(false);
                 }
             };
-            // The last range of a rebuilt index has no end of its own.
+            // The end of a rebuilt index's last range is unknown.
             let end = end_of(&self.source.properties);
             if let Some(gap) = gap.clipped(None, Some(&end)) {
                 found.push(gap.clone());
@@ -215,20 +216,20 @@ impl Stream<'_> {
     }
 }
 
-/// Merges a range.
+/// A merge of a range.
 pub(crate) struct RangeMerge<'a> {
     ground: Ground<'a>,
     plan: &'a RangePlan,
     streams: Vec<Stream<'a>>,
     /// Streams with a current entry, by key.
     order: Vec<usize>,
-    /// Ranges that were removed.
+    /// Removed ranges.
     removed: Marks,
     /// Lost ranges, for marks and for the report.
     gaps: Vec<Mark>,
     writer: Option<TableWriter>,
     range_from: Option<Bytes>,
-    /// Numbers for tables: the first, and how many.
+    /// Numbers for tables: the first number, and the count.
     numbers: (u64, u64),
     done: Done,
 }
@@ -269,7 +270,7 @@ impl<'a> RangeMerge<'a> {
             facts: None,
             gaps: VecDeque::new(),
         };
-        // Its earlier losses.
+        // The table's earlier losses.
         let marks = source.properties.marks.iter();
         for mark in marks.filter(|it| it.kind == MarkKind::Lost) {
             self.note_gap(source.number, mark);
@@ -366,7 +367,7 @@ impl<'a> RangeMerge<'a> {
             let Some(facts) = self.streams[at].facts.take() else {
                 continue;
             };
-            // A copy out of the value log has the sequence of its original, whose body may be gone.
+            // A copy out of the value log has the sequence of its original, whose body may be lost.
             let is_better = |(_, known): &(usize, Facts)| {
                 (known.sequence, !is_logged(known)) < (facts.sequence, !is_logged(&facts))
             };
@@ -389,7 +390,7 @@ impl<'a> RangeMerge<'a> {
         !self.ground.keeps_doubtful && others.any(|it| it.may_have_had_newer(key, facts.sequence))
     }
 
-    /// Writes a stream's current entry, its bytes unchanged.
+    /// Writes the unchanged bytes of a stream's current entry.
     fn put(&mut self, key: &[u8], from: usize, facts: &Facts) -> Result<()> {
         let settings = self.ground.settings;
         let len_max = settings.policy.table_bytes_max;
@@ -408,7 +409,8 @@ impl<'a> RangeMerge<'a> {
     }
 
     /// Finishes the present table, with marks over losses up to the next table's first key. The marks
-    /// hide no entries, since no level is below. They make reads report keys as lost instead of absent.
+    /// hide no entries, since no level is below, but make reads report keys as lost instead of
+    /// absent.
     fn end_output(&mut self, next: Option<Bytes>) -> Result<()> {
         let gaps = self.gaps.iter();
         let marks = gaps.filter_map(|it| it.clipped(self.range_from.as_ref(), next.as_ref()));
@@ -434,7 +436,7 @@ fn start(ground: &Ground<'_>, number: u64) -> Result<TableWriter> {
     TableWriter::create(ground.disk_of_old(), &path, id, options).into_backend()
 }
 
-/// True for an entry that has its body in the value log.
+/// True for an entry with its body in the value log.
 fn is_logged(facts: &Facts) -> bool {
     facts
         .blob

@@ -1,5 +1,4 @@
-//! A repair in progress: its stages, the units of each, and the files that are installed in the
-//! end.
+//! A repair in progress: its stages, their units, and the files that are installed at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +26,7 @@ use crate::report::RepairReport;
 use crate::work::{Done, Ground, Output, SourceTable, Unit};
 use crate::{blobs, install, salvage};
 
-/// Behind any key of an object, or of an index entry.
+/// The length of a key behind all keys of objects and index entries.
 const LARGEST_KEY_BYTES: usize = 16;
 
 /// A piece of work of the present stage.
@@ -45,9 +44,9 @@ enum Stage {
     Examine,
     Mend,
     Rebuild,
-    /// Bodies named by rebuilt tables are looked up.
+    /// Keys without their bodies are looked up for rebuilt tables.
     Bodies,
-    /// The manifest is written.
+    /// Old names are removed.
     CleanUp,
     Ended,
 }
@@ -55,7 +54,7 @@ enum Stage {
 /// A store that is being repaired. Its lock is held.
 pub struct Repair {
     disk: Arc<dyn Disk>,
-    /// The same, with new tables in the slow directory, where there is one.
+    /// The same disk, with new tables in the slow directory, if there is one.
     slow: Option<TieredDisk<Arc<dyn Disk>>>,
     directory: PathBuf,
     options: RepairOptions,
@@ -70,7 +69,7 @@ struct State {
     journaled: Journaled,
     decision: Arc<Decision>,
     rebuild: Arc<RebuildPlan>,
-    /// Blob files that may have lost bodies, without a manifest that lists them.
+    /// Blob files that may have lost bodies, if no manifest lists them.
     bodies: Vec<u64>,
 }
 
@@ -156,7 +155,7 @@ impl Repair {
         of_files + merged * ranges / (rebuild.ranges.len() as u64).max(1)
     }
 
-    /// The work of the present stage that is left.
+    /// The remaining work of the present stage.
     pub fn units(&self) -> Vec<RepairUnit> {
         let state = self.state.lock();
         let left = |units: &mut dyn Iterator<Item = Unit>| -> Vec<Step> {
@@ -192,7 +191,7 @@ impl Repair {
             Step::Examine(kind, number) => self.examine(kind, number, progress),
             Step::Write(unit) => {
                 let done = self.write(unit, progress)?;
-                // Files named in the journal have to be durable.
+                // Files in the journal have to be durable.
                 sync_directory(&*self.disk, &self.directory)?;
                 if let Some(journal) = &self.journal {
                     journal.done(unit, &done)?;
@@ -203,7 +202,7 @@ impl Repair {
         }
     }
 
-    /// Goes to the next stage when all units are done; false when the repair is at its end.
+    /// Starts the next stage when all units are done; false at the end of the repair.
     ///
     /// # Errors
     /// Those of the disk.
@@ -250,16 +249,17 @@ impl Repair {
         }
     }
 
-    /// The caller's settings decide for a store without a manifest and without a journal file.
+    /// True for a store with a journal. Without a manifest and a journal file, the caller's
+    /// settings decide.
     fn has_journal(&self) -> bool {
         let is_unknown = self.listing.manifest.is_none();
         self.listing.has_journal() || (is_unknown && self.options.settings.journaled.is_some())
     }
 
-    /// With a manifest, files that it does not list are removed by the next opening.
+    /// False for files that the manifest does not list: the next opening removes them.
     fn is_wanted(&self, kind: FileKind, number: u64) -> bool {
         match (&self.listing.manifest, kind) {
-            // A journal is not changed.
+            // The repair does not change a journal.
             (_, FileKind::Log | FileKind::Journal) => false,
             (None, _) => true,
             (Some(it), FileKind::Table) => it.tables.iter().any(|it| it.number == number),
@@ -362,7 +362,7 @@ impl Repair {
         }
     }
 
-    /// Numbers that are set apart for the tables of a range; the last of them grows without bound.
+    /// The count of numbers reserved for the tables of a range; the last table grows without bound.
     fn range_numbers(&self) -> u64 {
         let table_bytes = self.options.settings.policy.table_bytes_max.max(1);
         2 * (self.options.unit_bytes / table_bytes) + 8
@@ -399,7 +399,7 @@ impl Repair {
         let is_present = found.is_some_and(|it| it.verdict != examine::Verdict::Foreign);
         let mut users = sources(&self.listing, examined);
         let uses = |it: &SourceTable| it.properties.blobs.iter().any(|it| it.file == record.file);
-        // If tables are merged again, bodies are looked up afterwards.
+        // Without a manifest, bodies are looked up after tables were merged.
         users.retain(|it| self.listing.manifest.is_some() && uses(it));
         let ground = self.ground();
         salvage::salvage_blob(&ground, &record, is_present, &users, number, progress)
@@ -427,7 +427,7 @@ impl Repair {
         Ok(Stage::Rebuild)
     }
 
-    /// Without a manifest, a blob file may be missing that nothing but entries names.
+    /// Without a manifest, a blob file may be missing that only entries name.
     fn plan_bodies(&self) -> Result<Stage> {
         if self.listing.manifest.is_none() {
             let manifest = self.planned_manifest()?;
@@ -474,7 +474,7 @@ impl Repair {
         (state.journaled.clone(), decision, rebuild)
     }
 
-    /// Finishes an earlier run that has written the manifest: the old names are left to be removed.
+    /// Finishes an earlier run that has written the manifest, and has to remove the old names.
     fn go_on_after_install(&self) -> Result<()> {
         let found = kvorum_lsm::manifest::read_in(&*self.disk, &self.directory)?;
         if let Some(manifest) = found.content.filter(|_| found.is_uneven)
@@ -497,7 +497,7 @@ impl Repair {
         let manifest = found.content.ok_or_else(|| unknown("a manifest"))?;
         let decision = self.state.lock().decision.clone();
         let replaced = self.replaced(&manifest, &decision);
-        // The table of the logs has done its work when it was merged.
+        // The table of the logs is no longer needed once it was merged.
         let state = self.state.lock();
         let of_logs = state.journaled.done.get(&Unit::Logs);
         for output in of_logs.iter().flat_map(|it| &it.outputs) {
@@ -510,8 +510,8 @@ impl Repair {
         install::clean_up(&*self.disk, &self.directory, &replaced)
     }
 
-    /// Files that the new manifest has no place for. If the manifest was whole, the next opening removes
-    /// those that it did not list either, as always.
+    /// Files that the new manifest does not list. If the old manifest was whole, files that it did
+    /// not list are left to the next opening.
     fn replaced(&self, manifest: &Manifest, decision: &Decision) -> Vec<String> {
         let takes_all = self.listing.manifest.is_none() || self.listing.damaged_manifests != 0;
         let keeps_logs = !decision.mend.contains(&Unit::Logs);
@@ -521,7 +521,7 @@ impl Repair {
             FileKind::Log => !keeps_logs,
             FileKind::Journal => manifest.journal.iter().all(|to| to.number != it.number),
         });
-        // Entries in the journal are not read from damaged tables.
+        // The journal has the entries of these damaged tables.
         let given_up = decision.given_up.iter().map(|it| FileKind::Table.name(*it));
         files
             .filter(|it| takes_all || self.is_wanted(it.kind, it.number))
@@ -538,7 +538,7 @@ impl Repair {
     ) -> Result<Manifest> {
         let mut manifest = self.listing.manifest.clone().unwrap_or(Manifest {
             identity: self.listing.identity,
-            // The value is unknown, and true is always right.
+            // The value is unknown, and true errs on the safe side.
             has_extras: true,
             has_journal: self.has_journal(),
             layout: self.options.settings.compaction.layout(),
@@ -579,7 +579,8 @@ impl Repair {
             .flat_map(|it| &it.outputs)
             .map(|it| it.number + 1);
         manifest.next_number = numbers.fold(self.listing.base, u64::max);
-        // Keys may be missing, and others be back: the owner of derived keys has to check all.
+        // Keys may be missing, and removed keys may be back: the owner of derived keys has to check
+        // all.
         let takes_keys = |unit: &Unit| !matches!(unit, Unit::Blob(_));
         let has_lost = decision.rebuild.is_some() || !decision.given_up.is_empty();
         if has_lost || decision.mend.iter().any(takes_keys) {
@@ -588,7 +589,7 @@ impl Repair {
         Ok(manifest)
     }
 
-    /// A missing table with every key: the lost ones are unknown, and the next opening rebuilds the
+    /// A missing table of all keys: the lost keys are unknown, and the next opening rebuilds the
     /// ledger from the journal.
     fn lost_ledger(&self, number: u64) -> TableRecord {
         TableRecord {
@@ -692,7 +693,7 @@ fn begin_or_resume(
             let is_usable = is_same_wish && has_outputs(disk, directory, &journaled)?;
             return Ok(match is_usable {
                 true => (begun, journaled, Some(end)),
-                // Its output is known to be its own, and is removed.
+                // The finished work is unusable: the earlier run's own files are removed.
                 false => (begun.clone(), fresh(begun, options), None),
             });
         }
@@ -710,7 +711,7 @@ fn fresh(listing: Listing, options: &RepairOptions) -> Journaled {
     }
 }
 
-/// True when all finished files exist. An opening in between removes them.
+/// True when all finished files exist; an opening meanwhile would have removed them.
 fn has_outputs(disk: &dyn Disk, directory: &Path, journaled: &Journaled) -> Result<bool> {
     for (unit, done) in &journaled.done {
         let kind = match unit {

@@ -11,11 +11,11 @@ use crate::work::{Doubt, Unit};
 /// Results of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairVerdict {
-    /// There was nothing to do, and nothing was done.
+    /// No repair was necessary.
     Sound,
-    /// Something was done.
+    /// The store was repaired.
     Repaired,
-    /// Something would be done, and was not.
+    /// A repair is necessary, and was not done.
     WouldRepair,
 }
 
@@ -30,21 +30,21 @@ pub struct RepairReport {
     pub rebuilt: Option<String>,
     /// Files that were read.
     pub files: u64,
-    /// Their bytes.
+    /// The bytes of these files.
     pub bytes: u64,
     /// Files that were written.
     pub written_files: u64,
-    /// Their bytes.
+    /// The bytes of these files.
     pub written_bytes: u64,
-    /// Entries and bodies that were saved in them.
+    /// Entries and bodies that were saved to these files.
     pub saved: u64,
-    /// Entries that were left out, since lost ones may have been newer.
+    /// Entries that were left out, since lost entries may have been newer.
     pub hidden: u64,
     /// Keys with unknown contents.
     pub doubts: Vec<Doubt>,
-    /// Keys whose bodies are lost; their heads are there.
+    /// Keys with lost bodies, whose heads are readable.
     pub lost_bodies: u64,
-    /// Some of them.
+    /// Some of these keys.
     pub bodiless: Vec<Bytes>,
 }
 
@@ -57,7 +57,7 @@ impl RepairReport {
     ) -> Self {
         let done = || journaled.done.values();
         let outputs = || done().flat_map(|it| &it.outputs);
-        // The table made from the logs may be merged with others afterwards.
+        // The table of the logs may be merged with others afterwards, and counted there.
         let saved = journaled.done.iter().filter(|(unit, _)| match unit {
             Unit::Logs => decision.rebuild.is_none(),
             _ => true,

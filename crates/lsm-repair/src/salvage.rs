@@ -1,4 +1,4 @@
-//! The readable rest of one damaged file, rewritten: of a table, of a blob file, of the logs.
+//! Rewriting the readable rest of a damaged table or blob file, or of the logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use kvorum_storage_errors::{IntoBackend, from_segment};
 
 use crate::work::{Done, Doubt, Ground, Output, SourceTable, end_of, lost_mark};
 
-/// Read at once of a table that is walked.
+/// Bytes of one read in a walk over a table.
 pub(crate) const READ_AHEAD_BYTES: usize = 1 << 20;
-/// Keys that lost their bodies are named up to this number.
+/// The most keys without their bodies that are named.
 const BODILESS_MAX: usize = 1_000;
 
 pub(crate) fn context() -> ReadContext<'static> {
@@ -42,8 +42,8 @@ pub(crate) fn scan_of(table: Table) -> TableScan {
     TableScan::new(Arc::new(table), options)
 }
 
-/// Writes the rest of a table, with marks over the lost ranges. A missing one leaves marks alone:
-/// older entries of its keys may be out of date, or removed.
+/// Writes the rest of a table, with marks over the lost ranges, since older entries there may be
+/// out of date or removed. A missing table leaves only marks.
 pub(crate) fn salvage_table(
     ground: &Ground<'_>,
     source: &SourceTable,
@@ -76,7 +76,7 @@ pub(crate) fn salvage_table(
     Ok(done)
 }
 
-/// All keys of a table.
+/// A mark over all keys of a table.
 pub(crate) fn all_of(source: &SourceTable) -> Mark {
     let to = end_of(&source.properties);
     lost_mark(source.properties.smallest.clone(), to, Bytes::new())
@@ -130,7 +130,7 @@ fn copy_entries(
     Ok(())
 }
 
-/// Finishes a table, or removes it again where there is nothing in it.
+/// Finishes a table, or removes it if it is empty.
 pub(crate) fn finish(ground: &Ground<'_>, writer: TableWriter, done: &mut Done) -> Result<()> {
     if writer.is_empty() {
         let path = table_path(ground.directory, writer.id().number);
@@ -147,8 +147,8 @@ pub(crate) fn finish(ground: &Ground<'_>, writer: TableWriter, done: &mut Done) 
     Ok(())
 }
 
-/// Writes the bodies that are left of a blob file, under their numbers, and looks in `users` for keys
-/// that lost theirs.
+/// Writes the readable bodies of a blob file under their numbers, and searches `users` for keys
+/// with lost bodies.
 pub(crate) fn salvage_blob(
     ground: &Ground<'_>,
     record: &BlobRecord,
@@ -166,8 +166,8 @@ pub(crate) fn salvage_blob(
     Ok(done)
 }
 
-/// Looks for keys with bodies in a lost blob file, or in the lost part of one; `left` is the rest
-/// of it.
+/// Searches for keys with bodies in a lost blob file, or in its lost part; `left` is the remaining
+/// file.
 pub(crate) fn bodiless_of(
     ground: &Ground<'_>,
     file: u64,
@@ -216,7 +216,7 @@ fn find_bodiless(
     Ok(())
 }
 
-/// The blob file and the number of an entry's body.
+/// The blob file and the number of the body, from an entry.
 fn place_of(value: &Bytes) -> Option<(u64, u64)> {
     match Entry::decode(value).ok()?.value?.body {
         Body::Blob(place) => Some((place.file, place.ordinal)),
@@ -224,7 +224,7 @@ fn place_of(value: &Bytes) -> Option<(u64, u64)> {
     }
 }
 
-/// A blob file as a table that is opened without a manifest.
+/// A blob file as a table to open without a manifest.
 pub(crate) fn blob_source(number: u64, file_len: u64) -> SourceTable {
     SourceTable::whole(number, file_len, blob_properties())
 }
@@ -284,7 +284,7 @@ fn copy_bodies(
     Ok(())
 }
 
-/// Writes the contents of the logs above `sequence` to a table, so that they need no manifest.
+/// Writes the batches of the logs above `sequence` to a table, so that they need no manifest.
 pub(crate) fn salvage_logs(
     ground: &Ground<'_>,
     numbers: &[u64],
@@ -348,8 +348,8 @@ fn take(entries: &mut BTreeMap<Bytes, Entry>, marks: &mut Vec<Mark>, op: Op, seq
     }
 }
 
-/// From the newest to the oldest, since a later one may prove that an older one was durable; returned
-/// oldest first.
+/// Reads from the newest to the oldest, since a newer log may prove that an older one was durable.
+/// Returns the logs oldest first.
 fn read_logs(
     ground: &Ground<'_>,
     numbers: &[u64],
@@ -363,7 +363,7 @@ fn read_logs(
         let reader = SegmentReader::open(ground.disk, &path, id).into_backend()?;
         match reader.check_header() {
             Ok(_) | Err(SegmentError::Damaged { .. }) => {}
-            // It stays aside.
+            // The file is left alone.
             Err(SegmentError::Foreign { .. }) => continue,
             Err(error) => return Err(from_segment(&error)),
         }

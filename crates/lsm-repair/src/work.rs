@@ -23,7 +23,7 @@ pub(crate) enum Unit {
     Table(u64),
     /// A range of keys of all tables becomes tables of one level.
     Range(u64),
-    /// A search for the keys that lost their bodies with a blob file.
+    /// A search for keys whose bodies a blob file has lost.
     Bodies(u64),
 }
 
@@ -55,18 +55,18 @@ impl Unit {
 pub(crate) struct Output {
     pub(crate) number: u64,
     pub(crate) file_len: u64,
-    /// For a blob file.
+    /// Bytes of the blocks, of a blob file.
     pub(crate) block_bytes: u64,
-    /// For a table.
+    /// The properties, of a table.
     pub(crate) properties: Properties,
 }
 
-/// Keys with unknown contents: from the first up to but without the second.
+/// A range of keys with unknown contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// The first key.
     pub from: Bytes,
-    /// The first key behind.
+    /// The first key behind the range.
     pub to: Bytes,
     /// The reason.
     pub why: String,
@@ -78,11 +78,11 @@ pub(crate) struct Done {
     pub(crate) outputs: Vec<Output>,
     /// Entries that were written.
     pub(crate) entries: u64,
-    /// Entries that were left out, since lost ones may have been newer.
+    /// Entries that were left out, since lost entries may have been newer.
     pub(crate) hidden: u64,
     pub(crate) lost_bodies: u64,
     pub(crate) doubts: Vec<Doubt>,
-    /// Some of the keys that lost their bodies.
+    /// Some of the keys with lost bodies.
     pub(crate) bodiless: Vec<Bytes>,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Done {
 #[derive(Clone, Debug)]
 pub(crate) struct SourceTable {
     pub(crate) number: u64,
-    /// Its length when it was written, as far as that is known.
+    /// Its known original length.
     pub(crate) file_len: u64,
     pub(crate) is_present: bool,
     pub(crate) is_whole: bool,
@@ -110,23 +110,23 @@ impl SourceTable {
     }
 }
 
-/// The common data of all units.
+/// The data that all units share.
 #[derive(Clone, Copy)]
 pub(crate) struct Ground<'a> {
     pub(crate) disk: &'a dyn Disk,
-    /// Creates files in the slow directory, where there is one.
+    /// The disk that creates files in the slow directory, if there is one.
     pub(crate) slow: Option<&'a TieredDisk<Arc<dyn Disk>>>,
     pub(crate) directory: &'a Path,
     pub(crate) identity: u64,
     pub(crate) settings: &'a LsmSettings,
-    /// Older entries below lost ones are kept.
+    /// Older entries below lost ones are served.
     pub(crate) keeps_doubtful: bool,
-    /// The store keeps a journal, which may have older records of keys that were removed.
+    /// The store keeps a journal, which may have older records of removed keys.
     pub(crate) has_journal: bool,
 }
 
 impl<'a> Ground<'a> {
-    /// The disk for the rewritten rest of a file: that on which the file is.
+    /// The disk for the rewritten rest of a file, which has the same device.
     pub(crate) fn disk_beside(&self, path: &Path) -> Result<&'a dyn Disk> {
         match self.slow {
             Some(slow) if slow.is_slow(path).into_backend()? => Ok(slow),
@@ -139,8 +139,7 @@ impl<'a> Ground<'a> {
         self.slow.map_or(self.disk, |slow| slow)
     }
 
-    /// The level of tables that are merged again: the last one, or above a table that stands for a
-    /// lost ledger.
+    /// The level of rebuilt tables: the last one, or the level above a table for a lost ledger.
     pub(crate) fn rebuilt_level(&self) -> usize {
         let last = self.settings.policy.levels.saturating_sub(1);
         last.saturating_sub(usize::from(self.has_journal))
@@ -164,14 +163,14 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// The first key behind all of a table.
+/// The first key behind a table.
 pub(crate) fn end_of(properties: &Properties) -> Bytes {
     let is_behind = properties
         .marks
         .iter()
         .any(|it| it.to == properties.largest);
     match is_behind {
-        // The end of a mark, with which the next table of the level may begin.
+        // The end of a mark, where the next table of the level may begin.
         true => properties.largest.clone(),
         false => successor(&properties.largest),
     }

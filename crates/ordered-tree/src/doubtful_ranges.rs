@@ -1,11 +1,11 @@
-//! Ranges of keys that may have losses by damage, until the tree's user has settled them.
+//! Ranges of keys that may have lost entries to damage, until the tree's user has settled them.
 //!
-//! Scans skip damage, and the tree forgets it with the last file that had it. A user that derives
-//! keys from other keys, as an index does, can rebuild them, and needs the ranges until then. So a
-//! doubt is opened where damage is met, and is kept in the manifest: the change that goes on
-//! without a damaged block keeps the doubt about its keys. The blocks that opened doubts are kept
-//! too, as long as their tables exist: a block that is met again opens no new doubt, even if the
-//! first one was settled.
+//! Scans skip damage, and the tree keeps no trace of it once the damaged file is removed. A user
+//! that derives keys from other keys, as an index does, needs the ranges until it has rebuilt these
+//! keys. So a doubt is opened when damage is found, and is kept in the manifest: the change that
+//! drops a damaged block keeps the doubt about its keys. The blocks that opened doubts are kept
+//! too, while their tables exist: a block found again opens no new doubt, even if the first one was
+//! settled.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,56 +13,55 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kvorum_encoding::{ByteReader, KeyRange, Truncated, put_varint};
 use parking_lot::Mutex;
 
-/// The most doubts that are kept apart; with more, those of a kind are one about all keys from the
+/// The most separate doubts; with more, all doubts of a kind become one about the keys from the
 /// first to the last.
 const OPEN_MAX: usize = 1_000;
-/// The most blocks that are remembered; each meeting of another one is news.
+/// The most blocks that are kept; any other block opens a doubt each time it is found.
 const BLOCKS_MAX: usize = 100_000;
 
 /// Cause of a doubt about keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoubtKind {
-    /// Damage was met: some keys may be missing, and the keys derived from them are unknown.
+    /// Damage was found: some keys may be missing, and the keys derived from them are unknown.
     Lost,
-    /// They were written or removed while they were unreadable: keys derived from the old ones are
-    /// outdated.
+    /// The keys were written or removed while they were unreadable: keys derived from their old
+    /// contents are outdated.
     Replaced,
 }
 
-/// A range in which keys may be missing, or may be wrongly there.
+/// A range in which keys may be missing, or wrongly present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// Distinguishes the doubt from later ones over the same keys, for as long as the store is
-    /// open.
+    /// Distinguishes the doubt from later ones over the same keys, while the store is open.
     pub id: u64,
     /// Its cause.
     pub kind: DoubtKind,
-    /// The keys.
+    /// The range of keys.
     pub range: KeyRange,
 }
 
-/// A block of a table that cannot be read.
+/// An unreadable block of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadBlock {
     /// The number of the table.
     pub table: u64,
-    /// Its offset there, in bytes.
+    /// Its offset in the table, in bytes.
     pub offset: u64,
-    /// The keys that it may have held.
+    /// The keys that it may have had.
     pub range: KeyRange,
 }
 
-/// Doubts, as the manifest has them.
+/// Doubts, as in the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DoubtRecord {
     /// The open doubts.
     pub open: Vec<(DoubtKind, KeyRange)>,
-    /// Blocks for which doubts were opened, as long as their tables exist.
+    /// Blocks for which doubts were opened, while their tables exist.
     pub blocks: Vec<BadBlock>,
 }
 
 impl DoubtRecord {
-    /// True when there is nothing to write down.
+    /// True when there are neither doubts nor blocks.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.blocks.is_empty()
     }
@@ -115,7 +114,7 @@ impl DoubtRecord {
 #[derive(Default)]
 pub struct Doubts {
     held: Mutex<Held>,
-    /// The number opened since the store was.
+    /// The number of doubts opened since the store was opened.
     opened: AtomicU64,
 }
 
@@ -124,12 +123,12 @@ struct Held {
     open: Vec<Doubt>,
     blocks: BTreeMap<(u64, u64), KeyRange>,
     changes: u64,
-    /// The changes that the manifest has.
+    /// The number of changes that the manifest has.
     written: u64,
 }
 
 impl Doubts {
-    /// Takes over those that a manifest has.
+    /// Restores the doubts of a manifest.
     pub fn restore(&self, record: &DoubtRecord) {
         let mut held = self.held.lock();
         for (kind, range) in &record.open {
@@ -147,8 +146,8 @@ impl Doubts {
         self.open_held(&mut held, kind, range);
     }
 
-    /// The same for a part of a table, unless that is known. A scan that begins inside a block has
-    /// only a part of its range.
+    /// Opens a doubt about a part of a table, unless it is known. A scan that begins inside a block
+    /// has only a part of the block's range.
     pub fn open_for(&self, table: u64, offset: u64, range: KeyRange) {
         let mut held = self.held.lock();
         let is_room = held.blocks.len() < BLOCKS_MAX;
@@ -175,8 +174,7 @@ impl Doubts {
         }
     }
 
-    /// All doubts of a kind as one, which is newer than any: settling one of them does not settle
-    /// this.
+    /// All doubts of a kind as one with a new id, which settling an earlier doubt does not settle.
     fn as_one(&self, open: &[Doubt], kind: DoubtKind) -> Option<Doubt> {
         let those = open.iter().filter(|it| it.kind == kind);
         let range = those.map(|it| it.range.clone()).reduce(|a, b| a.with(&b))?;
@@ -184,36 +182,36 @@ impl Doubts {
         Some(Doubt { id, kind, range })
     }
 
-    /// The number opened since the store was, settled ones included.
+    /// The number of doubts opened since the store was opened, settled ones included.
     pub fn opened(&self) -> u64 {
         self.opened.load(Ordering::Acquire)
     }
 
-    /// The open doubts. If there are many, one of them may stand for all keys.
+    /// The open doubts. If there are many, one doubt may cover all keys.
     pub fn all(&self) -> Vec<Doubt> {
         self.held.lock().open.clone()
     }
 
-    /// True when one of them is about keys of this range.
+    /// True when a doubt is about keys of this range.
     pub fn is_in_doubt(&self, range: &KeyRange) -> bool {
         let held = self.held.lock();
         held.open.iter().any(|it| it.range.overlaps(range))
     }
 
-    /// True when one of them is about just these keys.
+    /// True when a doubt is about exactly these keys.
     pub fn is_doubt(&self, range: &KeyRange) -> bool {
         let held = self.held.lock();
         held.open.iter().any(|it| it.range == *range)
     }
 
-    /// Closes those with these numbers.
+    /// Closes the doubts with these ids.
     pub fn settle(&self, ids: &[u64]) {
         let mut held = self.held.lock();
         held.open.retain(|it| !ids.contains(&it.id));
         held.changes += 1;
     }
 
-    /// Forgets all, as after an erasure.
+    /// Removes all doubts and blocks, as after an erasure.
     pub fn clear(&self) {
         let mut held = self.held.lock();
         held.open.clear();
@@ -221,14 +219,14 @@ impl Doubts {
         held.changes += 1;
     }
 
-    /// True when there were changes that the manifest does not have.
+    /// True when the manifest lacks changes.
     pub fn has_unwritten(&self) -> bool {
         let held = self.held.lock();
         held.written < held.changes
     }
 
-    /// The record for the manifest, and the number of its change. Blocks of removed tables are left
-    /// out.
+    /// The record for the manifest, and the number of changes in it. Blocks of removed tables are
+    /// left out.
     pub fn record(&self, is_listed: impl Fn(u64) -> bool) -> (DoubtRecord, u64) {
         let held = self.held.lock();
         let blocks = held.blocks.iter();
@@ -250,13 +248,13 @@ impl Doubts {
         (record, held.changes)
     }
 
-    /// Notes that the manifest has this change, and those before it.
+    /// Notes that the manifest has this change and all earlier ones.
     pub fn is_written(&self, change: u64) {
         let mut held = self.held.lock();
         held.written = held.written.max(change);
     }
 
-    /// True when a block of this range is known to be damaged, in an existing table.
+    /// True when a block of this range, in an existing table, is known to be damaged.
     pub fn has_met(&self, range: &KeyRange, is_there: impl Fn(u64) -> bool) -> bool {
         let held = self.held.lock();
         let mut blocks = held.blocks.iter();
@@ -336,7 +334,7 @@ mod tests {
         again.restore(&record);
         again.open_for(3, 40, range("b", "d"));
         assert_eq!((again.all().len(), again.has_unwritten()), (1, false));
-        // A scan that began inside the block had seen a part of its range.
+        // The earlier scan began inside the block, and had only a part of its range.
         again.open_for(3, 40, range("a", "d"));
         assert!(again.is_in_doubt(&range("a", "b")));
         again.settle(&again.all().iter().map(|it| it.id).collect::<Vec<_>>());

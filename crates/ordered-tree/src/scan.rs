@@ -1,4 +1,4 @@
-//! Walking a tree as it was at one moment.
+//! Scans of a tree as it was at one moment.
 
 use std::ops::Bound;
 
@@ -17,20 +17,20 @@ pub struct ScanRange {
 /// The continuation of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanStep {
-    /// With the next key.
+    /// Continue with the next key.
     Next,
-    /// With the first key at or behind this one.
+    /// Continue with the first key at or behind this one.
     SkipTo(Bytes),
-    /// Not at all.
+    /// Stop.
     Stop,
 }
 
 /// The end of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanEnd {
-    /// All of the range was visited.
+    /// The whole range was visited.
     Complete,
-    /// The visitor stopped it behind the last key.
+    /// The visitor stopped the scan behind the last key.
     Stopped,
     /// The lease ran out before this key.
     LeaseExpired(Bytes),
@@ -44,7 +44,7 @@ pub trait TreeView: Send + Sync + 'static {
     /// The last batch that the view sees.
     fn sequence(&self) -> Sequence;
 
-    /// True when a scan of this view met a place where damage may have taken entries of its range.
+    /// True when a scan of this view has found damage that may have taken entries of its range.
     fn has_met_damage(&self) -> bool;
 
     /// Visits the unexpired entries of a range that the filter admits, in key order.
@@ -59,7 +59,7 @@ pub trait TreeView: Send + Sync + 'static {
     ) -> Result<ScanEnd>;
 }
 
-/// An entry that a scan has come to.
+/// An entry at which a scan has arrived.
 pub trait TreeEntry {
     /// The key.
     fn key(&self) -> &[u8];
@@ -70,7 +70,7 @@ pub trait TreeEntry {
     /// Fields that folds filter by.
     fn fields(&self) -> &Fields;
 
-    /// Bytes that the tree's user keeps beside the head.
+    /// Bytes that the tree's user keeps with the head.
     fn extra(&self) -> Bytes;
 
     /// The head.
@@ -82,7 +82,6 @@ pub trait TreeEntry {
     /// [`kvorum_backend::ErrorKind::Corrupt`] when the body is damaged.
     fn body(&self) -> Result<Bytes>;
 
-    /// Bytes that were read with the key: the extra bytes, the head, and a body that is kept with
-    /// them.
+    /// Bytes that were read with the key: the extra bytes, the head, and a body stored with them.
     fn payload_bytes(&self) -> usize;
 }

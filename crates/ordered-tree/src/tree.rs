@@ -11,9 +11,9 @@ use crate::{DoubtKind, Doubts, TreeView};
 /// The result of a write below memory.
 #[derive(Debug)]
 pub enum PutBelow<T> {
-    /// It was made; the decision is returned with the bytes written.
+    /// The write was made; returns the decision and the bytes written.
     Done(T, u64),
-    /// Memory is being flushed first; repeat the call.
+    /// Memory is being flushed first; call again.
     Flushing(StepOutcome),
 }
 
@@ -21,7 +21,7 @@ pub enum PutBelow<T> {
 pub trait OrderedTree {
     /// One change to the tree.
     type Op;
-    /// A writer's view before it decided on a write.
+    /// The state that a writer has read before its write.
     type Guard;
     /// A consistent view.
     type View: TreeView;
@@ -35,11 +35,11 @@ pub trait OrderedTree {
     /// True when entries with extra bytes may be in the tree.
     fn has_extras(&self) -> bool;
 
-    /// A view of now.
+    /// A view of the present contents.
     fn view(&self, lease: Lease) -> Self::View;
 
-    /// Puts a value. The parts that the tree keeps in memory are copied: requests are slices of
-    /// something larger.
+    /// Puts a value. The parts that the tree keeps in memory are copied, since requests are slices
+    /// of larger buffers.
     fn put_op(
         &self,
         key: &[u8],
@@ -49,7 +49,7 @@ pub trait OrderedTree {
         body: &Bytes,
     ) -> Self::Op;
 
-    /// Puts a key that has fields and nothing else.
+    /// Puts a key with fields alone.
     fn bare_op(&self, key: Bytes, fields: Fields) -> Self::Op;
 
     /// Removes a key.
@@ -64,8 +64,8 @@ pub trait OrderedTree {
     /// A guard, taken before the entries that a write depends on are read.
     fn guard(&self) -> Self::Guard;
 
-    /// Applies a batch if none of its keys was written since the guard was taken; `None` if one was, or may
-    /// have been.
+    /// Applies a batch if none of its keys was written since the guard was taken; `None` if a key
+    /// was or may have been.
     ///
     /// # Errors
     /// Those of [`OrderedTree::put`].
@@ -76,9 +76,9 @@ pub trait OrderedTree {
         guard: Self::Guard,
     ) -> Result<Option<Receipt>>;
 
-    /// Reads and writes at once, as far as flushes go: `decide` returns the entries to be put, in
-    /// any order, each key once. They are put below everything in memory, so they undo no put; puts
-    /// go on meanwhile, and take precedence.
+    /// Reads and writes without a flush in between: `decide` returns the entries to put, in any
+    /// order, each key once. They are put below everything in memory, so they undo no put. Puts
+    /// continue meanwhile, and take precedence.
     ///
     /// An entry has a key and fields, and no large body.
     ///
@@ -91,32 +91,32 @@ pub trait OrderedTree {
         decide: impl FnOnce() -> Result<(Vec<Self::Op>, T)>,
     ) -> Result<PutBelow<T>>;
 
-    /// Flushes some of the memory, even if that is not due.
+    /// Flushes a part of the memory, even if no flush is due.
     ///
     /// # Errors
     /// Those of writing.
     fn flush_part(&self, budget_bytes: u64, now: Timestamp) -> Result<StepOutcome>;
 
-    /// The sequence up to which nothing is in memory alone.
+    /// The sequence up to which all entries are in files.
     fn flushed(&self) -> Sequence;
 
     /// False for a tree that was closed or has failed.
     fn is_writable(&self) -> bool;
 
-    /// Bytes that are read when all keys are walked over.
+    /// Bytes that a walk over all keys reads.
     fn walked_bytes(&self) -> u64;
 
-    /// Keys that damage may have taken, or may have brought back, and that are not settled yet.
+    /// Unsettled doubts about keys that damage may have taken or brought back.
     fn doubts(&self) -> &Doubts;
 
     /// True when a part of this range is known to be unreadable now.
     fn is_lost(&self, range: &KeyRange) -> bool;
 
-    /// Opens doubts about these keys, before or after a write of them: a crash that keeps the write
-    /// keeps them, unless the disk does not take them.
+    /// Opens doubts about these keys, before or after a write of them. A crash that keeps the write
+    /// keeps the doubts, unless the disk has refused them.
     fn open_doubts(&self, kind: DoubtKind, ranges: &[KeyRange]);
 
-    /// Closes doubts, for good when this returns without an error, and opens others about losses.
+    /// Closes doubts, durably if this returns no error, and opens others about losses.
     ///
     /// # Errors
     /// Those of writing.

@@ -1,6 +1,6 @@
-//! Pages that were read, kept for all trees of a node under one bound of bytes.
+//! A cache of pages for all trees of a node, with one bound of bytes.
 //!
-//! The replacement policy is S3-FIFO's: a page that is read once evicts none that is read often.
+//! The replacement policy is S3-FIFO's: a page that is read once evicts no page that is read often.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,9 +11,9 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use crate::page::Page;
 use crate::place::PagePlace;
 
-/// For sizing the cache's own tables. Bytes.
+/// For sizing the cache's tables, in bytes.
 const PAGE_BYTES_EXPECTED: u64 = 8_192;
-/// The memory of a page beside itself: the cache's tables, and the reference count. Bytes.
+/// The memory of a page besides itself, in bytes: the cache's tables, and the reference count.
 const OVERHEAD_BYTES: usize = 128;
 
 type Inner = Cache<PageKey, Arc<Page>, PageWeight, foldhash::fast::FixedState>;
@@ -24,7 +24,7 @@ pub struct PageCache {
     next_owner: AtomicU64,
 }
 
-/// Names a page. A place is never used again for another page by one owner.
+/// Names a page. An owner never reuses a place for another page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PageKey {
     owner: u64,
@@ -74,7 +74,7 @@ impl PageCache {
         self.held.set_capacity(bytes_max);
     }
 
-    /// A number for an opened store, which no other in this cache has.
+    /// A number for an open store that no other store in this cache has.
     pub(crate) fn new_owner(&self) -> u64 {
         self.next_owner.fetch_add(1, Ordering::Relaxed)
     }

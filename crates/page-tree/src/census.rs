@@ -1,5 +1,5 @@
-//! A walk over all pages of a tree, past every cache. It finds damage before a reader does. It also
-//! finds the tree's pages in a file that cannot be read from its beginning.
+//! A walk over all pages of a tree, past every cache. It finds damage before a reader does, and the
+//! tree's pages in a file that cannot be read from its beginning.
 
 use std::sync::Arc;
 
@@ -22,22 +22,22 @@ pub enum Counted {
     OneCopy(LostPage),
     /// An unreadable page; the pages below it cannot be read either.
     Lost(LostPage),
-    /// There is nothing more.
+    /// The end of the tree.
     End,
 }
 
-/// A walk over all pages of a tree. In memory are only the pages still to be read beside one path.
+/// A walk over all pages of a tree. Only the places of unread pages next to one path are in memory.
 pub struct Census {
     tree: Tree,
     left: Vec<Left>,
 }
 
-/// A page to be read.
+/// A page to read.
 struct Left {
     place: PagePlace,
     level: u8,
     lower: Bytes,
-    /// The first key behind it.
+    /// The first key behind the page.
     upper: Option<Bytes>,
 }
 
@@ -67,7 +67,7 @@ impl Census {
         }
     }
 
-    /// Goes on to the next page. Returns the bytes read as well.
+    /// Advances to the next page. Returns the bytes read too.
     ///
     /// # Errors
     /// Errors of the disk that do not concern a single page.
@@ -122,7 +122,7 @@ impl Census {
     }
 }
 
-/// The children in reverse order, since the last of the vector is read first.
+/// The children in reverse order, since the vector's last page is read first.
 fn children_of(branch: &Page, level: u8, above: &Left) -> Vec<Left> {
     let children = (0..branch.items()).filter_map(|index| Child::of(branch, index).ok());
     let mut below: Vec<Left> = Vec::new();
@@ -134,7 +134,7 @@ fn children_of(branch: &Page, level: u8, above: &Left) -> Vec<Left> {
         below.push(Left {
             place: child.place,
             level,
-            // Lookups of keys before the first child come to it as well.
+            // The first child also serves lookups of keys before it.
             lower: if is_first {
                 above.lower.clone()
             } else {

@@ -13,7 +13,7 @@ const IS_LOST: u8 = 1 << 2;
 /// The place of an entry's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Beside the head.
+    /// With the head.
     Inline(Bytes),
     /// On a page of its own.
     Apart {
@@ -22,7 +22,7 @@ pub enum Body {
         /// The length of the body, in bytes.
         len: u64,
     },
-    /// It was lost before it came to the tree. Reading it returns an error.
+    /// The body was lost before it came to the tree. Reading it returns an error.
     Lost,
 }
 
@@ -33,7 +33,7 @@ pub struct Entry {
     pub sequence: u64,
     /// Fields that folds filter by.
     pub fields: Fields,
-    /// Bytes that the tree's user keeps beside the head.
+    /// Bytes that the tree's user keeps with the head.
     pub extra: Bytes,
     /// The head.
     pub head: Bytes,
@@ -56,7 +56,7 @@ impl Entry {
         matches!(&self.body, Body::Apart { place, .. } if place == page)
     }
 
-    /// Appends it:
+    /// Appends the entry:
     ///
     /// ```text
     /// size    field
@@ -105,10 +105,10 @@ impl Entry {
         }
     }
 
-    /// Reads the form of [`Entry::encode`]; its parts are slices of `bytes`.
+    /// Decodes the form of [`Entry::encode`]; the parts are slices of `bytes`.
     ///
     /// # Errors
-    /// [`Truncated`] when the bytes end within it.
+    /// [`Truncated`] when the bytes end within the entry.
     pub fn decode(bytes: &Bytes) -> Result<Self, Truncated> {
         let mut reader = ByteReader::new(bytes);
         let sequence = reader.varint()?;

@@ -1,9 +1,9 @@
 //! Pages that the device persistently fails to read.
 //!
-//! A device may fail for a while, and such pages are whole afterwards: reads return an error, the
-//! page is not overwritten and nothing is left out. A sector that is lost for good would stop
-//! upkeep for ever. So a page at which upkeep has failed often, and for long, counts as
-//! damaged from then on, until the store is opened again.
+//! A device may fail for a while, and the pages are readable again afterwards: until then reads
+//! return an error, and no page is overwritten or left out. A permanently lost sector would stop
+//! upkeep for ever. So a page at which upkeep has failed often and for long counts as damaged,
+//! until the store is opened again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,24 +20,24 @@ pub(crate) struct FailingPages {
 
 #[derive(Default)]
 struct Known {
-    /// The name of the page that the device failed to read last.
+    /// The name of the page with the latest failed read.
     last: Option<u64>,
-    /// By the names of pages.
+    /// Failures, by the names of pages.
     failures: BTreeMap<u64, LastingFailures>,
-    /// The names of those that count as damaged.
+    /// The names of pages that count as damaged.
     given_up: BTreeSet<u64>,
 }
 
 impl FailingPages {
-    /// Notes that the device failed to read a page. True for one that counts as damaged.
+    /// Notes that the device failed to read a page. True if the page counts as damaged.
     pub(crate) fn failed(&self, place: &PagePlace) -> bool {
         let mut known = self.known.lock();
         known.last = Some(place.name());
         known.given_up.contains(&place.name())
     }
 
-    /// Counts a failure of upkeep at the page that failed last. A full disk and a lack of file handles
-    /// pass, and do not count.
+    /// Counts a failure of upkeep at the page that failed last. A full disk and a lack of file
+    /// handles do not count, since they pass.
     pub(crate) fn count(&self, error: &BackendError, now: Timestamp) {
         let mut known = self.known.lock();
         let Some(page) = known.last.take() else {

@@ -1,7 +1,7 @@
 //! Files of pages: their names, their headers, and reading them.
 //!
-//! A file is written at its end only, and the pages of a root in it never change. Numbers are not
-//! reused within a store.
+//! Files are only appended to, and the pages of a root never change. Numbers are not reused within
+//! a store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ pub(crate) const MAGIC: [u8; 8] = *b"KVpgtree";
 const VERSION: u8 = 1;
 const SUFFIX: &str = ".pages";
 
-/// A file as a manifest lists it.
+/// A file in a manifest's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileRecord {
     /// Its number.
     pub number: u64,
-    /// Its valid length in bytes; the part behind it is of a rewrite that did not end.
+    /// Its valid length in bytes; an unfinished rewrite may have left pages behind it.
     pub len: u64,
-    /// The pages of the root's tree in it, in bytes, branches counted twice.
+    /// Bytes of the file's pages that the root's tree needs, with branches counted twice.
     pub live_bytes: u64,
 }
 
@@ -76,7 +76,7 @@ fn header_check(header: &[u8; HEADER_BYTES]) -> u32 {
     mask_checksum(checksum_append(checksum(&header[..12]), &header[16..]))
 }
 
-/// The store that a file belongs to; `None` if its header is damaged.
+/// The store in a file's header; `None` if the header is damaged.
 ///
 /// # Errors
 /// Those of the disk.
@@ -93,7 +93,7 @@ pub fn store_of_file(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Option
 }
 
 impl PageFile {
-    /// Opens the file of a number.
+    /// Opens the file with this number.
     ///
     /// # Errors
     /// Those of the disk.
@@ -128,7 +128,7 @@ impl PageFile {
         &*self.handle
     }
 
-    /// The bytes of a page, or of its second copy right behind it. Fewer at the end of the file.
+    /// The bytes of a page, or of its second copy right behind; fewer at the end of the file.
     pub(crate) fn read(
         &self,
         place: &PagePlace,

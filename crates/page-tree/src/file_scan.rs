@@ -1,4 +1,4 @@
-//! Reading a file of pages from its beginning, for pages that a tree still needs.
+//! Reading a file of pages from its beginning, to find pages that a tree needs.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::tree::Tree;
 /// The next item of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScannedPage {
-    /// A page of the tree; a rewrite of this key rewrites it.
+    /// A page of the tree; a rewrite of this key rewrites the page.
     Live(Bytes),
-    /// A page that the tree does not reach any more.
+    /// A page that the tree no longer reaches.
     Superseded,
-    /// A page that cannot be read. The pages behind it are not found.
+    /// An unreadable page. The pages behind it are not found.
     Damaged,
     /// The end of the file.
     End,
@@ -42,7 +42,7 @@ impl FileScan {
         }
     }
 
-    /// Goes on to the next page. Returns the bytes read as well.
+    /// Advances to the next page. Returns the bytes read too.
     ///
     /// # Errors
     /// Errors of the disk that do not concern a single page.

@@ -1,4 +1,4 @@
-//! Pages on their way to files: each gets its place at once, and buffered ones go to the disk in
+//! Pages on their way to files: each gets its place at once, and buffered pages go to the disk in
 //! large writes.
 
 use std::collections::BTreeMap;
@@ -27,9 +27,9 @@ pub struct OutputSettings {
     pub store: u64,
     /// Counts rewrites.
     pub generation: u64,
-    /// The first number that no file has or had.
+    /// The first number that was never a file's.
     pub next_number: u64,
-    /// The size at which another file is begun.
+    /// The size at which the next file is begun.
     pub file_bytes_max: u64,
 }
 
@@ -130,7 +130,7 @@ impl Output {
             let growing = self.begin()?;
             self.growing = Some(growing);
         }
-        // It was just created if it was missing.
+        // Created just now if it was missing.
         self.growing.as_mut().ok_or_else(|| {
             let kind = kvorum_backend::ErrorKind::Misuse;
             BackendError::new(kind, "no file to append pages to")
@@ -150,12 +150,12 @@ impl Output {
         })
     }
 
-    /// Numbers of the files that were begun here.
+    /// Numbers of the files that this output has begun.
     pub(crate) fn files_begun(&self) -> std::ops::Range<u64> {
         self.first_number..self.settings.next_number
     }
 
-    /// Writes and syncs everything, names included.
+    /// Writes and syncs all files, names included.
     pub(crate) fn finish(&mut self) -> Result<BTreeMap<u64, WrittenFile>> {
         if let Some(mut last) = self.growing.take() {
             last.flush()?;

@@ -1,4 +1,4 @@
-//! Pages: encoded keys are found, and any other byte is detected.
+//! Pages: encoded keys are found, and every changed byte is detected.
 
 use kvorum_golden::assert_bytes;
 
@@ -125,7 +125,7 @@ fn any_flip_or_cut_is_refused() {
     }
 }
 
-/// The bytes are right, and are not those of this place or this store.
+/// The bytes are right, but from another place or store.
 #[test]
 fn a_page_of_another_place_or_store_is_refused() {
     let (bytes, place) = leaf();

@@ -1,20 +1,20 @@
-//! The place of a page: enough to find it, and to distinguish it from any other.
+//! The place of a page: enough to find the page, and to detect any other page there.
 
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
 
-/// The last bits of a page's name for its offset in its file; those before them name the file.
+/// The low bits of a page's name, with its offset in its file; the high bits are the file's number.
 const OFFSET_BITS: u32 = 36;
 
-/// The place of a page, in the page above it.
+/// The place of a page, as recorded in the page above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PagePlace {
     /// The number of its file.
     pub file: u64,
-    /// Its offset there, in bytes.
+    /// The page's offset in the file, in bytes.
     pub offset: u64,
     /// Its length, in bytes.
     pub len: u32,
-    /// The checksum that its first bytes are.
+    /// The page's checksum, which is in its first bytes.
     pub check: u32,
 }
 
@@ -29,7 +29,7 @@ impl PagePlace {
         name >> OFFSET_BITS
     }
 
-    /// Appends it: varints file, offset and length, and the checksum as 4 bytes.
+    /// Appends the place: varints file, offset and length, and the checksum as 4 bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.file);
         put_varint(out, self.offset);

@@ -19,9 +19,9 @@ pub(crate) fn taken_bytes(place: &PagePlace, level: u8) -> u64 {
     copies * u64::from(place.len)
 }
 
-/// The pages of a tree in each file, in bytes, branches counted twice. Reads all branches and
-/// leaves: rewrites count their changes, which is not enough only after the loss of a branch. Pages
-/// below an unreadable one are not counted.
+/// Bytes of a tree's pages in each file, with branches counted twice. Reads all branches and
+/// leaves, which is necessary only after the loss of a branch: otherwise the counts of rewrites are
+/// exact. Pages below an unreadable one are not counted.
 ///
 /// # Errors
 /// As for [`Tree::get`].
@@ -34,7 +34,7 @@ pub fn live_bytes(tree: &Tree) -> Result<BTreeMap<u64, u64>> {
         let page = match tree.read(&place, level, Reading::MayBlock, false)? {
             PageRead::Page(page) => page,
             PageRead::Damaged(_) => continue,
-            // The pages below it would count as gone.
+            // Otherwise the pages below would count as garbage.
             PageRead::Unread(found) => return Err(unread(&place, &found)),
             PageRead::WouldBlock => return Err(crate::walk::unread()),
         };

@@ -1,13 +1,13 @@
-//! The next tree: sorted changes are merged into the leaves that they touch, and these leaves and
-//! the branches above them are rewritten.
+//! Making the next tree: sorted changes are merged into the leaves that they touch, and these
+//! leaves and the branches above are rewritten.
 //!
-//! The rewrite goes through the tree once, upwards. It holds a *frame* for each branch on the path
-//! to its present leaf: the children that are still to be passed, and those that the branch will
-//! have. Untouched pages are not read; their places go over to the new branch. A leaf that becomes
-//! small takes in its neighbour, and a leaf that becomes large is split. A leaf without keys is
-//! left out if the leaf before it can be read.
+//! The rewrite passes the tree once, in ascending order. It has a *frame* for each branch on the
+//! path to its present leaf, with the remaining old children and the new children. Untouched pages
+//! are not read; the new branch gets their places. A leaf that becomes small is merged with its
+//! neighbour, and a leaf that becomes large is split. A leaf without keys is left out if the leaf
+//! before it is readable.
 //!
-//! It is not visible before it ends, and its pages are garbage if it does not.
+//! A rewrite is not visible before its end. If it is abandoned, its pages are garbage.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,17 +27,17 @@ use crate::reach::{live_bytes, taken_bytes};
 use crate::tree::{self, Child, Found, LostPage, PageRead, Root, Tree, range};
 use crate::walk::{undecodable, unread};
 
-/// A leaf smaller than a page by this factor takes in its neighbour.
+/// A leaf smaller than a page by this factor is merged with its neighbour.
 const SMALL_FACTOR: usize = 4;
 
 /// A change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It holds this. The body is inline.
+    /// The key gets this entry. The body is inline.
     Put(Entry),
     /// The key is removed.
     Remove,
-    /// The key does not change, but the pages on the way to it are rewritten.
+    /// The key stays the same, but the pages on the way to it are rewritten.
     Touch,
 }
 
@@ -49,25 +49,25 @@ pub type Changes = Box<dyn Iterator<Item = (Bytes, Change)> + Send>;
 pub struct RewriteSettings {
     /// The approximate size of pages. One entry may make a page larger.
     pub page_bytes: usize,
-    /// The size from which on a body gets a page of its own.
+    /// A body of this size or more gets a page of its own.
     pub body_apart_bytes: usize,
-    /// Files to be emptied: bodies in them are copied when a rewrite passes.
+    /// Files to empty: a rewrite copies the bodies that it passes in them.
     pub leaving: BTreeSet<u64>,
 }
 
-/// The result of a rewrite. All of it is durable, and valid once a manifest names it.
+/// The result of a rewrite: durable, and valid once a manifest names it.
 pub struct Rewritten {
-    /// The next tree, over the files of the former one and the written ones.
+    /// The next tree, over the files of the old tree and the written files.
     pub tree: Tree,
     /// The files that were written, and the end of the last page of each.
     pub written: BTreeMap<u64, u64>,
-    /// Bytes of each file that are in the next tree and were not in the former.
+    /// Bytes of each file that are in the next tree and not in the old one.
     pub added: BTreeMap<u64, u64>,
-    /// Bytes of each file that were in the former tree and are not in the next.
+    /// Bytes of each file that are in the old tree and not in the next one.
     pub retired: BTreeMap<u64, u64>,
-    /// Bytes of bodies on pages of their own that were added and removed.
+    /// Bytes of bodies on pages of their own: added, and removed.
     pub bodies: (u64, u64),
-    /// Pages that could not be read. Their keys are not in the next tree.
+    /// Unreadable pages. Their keys are not in the next tree.
     pub lost: Vec<LostPage>,
 }
 
@@ -78,13 +78,13 @@ pub struct Rewrite {
     changes: Peekable<Changes>,
     is_gone: Box<dyn Fn(&Fields) -> bool + Send>,
     output: Output,
-    /// The first is above the root, and has it as its only child.
+    /// The first frame is above the root, its only child.
     frames: Vec<Frame>,
     added: BTreeMap<u64, u64>,
     retired: BTreeMap<u64, u64>,
     bodies: (u64, u64),
     lost: Vec<LostPage>,
-    /// Read and written in this step, in bytes.
+    /// Bytes read and written in this step.
     cost_bytes: u64,
 }
 
@@ -93,17 +93,17 @@ struct Frame {
     /// The level of its children.
     level: u8,
     lower: Bytes,
-    /// The first key behind it.
+    /// The first key behind the branch.
     upper: Option<Bytes>,
-    /// The children that it had.
+    /// The old children.
     old: Vec<Child>,
-    /// The next of them.
+    /// The index of the next old child.
     next: usize,
-    /// The children that it will have.
+    /// The new children.
     children: Vec<Child>,
-    /// The leaf that is being merged, if the children are leaves.
+    /// The leaf being merged, if the children are leaves.
     leaf: Option<OpenLeaf>,
-    /// Merged items that are in no page yet, and their bytes in pages.
+    /// Merged items that are not on a page yet, and their bytes on pages.
     pending: Pending,
 }
 
@@ -115,7 +115,7 @@ struct OpenLeaf {
 /// Items on their way to leaves.
 #[derive(Default)]
 struct Pending {
-    /// The start of the keys whose lookups come to the first leaf.
+    /// The start of the keys that the next leaf serves.
     lower: Option<Bytes>,
     items: Vec<Item>,
     bytes: usize,
@@ -123,14 +123,14 @@ struct Pending {
 
 impl Pending {
     fn push(&mut self, item: Item) {
-        // After a page was written, the next leaf begins with its own first key.
+        // Once a page was written, the next leaf begins with its own first key.
         self.lower.get_or_insert_with(|| item.key.clone());
         self.bytes += item.page_bytes();
         self.items.push(item);
     }
 
-    /// Takes items from the front for a page of about this many bytes, at least one, and the page's
-    /// lower bound.
+    /// Takes items from the front, for a page of about this many bytes, and at least one. Returns
+    /// them with the page's lower bound.
     fn take_front(&mut self, page_bytes: usize) -> Option<(Bytes, Vec<Item>)> {
         let mut bytes = 0;
         let fits = |item: &&Item| {
@@ -166,7 +166,7 @@ impl Frame {
         self.upper.as_ref().is_some_and(|upper| key >= upper)
     }
 
-    /// Takes over the children before the key.
+    /// Keeps the old children before the key.
     fn pass_to(&mut self, key: &Bytes) {
         while let Some(behind) = self.old.get(self.next + 1) {
             if behind.lower > *key {
@@ -177,7 +177,7 @@ impl Frame {
         }
     }
 
-    /// The next of the former children, and the keys of its lookups.
+    /// The next old child, and the range of keys that it serves.
     fn take_child(&mut self) -> Option<(Child, Bytes, Option<Bytes>)> {
         let child = self.old.get(self.next)?.clone();
         let lower = match self.next {
@@ -195,7 +195,7 @@ impl Frame {
 }
 
 impl Rewrite {
-    /// Begins a rewrite of a tree. Entries for which `is_gone` is true are dropped when it passes.
+    /// Begins a rewrite of a tree. It drops the entries on its way for which `is_gone` is true.
     pub fn new(
         tree: Tree,
         changes: Changes,
@@ -225,7 +225,7 @@ impl Rewrite {
         }
     }
 
-    /// Continues until about this many bytes were read and written, or to the end.
+    /// Continues until about this many bytes were read and written, or until the end.
     ///
     /// # Errors
     /// Those of the disk. The rewrite has to be abandoned then.
@@ -241,7 +241,7 @@ impl Rewrite {
         }
     }
 
-    /// Merges about a page, or moves along the path; false at the end.
+    /// Merges about one page, or moves along the path; false at the end.
     fn advance(&mut self) -> Result<bool> {
         let Some(frame) = self.frames.last_mut() else {
             return Ok(false);
@@ -250,7 +250,7 @@ impl Rewrite {
             self.merge()?;
             return Ok(true);
         }
-        // The rest of a small leaf is merged with its neighbour.
+        // A small leaf is merged with its neighbour.
         if !frame.pending.items.is_empty() {
             self.open_leaf()?;
             return Ok(true);
@@ -284,7 +284,7 @@ impl Rewrite {
         };
         let level_above = above.level;
         let mut children = frame.children;
-        // After the loss of a branch, its leaves start again right below.
+        // In place of a lost branch there are only leaves, so the levels between are written again.
         for level in frame.level + 1..=level_above {
             children = self.write_branches(level, &children)?;
         }
@@ -294,7 +294,7 @@ impl Rewrite {
         Ok(true)
     }
 
-    /// Goes down to a branch.
+    /// Enters the next branch.
     fn descend(&mut self) -> Result<()> {
         let Some(frame) = self.frames.last_mut() else {
             return Ok(());
@@ -325,7 +325,7 @@ impl Rewrite {
         Ok(())
     }
 
-    /// Begins to merge the next leaf, or changes without a leaf.
+    /// Begins to merge the next leaf, or takes changes without a leaf.
     fn open_leaf(&mut self) -> Result<()> {
         let Some(frame) = self.frames.last_mut() else {
             return Ok(());
@@ -360,7 +360,7 @@ impl Rewrite {
         Ok(())
     }
 
-    /// Merges on in the open leaf until there is a page to write, or to its end.
+    /// Merges the open leaf until there is a page to write, or until the leaf's end.
     fn merge(&mut self) -> Result<()> {
         let page_bytes = self.settings.page_bytes;
         loop {
@@ -381,10 +381,10 @@ impl Rewrite {
         }
     }
 
-    /// Keeps an item without a change, or one that is only touched.
+    /// Keeps an unchanged or only touched item, unless it is dropped or its body moves.
     fn keep(&mut self, item: Item) -> Result<()> {
         let Ok(entry) = Entry::decode(&item.value) else {
-            // Unchanged; reading it returns the error.
+            // Kept as it is: reads of the item return the error.
             self.push(item);
             return Ok(());
         };
@@ -425,7 +425,7 @@ impl Rewrite {
         }
     }
 
-    /// The entry with its body on a page of its own, if that is large.
+    /// The entry with its body on a page of its own, if the body is large.
     fn with_body_apart(&mut self, key: &Bytes, entry: Entry) -> Result<Entry> {
         let body = match &entry.body {
             Body::Inline(body) if body.len() >= self.settings.body_apart_bytes => body.clone(),
@@ -440,8 +440,8 @@ impl Rewrite {
         })
     }
 
-    /// The entry with its body elsewhere, if that has to leave its file. An unreadable one stays,
-    /// and is lost with the file.
+    /// The entry with its body in another place, if the body's file is being emptied. An unreadable
+    /// body stays, and is lost with the file.
     fn moved(&mut self, key: &Bytes, entry: &Entry) -> Result<Option<Entry>> {
         let Body::Apart { place, .. } = &entry.body else {
             return Ok(None);
@@ -466,7 +466,7 @@ impl Rewrite {
         self.with_body_apart(key, inline).map(Some)
     }
 
-    /// Ends a leaf. The rest is written, unless it is little and there is a neighbour.
+    /// Ends a leaf. Its rest is written, unless the rest is small and there is a neighbour.
     fn close_leaf(&mut self) -> Result<()> {
         let page_bytes = self.settings.page_bytes;
         let Some(frame) = self.frames.last_mut() else {
@@ -487,9 +487,9 @@ impl Rewrite {
         Ok(())
     }
 
-    /// Ends a leaf without keys. Lookups of its keys come to the leaf before it from now on, and
-    /// fail with it: if that one cannot be read, or there is none, a page without keys keeps the
-    /// place.
+    /// Ends a leaf without keys, whose lookups the leaf before it will serve. If that leaf is
+    /// unreadable, lookups would fail; in this case, and if there is no leaf before, a page without
+    /// keys is written.
     fn close_empty(&mut self) -> Result<()> {
         let Some(frame) = self.frames.last_mut() else {
             return Ok(());
@@ -625,7 +625,7 @@ impl Rewrite {
         })
     }
 
-    /// A tree without keys has no pages either.
+    /// Makes a tree without keys a tree without pages.
     fn without_empty_pages(&mut self, tree: Tree) -> Result<Tree> {
         if tree.keys() > 0 {
             return Ok(tree);
@@ -636,7 +636,7 @@ impl Rewrite {
         Ok(tree.with(None, tree.files().clone()))
     }
 
-    /// Files that it has begun, by their numbers. They have to be removed when it is abandoned.
+    /// The numbers of the files that it has begun. They have to be removed if it is abandoned.
     pub fn files_begun(&self) -> std::ops::Range<u64> {
         self.output.files_begun()
     }
@@ -681,11 +681,11 @@ fn encoded(key: Bytes, entry: &Entry) -> Item {
     }
 }
 
-/// The next item of a merge of a leaf and changes.
+/// The next item when a leaf and changes are merged.
 enum Next {
-    /// An item without a change.
+    /// An unchanged item.
     Kept(Item),
-    /// A change, and the item that it is about.
+    /// A change, and the item with its key, if any.
     Changed(Option<Item>, Bytes, Change),
     End,
 }
@@ -712,8 +712,8 @@ fn next_of(leaf: &mut OpenLeaf, changes: &mut Peekable<Changes>) -> Next {
     }
 }
 
-/// Cuts children into as many branches as are needed, of about the same length, each with at least
-/// two if there are enough.
+/// Cuts children into branches of about the same length, with at least two children each if there
+/// are enough.
 fn parts(children: &[Child], page_bytes: usize) -> Vec<&[Child]> {
     let of_one = |it: &Child| item_of(it).page_bytes();
     let bytes: usize = children.iter().map(of_one).sum();
@@ -722,7 +722,7 @@ fn parts(children: &[Child], page_bytes: usize) -> Vec<&[Child]> {
     let (mut from, mut taken) = (0, 0);
     for (index, child) in children.iter().enumerate() {
         let is_enough = taken >= each && index - from >= 2;
-        // A single one at the end would make a branch without a decision.
+        // A branch with a single child would be of no use.
         if is_enough && index + 1 < children.len() {
             parts.push(&children[from..index]);
             (from, taken) = (index, 0);

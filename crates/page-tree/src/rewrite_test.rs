@@ -22,7 +22,7 @@ const KEYS: usize = 60;
 
 type Map = BTreeMap<Bytes, Bytes>;
 
-/// A store with a tree and its manifest alone.
+/// A store that consists of a tree and its manifest.
 struct Store {
     disk: MemoryDisk,
     body_apart_bytes: usize,
@@ -150,7 +150,7 @@ fn put(number: usize, len: usize, round: usize) -> Change {
     })
 }
 
-/// The body of a key, or its loss.
+/// The body of a key, or the loss of it.
 fn body_of(tree: &Tree, key: &Bytes) -> std::result::Result<Option<Bytes>, LostPage> {
     let entry = match tree.get(key, Reading::MayBlock).unwrap() {
         Found::Here(entry) => entry,
@@ -165,7 +165,7 @@ fn body_of(tree: &Tree, key: &Bytes) -> std::result::Result<Option<Bytes>, LostP
     }
 }
 
-/// All entries of a walk, and the ranges that it skips.
+/// All entries of a walk, and the ranges that the walk skips.
 fn walked(tree: &Tree, from: &Bytes) -> (Map, Vec<KeyRange>) {
     let mut walk = Walk::new(tree.clone(), from.clone());
     let (mut map, mut lost) = (Map::new(), Vec::new());
@@ -323,9 +323,9 @@ proptest! {
     }
 }
 
-/// Regression: the rest of a leaf behind its last whole page went to the next leaf and took that
-/// one's lower bound, which is behind its keys: lookups did not find them, and walks came to them
-/// too late.
+/// Regression: the rest of a leaf behind its last whole page went to the next leaf, with the next
+/// leaf's lower bound, which is behind the keys of the rest: lookups did not find these keys, and
+/// walks found them too late.
 #[test]
 fn what_is_left_of_a_leaf_keeps_its_keys_before_those_of_the_next() {
     let mut store = Store::create(&MemoryDisk::new()).unwrap();
@@ -359,7 +359,7 @@ fn filled_with(rounds: usize, body_apart_bytes: usize) -> (Store, Map) {
     (store, model)
 }
 
-/// One wrong byte takes at most a leaf or a body, is reported, and the rest is served.
+/// A wrong byte costs at most a leaf or a body and is reported, and the rest is served.
 #[test]
 fn any_flip_of_a_live_byte_is_noticed_and_neighbours_are_served() {
     let (store, model) = filled(3);
@@ -382,7 +382,7 @@ fn any_flip_of_a_live_byte_is_noticed_and_neighbours_are_served() {
     check(&Store::open(&store.disk).unwrap().tree, &model);
 }
 
-/// Checks that shown entries are right and others are reported; true when one is not shown.
+/// Checks that shown entries are right and missing ones are reported; true when one is missing.
 fn check_damaged(tree: &Tree, model: &Map) -> bool {
     let (seen, lost) = walked(tree, &Bytes::new());
     assert!(seen.iter().all(|(key, body)| model.get(key) == Some(body)));
@@ -404,7 +404,8 @@ fn check_damaged(tree: &Tree, model: &Map) -> bool {
     unread > 0
 }
 
-/// The replacement of a damaged leaf has the changes, and the loss is reported with its keys.
+/// The replacement of a damaged leaf has the changes, and the loss is reported with its range of
+/// keys.
 #[test]
 fn a_rewrite_goes_on_without_a_damaged_leaf_and_says_what_is_missing() {
     let (mut store, mut model) = filled(1);
@@ -421,7 +422,7 @@ fn a_rewrite_goes_on_without_a_damaged_leaf_and_says_what_is_missing() {
     check_live_leaves(&store.tree);
 }
 
-/// Lookups of keys before the first leaf come to it, also when it did not begin there.
+/// The first leaf serves lookups of all keys before it.
 #[test]
 fn a_damaged_first_leaf_is_about_all_keys_before_it() {
     let (mut store, _) = filled(1);
@@ -438,8 +439,8 @@ fn a_damaged_first_leaf_is_about_all_keys_before_it() {
     assert!(lost.iter().any(|it| it.range.contains(&key(0))), "{lost:?}");
 }
 
-/// Regression: a leaf without keys was left out, and lookups of its keys came to the leaf before
-/// it: if that could not be read, a removed key was reported as lost.
+/// Regression: a leaf without keys was left out, and the leaf before it served its lookups: if that
+/// leaf was unreadable, a removed key was reported as lost.
 #[test]
 fn a_removed_key_is_absent_also_behind_a_damaged_leaf() {
     for is_damaged_too in [false, true] {
@@ -498,7 +499,7 @@ fn check_live_leaves(tree: &Tree) {
     assert_eq!(walked(tree, &Bytes::new()).1, []);
 }
 
-/// The loss of both copies of a branch loses its leaves, and keys put there afterwards are served.
+/// The loss of both copies of a branch costs its leaves; keys put there afterwards are served.
 #[test]
 fn a_lost_branch_is_begun_anew() {
     let (mut store, mut model) = filled(1);
@@ -534,7 +535,7 @@ fn a_lost_branch_is_begun_anew() {
     assert_eq!(store.tree.root(), None);
 }
 
-/// Keys that a scan of a file finds to be live are touched, and the tree leaves the file.
+/// Touching the live keys that a scan of a file finds empties the file.
 #[test]
 fn what_a_scan_of_a_file_finds_leaves_it() {
     for file in 0..3 {
@@ -564,7 +565,7 @@ fn what_a_scan_of_a_file_finds_leaves_it() {
     }
 }
 
-/// All pages of a tree, by their keys, and the damaged ones by a census.
+/// The pages of a tree by their keys, and the damaged pages, from a census.
 fn counted(tree: &Tree) -> (Vec<(Bytes, PagePlace)>, Vec<LostPage>, Vec<LostPage>) {
     let mut census = Census::new(tree.clone());
     let (mut pages, mut one_copy, mut lost) = (Vec::new(), Vec::new(), Vec::new());
@@ -586,7 +587,7 @@ fn counted(tree: &Tree) -> (Vec<(Bytes, PagePlace)>, Vec<LostPage>, Vec<LostPage
     (pages, one_copy, lost)
 }
 
-/// A census finds a defect of any page, the second copy of a branch included, with its keys.
+/// A census finds damage to any page, second copies of branches included, with the range of keys.
 #[test]
 fn a_census_comes_by_every_page_and_finds_every_damaged_one() {
     let (store, model) = filled(3);
@@ -602,7 +603,7 @@ fn a_census_comes_by_every_page_and_finds_every_damaged_one() {
             let file = store.disk.open(&path, OpenMode::ReadWrite).unwrap();
             let at = place.offset + copy * u64::from(place.len) + 20;
             let mut byte = [0];
-            // The bytes behind a body are another page.
+            // The bytes behind a body are the next page.
             file.read_at(&mut byte, at, Reading::MayBlock).unwrap();
             file.write_at(&[byte[0] ^ 1], at).unwrap();
             let (_, one_copy, lost) = counted(&store.tree);

@@ -22,11 +22,11 @@ pub struct Root {
     pub place: PagePlace,
     /// Its level: 0 for a leaf.
     pub level: u8,
-    /// The keys of the tree.
+    /// The number of keys in the tree.
     pub keys: u64,
 }
 
-/// A tree that never changes. Cheap to clone.
+/// A tree that never changes. It is cheap to clone.
 #[derive(Clone)]
 pub struct Tree {
     inner: Arc<Inner>,
@@ -43,17 +43,17 @@ struct Inner {
     failing: Arc<FailingPages>,
 }
 
-/// A page that cannot be read.
+/// An unreadable page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostPage {
     /// The page.
     pub place: PagePlace,
-    /// It is a branch: pages that a rewrite loses with it take space that
-    /// [`crate::Rewritten::retired`] does not count, and [`crate::live_bytes`] does.
+    /// The page is a branch. A rewrite loses the pages below it: [`crate::Rewritten::retired`] does
+    /// not count their bytes as garbage, and [`crate::live_bytes`] does.
     pub is_branch: bool,
     /// The keys that it may have had.
     pub range: KeyRange,
-    /// The finding, in words.
+    /// The finding as text.
     pub found: String,
 }
 
@@ -62,26 +62,26 @@ pub struct LostPage {
 pub enum Found<T> {
     /// The value.
     Here(T),
-    /// It is not.
+    /// There is none.
     Absent,
-    /// Memory has no answer.
+    /// The read would have had to wait.
     WouldBlock,
-    /// A page on the way cannot be read.
+    /// A page on the way is unreadable.
     Lost(LostPage),
 }
 
 /// A page below a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
-    /// The start of its keys, which end at the next.
+    /// The start of its keys, which end at the next child's start.
     pub(crate) lower: Bytes,
     pub(crate) place: PagePlace,
-    /// The keys below it.
+    /// The number of keys below it.
     pub(crate) keys: u64,
 }
 
 impl Child {
-    /// The value of a branch's item: the place, and the varint number of keys below it.
+    /// The value of a branch's item: the place, and the varint number of keys below.
     pub(crate) fn encode(&self) -> Bytes {
         let mut out = Vec::new();
         self.place.encode(&mut out);
@@ -116,14 +116,14 @@ impl Child {
 pub(crate) enum PageRead {
     Page(Arc<Page>),
     WouldBlock,
-    /// Its bytes are wrong or missing: in words.
+    /// Its bytes are wrong or missing, with the finding as text.
     Damaged(String),
-    /// The device failed to read it: in words. It may be whole.
+    /// The device failed to read it, with the error as text. The page may be whole.
     Unread(String),
 }
 
 impl Tree {
-    /// The tree of a store that is being opened.
+    /// The tree of a store at its opening.
     pub fn new(
         store: u64,
         root: Option<Root>,
@@ -158,8 +158,8 @@ impl Tree {
         }
     }
 
-    /// Counts a failure of upkeep at the page that the device failed to read last: after enough
-    /// failures it counts as damaged.
+    /// Counts a failure of upkeep at the page with the latest failed read, which counts as damaged
+    /// after enough failures.
     pub fn count_unread(&self, error: &BackendError, now: Timestamp) {
         self.inner.failing.count(error, now);
     }
@@ -184,7 +184,7 @@ impl Tree {
         &self.inner.files
     }
 
-    /// The entry of a key; a body that is apart is not read.
+    /// The entry of a key. A body on a page of its own is not read.
     ///
     /// # Errors
     /// [`ErrorKind::Unread`] if the device failed to read a page, and errors of the disk that do not concern
@@ -217,7 +217,7 @@ impl Tree {
         }
     }
 
-    /// The body of an entry, which was put under this key.
+    /// The body of this key's entry.
     ///
     /// # Errors
     /// As for [`Tree::get`].
@@ -244,7 +244,7 @@ impl Tree {
         Ok(Found::Lost(lost_body(key, place, found)))
     }
 
-    /// True when the tree has a page of this level with this key, or the body of it.
+    /// True when this page of this level, or this body, is on the tree's path to the key.
     ///
     /// # Errors
     /// As for [`Tree::get`].
@@ -270,7 +270,7 @@ impl Tree {
         Ok(false)
     }
 
-    /// The same tree without files that it does not use.
+    /// The same tree without unused files.
     #[must_use]
     pub fn without_files(&self, is_gone: impl Fn(u64) -> bool) -> Self {
         let mut files = self.inner.files.clone();
@@ -278,8 +278,8 @@ impl Tree {
         self.with(self.inner.root, files)
     }
 
-    /// Reads a page of this level. A branch has a second copy right behind it. A failed read is repeated
-    /// once.
+    /// Reads a page of this level. A branch has a second copy right behind the first. A failed read
+    /// is repeated once.
     pub(crate) fn read(
         &self,
         place: &PagePlace,
@@ -320,7 +320,7 @@ impl Tree {
         self.inner.failing.failed(place)
     }
 
-    /// One copy of a page in its file, past the cache; that of a leaf or a body is the first.
+    /// One copy of a page in its file, past the cache. Leaves and bodies have only the first.
     pub(crate) fn read_copy(
         &self,
         place: &PagePlace,
@@ -358,7 +358,7 @@ impl Tree {
     }
 }
 
-/// The error of a read or a rewrite for a page that the device failed to read.
+/// The error when the device failed to read a page.
 pub(crate) fn unread(place: &PagePlace, found: &str) -> BackendError {
     let detail = format!("{} at {}: {found}", file_name(place.file), place.offset);
     BackendError::new(ErrorKind::Unread, detail)
@@ -366,7 +366,7 @@ pub(crate) fn unread(place: &PagePlace, found: &str) -> BackendError {
 
 const NO_FILE: &str = "its file is not there";
 const UNDECODABLE: &str = "an item of a page with a good checksum does not decode";
-/// The place of pages without one.
+/// The place of no page.
 const NOWHERE: PagePlace = PagePlace {
     file: 0,
     offset: 0,
@@ -374,7 +374,7 @@ const NOWHERE: PagePlace = PagePlace {
     check: 0,
 };
 
-/// The state of a lookup: its page, and the keys that come there.
+/// The state of a lookup: its page, and the range of keys that the page serves.
 struct Descent {
     place: PagePlace,
     level: u8,
@@ -384,7 +384,7 @@ struct Descent {
 
 impl Descent {
     fn descend(&mut self, branch: &Page, index: usize, place: PagePlace) {
-        // Lookups of keys before the first child come to it as well.
+        // The first child also serves lookups of keys before it.
         if index > 0 {
             self.lower = branch.key(index);
         }
@@ -427,7 +427,7 @@ pub(crate) fn lost_body(key: &[u8], place: PagePlace, found: String) -> LostPage
     }
 }
 
-/// The keys from one to another, which may be no key.
+/// The range from one key to another, or to the end.
 pub(crate) fn range(from: &Bytes, to: Option<&Bytes>) -> KeyRange {
     KeyRange {
         from: from.clone(),

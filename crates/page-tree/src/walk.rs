@@ -1,4 +1,4 @@
-//! Going through a tree in key order.
+//! Walks through a tree in key order.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::tree::{self, Child, LostPage, PageRead, Tree, range};
 pub enum Walked {
     /// A key and its entry.
     Entry(Bytes, Entry),
-    /// A page that cannot be read.
+    /// An unreadable page.
     Lost(LostPage),
-    /// There is nothing more.
+    /// The end of the tree.
     End,
 }
 
-/// A walk upwards from a key. It holds the pages of one path.
+/// A walk in ascending order from a key. It keeps the pages of one path.
 pub struct Walk {
     tree: Tree,
     from: Bytes,
-    /// From the root down to a leaf.
+    /// Pages from the root down to a leaf.
     path: Vec<Stop>,
     is_begun: bool,
 }
@@ -37,14 +37,14 @@ struct Stop {
     page: Arc<Page>,
     level: u8,
     next: usize,
-    /// The start of the keys whose lookups come to the page.
+    /// The start of the keys that the page serves.
     lower: Bytes,
     /// The first key behind the page.
     upper: Option<Bytes>,
 }
 
 impl Walk {
-    /// A walk over the keys from this one on.
+    /// A walk over the keys from this key on.
     pub fn new(tree: Tree, from: Bytes) -> Self {
         Self {
             tree,
@@ -54,7 +54,7 @@ impl Walk {
         }
     }
 
-    /// Goes on to the next key, or to the next page that cannot be read.
+    /// Advances to the next key, or to the next unreadable page.
     ///
     /// # Errors
     /// As for [`Tree::get`].
@@ -96,7 +96,7 @@ impl Walk {
     fn descend(&mut self, branch: &Page, index: usize, level: u8) -> Result<Option<Walked>> {
         let child = Child::of(branch, index).map_err(undecodable)?;
         let stop = self.path.last();
-        // Lookups of keys before the first child come to it as well.
+        // The first child also serves lookups of keys before it.
         let lower = match (index, stop) {
             (0, Some(stop)) => stop.lower.clone(),
             _ => child.lower,
@@ -108,7 +108,7 @@ impl Walk {
         self.enter(child.place, level - 1, lower, upper)
     }
 
-    /// Goes to the first wanted key of a page; returns the loss if the page cannot be read.
+    /// Enters a page at its first wanted key; returns the loss if the page is unreadable.
     fn enter(
         &mut self,
         place: PagePlace,
@@ -116,7 +116,7 @@ impl Walk {
         lower: Bytes,
         upper: Option<Bytes>,
     ) -> Result<Option<Walked>> {
-        // Leaves are seen once: they would evict pages that are read often.
+        // Leaves are read once, and would evict pages that are read often.
         let page = match self
             .tree
             .read(&place, level, Reading::MayBlock, level > 0)?
@@ -155,7 +155,7 @@ pub(crate) fn undecodable(error: Truncated) -> BackendError {
     BackendError::new(ErrorKind::Corrupt, detail)
 }
 
-/// A read that may wait and did not.
+/// The error for a read that was allowed to wait and returned nothing.
 pub(crate) fn unread() -> BackendError {
     BackendError::new(ErrorKind::Unread, "a page was not read")
 }
