@@ -1,4 +1,4 @@
-//! The card of a tier: the other one of the two directories.
+//! The card of a tier, with the path of the other directory.
 
 use std::path::{Path, PathBuf};
 
@@ -7,24 +7,24 @@ use kvorum_disk::anatomy::{Check, Dissection, Piece};
 use kvorum_disk::{Disk, ErrorKind as DiskErrorKind, read_file, replace_file};
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
-/// In the fast directory: the place of the slow one.
+/// The card in the fast directory, with the path of the slow one.
 pub const CARD_OF_SLOW: &str = "tier-slow";
-/// In the slow directory: the place of the fast one.
+/// The card in the slow directory, with the path of the fast one.
 pub const CARD_OF_FAST: &str = "tier-fast";
 /// The first bytes of a card.
 pub const MAGIC: [u8; 8] = *b"KVlsmtie";
 const VERSION: u8 = 1;
 const DROPPED: u8 = 1;
 const HEAD_BYTES: usize = 24;
-/// A card is no longer, in bytes.
+/// The most bytes of a card.
 pub const CARD_BYTES_MAX: u64 = 64 << 10;
 
-/// The other directory.
+/// The contents of a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Card {
-    /// Drawn for the two directories.
+    /// The number drawn for the pair of directories.
     pub(super) number: u64,
-    /// The store is being removed, and the files here belong to none.
+    /// The store is being removed, and the files here belong to no store.
     pub(super) is_dropped: bool,
     pub(super) other: PathBuf,
 }
@@ -61,7 +61,7 @@ impl Card {
         Some(out)
     }
 
-    /// `None` for bytes that are damaged.
+    /// `None` for damaged bytes.
     fn decode(bytes: &[u8], path: &Path) -> Result<Option<Self>> {
         let Some((head, other)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
             return Ok(None);
@@ -104,7 +104,7 @@ pub(super) fn read(disk: &dyn Disk, directory: &Path, name: &str) -> Result<Foun
     }
 }
 
-/// Writes a card. Durable when it returns.
+/// Writes a card durably.
 pub(super) fn write(disk: &dyn Disk, directory: &Path, name: &str, card: &Card) -> Result<()> {
     let bytes = card.encode().ok_or_else(|| {
         let detail = format!("the path {} is not UTF-8", card.other.display());
@@ -113,7 +113,7 @@ pub(super) fn write(disk: &dyn Disk, directory: &Path, name: &str, card: &Card) 
     Ok(replace_file(disk, &directory.join(name), &bytes)?)
 }
 
-/// A card taken apart for people.
+/// A card taken apart for display.
 pub fn card_piece(bytes: &[u8]) -> Piece {
     let mut fields = Dissection::new(bytes, 0);
     fields.magic(&MAGIC);

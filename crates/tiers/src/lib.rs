@@ -1,20 +1,20 @@
-//! A store over two directories: young tables on a fast device, old ones on a slow one.
+//! A store over two directories: young tables on a fast device, old tables on a slow one.
 //!
 //! The store's own directory is the fast one. It has the lock, the manifest, the logs, files that
-//! were set aside, and the tables of the levels above a border; the slow directory has the tables
-//! from the border on, and the bodies that only these use. A table goes over when a merge writes it
-//! to the other side of the border, under a number that no file had before. So a number is in one
-//! of the two directories, and a lookup finds it. The manifest does not record the directory, and a
-//! table on the wrong side, since the border was moved, is read nevertheless.
+//! were set aside, and the tables of the levels above a border. The slow directory has the tables
+//! from the border on, and the bodies that only these use. A merge that writes a table on the other
+//! side of the border gives it a new number. So each number is in one of the two directories, and a
+//! lookup finds it. The manifest does not record the directory: when the border was moved, tables
+//! on the wrong side are still read.
 //!
 //! # Two cards
 //!
 //! A device that is not mounted is an empty directory, and upkeep would mark the missing tables of a store as
-//! lost. So each directory has a card with the name of the other directory and a number drawn for the pair. A
-//! store whose slow directory lacks its card is not opened. Tools, which have no settings, find the slow
-//! directory by the card.
+//! lost. So each directory has a card with the path of the other directory and a number drawn for
+//! the pair. A store whose slow directory lacks its card is not opened. Tools, which have no
+//! settings, find the slow directory by the card.
 //!
-//! For a moved directory, the settings have the new place; the card there is proof.
+//! For a moved directory, the settings have the new place, and the card there is the proof.
 
 mod card;
 mod tiered_disk;
@@ -34,7 +34,7 @@ pub use self::tiered_disk::{TieredDisk, is_table_name};
 /// The place of old tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tiers {
-    /// The slow directory of the store. Absolute, so that tools find it from anywhere.
+    /// The absolute path of the store's slow directory, so that tools find it from anywhere.
     pub slow_directory: PathBuf,
     /// The first level in the slow directory; 1 at least.
     pub from_level: usize,
@@ -42,26 +42,27 @@ pub struct Tiers {
 
 /// The slow side of an open store.
 pub struct SlowSide {
-    /// Creates tables in the slow directory; otherwise like the store's own disk.
+    /// The store's disk, but new tables go to the slow directory.
     pub disk: Arc<dyn Disk>,
     directory: PathBuf,
-    /// `None` where no more tables go to the slow directory.
+    /// `None` if no more tables go to the slow directory.
     from_level: Option<usize>,
 }
 
 impl SlowSide {
-    /// True when tables of a level belong here.
+    /// True when tables of a level belong in this directory.
     pub fn takes(&self, level: usize) -> bool {
         self.from_level.is_some_and(|it| it <= level)
     }
 
-    /// True when a file is in this directory, by the path under which it was opened.
+    /// True when a file is in this directory, by its path at the opening.
     pub fn has(&self, path: &Path) -> bool {
         path.starts_with(&self.directory)
     }
 }
 
-/// The disk of a store by its cards, for reading or repairing it without opening it.
+/// The disk of a store, from its cards, for programs that read or repair the store without opening
+/// it.
 ///
 /// # Errors
 /// Its slow directory is missing.
@@ -89,7 +90,7 @@ pub fn has_slow(disk: &dyn Disk, directory: &Path) -> Result<bool> {
     Ok(card.is_some())
 }
 
-/// The fast directory of a slow one, by its card; `None` for a directory that is not a slow one.
+/// The fast directory named in a slow one's card; `None` for other directories.
 ///
 /// # Errors
 /// Those of the disk.
@@ -100,10 +101,10 @@ pub fn fast_of(disk: &dyn Disk, slow: &Path) -> Result<Option<PathBuf>> {
     })
 }
 
-/// Removes the files of a store that is not open, in both directories.
+/// Removes the files of a closed store, in both directories.
 ///
-/// The slow one is removed when the other is gone for good, and is marked as unowned before that:
-/// after a crash there is the store, or a rest that the next store in its place removes.
+/// The slow directory is first marked as unowned, and removed once the removal of the fast one is
+/// durable: a crash leaves the store, or a rest that the next store in its place removes.
 pub fn remove_store(disk: &dyn Disk, directory: &Path) -> Result<()> {
     let slow = match own_card(disk, directory)? {
         Found::Card(card) if find_pair(disk, directory, &card).is_ok() => Some(card),
@@ -127,8 +128,8 @@ pub fn remove_store(disk: &dyn Disk, directory: &Path) -> Result<()> {
     Ok(disk.remove_directory(&card.other)?)
 }
 
-/// The disk of a store that is being opened, and its slow side. Called under the store's lock. `draw` gives
-/// the number of a pair of directories that is new.
+/// The disk of a store at its opening, and its slow side. The caller holds the store's lock. `draw`
+/// gives the number of a new pair of directories.
 ///
 /// # Errors
 /// [`ErrorKind::Denied`] when the slow directory has moved, or is another store's; those of the
@@ -171,7 +172,7 @@ fn slow_directory(
         (Found::Card(card), wanted) => {
             let back = find_pair(disk, directory, &card)?;
             if back.is_none_or(|it| it.other != directory || it.is_dropped) {
-                // It is damaged, the fast directory was moved, or a removal did not end.
+                // The card is damaged, the fast directory was moved, or a removal did not end.
                 write_pair(disk, directory, &card.other, card.number)?;
             }
             if wanted.is_none() && is_drained(disk, &card.other)? {
@@ -194,8 +195,9 @@ fn slow_directory(
     }
 }
 
-/// The card of a store. A card that another store has as well, restored into the wrong directory,
-/// counts as damaged: two stores in one slow directory would remove each other's tables.
+/// The card of a store. A card that another store also has, after a restore into the wrong
+/// directory, counts as damaged: two stores with one slow directory would remove each other's
+/// tables.
 fn own_card(disk: &dyn Disk, directory: &Path) -> Result<Found> {
     let found = card::read(disk, directory, CARD_OF_SLOW)?;
     if let Found::Card(card) = &found
@@ -208,7 +210,7 @@ fn own_card(disk: &dyn Disk, directory: &Path) -> Result<Found> {
     Ok(found)
 }
 
-/// Gives a store a slow directory. If one was begun and not named in the fast directory, it is
+/// Gives a store a slow directory. One that was begun and is not named in the fast directory is
 /// empty.
 fn begin(disk: &dyn Disk, directory: &Path, slow: &Path, draw: &dyn Fn() -> u64) -> Result<()> {
     if disk.info(slow)?.is_some() {
@@ -236,7 +238,7 @@ fn begin(disk: &dyn Disk, directory: &Path, slow: &Path, draw: &dyn Fn() -> u64)
     write_pair(disk, directory, slow, draw())
 }
 
-/// True when another store names a slow directory its own.
+/// True when another store has this slow directory.
 fn is_in_use(disk: &dyn Disk, back: &Card, directory: &Path, slow: &Path) -> Result<bool> {
     if back.other == directory {
         return Ok(false);
@@ -245,7 +247,7 @@ fn is_in_use(disk: &dyn Disk, back: &Card, directory: &Path, slow: &Path) -> Res
     Ok(matches!(card, Found::Card(card) if card.number == back.number && card.other == slow))
 }
 
-/// Follows a slow directory to another place than its card's. The operator moves it.
+/// Updates the cards after an operator has moved the slow directory.
 fn follow(disk: &dyn Disk, directory: &Path, card: &Card, slow: &Path) -> Result<()> {
     let is_at = |place: &Path| -> Result<bool> {
         let back = card::read(disk, place, CARD_OF_FAST)?;
@@ -267,12 +269,12 @@ fn follow(disk: &dyn Disk, directory: &Path, card: &Card, slow: &Path) -> Result
     }))
 }
 
-/// Ends the use of a slow directory, which is empty.
+/// Ends the use of an empty slow directory.
 fn end(disk: &dyn Disk, directory: &Path, slow: &Path) -> Result<()> {
     let card = directory.join(CARD_OF_SLOW);
     disk.remove_file(&card)?;
     disk.sync_directory(directory)?;
-    // The rest of it has no table, and does no harm.
+    // A leftover directory has no table, and does no harm.
     let _removed_or_left_over = disk.remove_directory(slow);
     Ok(())
 }
@@ -283,8 +285,8 @@ fn is_drained(disk: &dyn Disk, slow: &Path) -> Result<bool> {
     Ok(!entries.iter().any(|it| is_ours(&it.name)))
 }
 
-/// Fails unless the slow directory of a card has the other card. `None` for a damaged one: only
-/// this store has written it there.
+/// Fails unless the slow directory of a card has the other card. `None` if that is damaged: only
+/// this store can have written it there.
 fn find_pair(disk: &dyn Disk, directory: &Path, card: &Card) -> Result<Option<Card>> {
     let (fast, slow) = (directory.display(), card.other.display());
     match card::read(disk, &card.other, CARD_OF_FAST)? {
@@ -301,7 +303,8 @@ fn find_pair(disk: &dyn Disk, directory: &Path, card: &Card) -> Result<Option<Ca
     }
 }
 
-/// The slow one first: a store that names a slow directory finds itself named there.
+/// Writes both cards, the slow directory's first: a slow directory that a store names always names
+/// the store.
 fn write_pair(disk: &dyn Disk, directory: &Path, slow: &Path, number: u64) -> Result<()> {
     let card_of = |other: &Path| Card {
         number,

@@ -1,9 +1,8 @@
-//! Two directories shown as one: a store finds the files of its own directory in either.
+//! Two directories shown as one: a store finds its files in either.
 //!
-//! All code for a store's files works through the disk seam, and so through this: opening, merging,
-//! scrubbing, backups, checks and repairs use a file's name, and none of them depends on its
-//! directory. Rejected: a tier in every path that the tree computes, which puts the same knowledge
-//! into twenty places.
+//! All code for a store's files uses the disk seam, and so this disk: openings, merges, scrubs,
+//! backups, checks and repairs use a file's name and do not depend on its directory. Rejected: a
+//! tier in every path that the tree computes, which would repeat the same rule in twenty places.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -24,10 +23,10 @@ pub fn is_table_name(name: &str) -> bool {
     })
 }
 
-/// A disk on which one directory is spread over two.
+/// A disk that spreads one directory over two.
 ///
-/// Tables, blob files and files below `lost` may be in either; a name is looked up in the fast
-/// directory first, and is in one of them only. Renamed or linked files stay on their side.
+/// Tables, blob files and files in `lost` may be in either directory. A name is in one of them, and
+/// is looked up in the fast one first. Renamed or linked files stay on their side.
 pub struct TieredDisk<B> {
     below: B,
     fast: PathBuf,
@@ -39,7 +38,8 @@ impl<'a, B> TieredDisk<B>
 where
     B: Deref<Target = dyn Disk + 'a> + Send + Sync,
 {
-    /// `fast` is the directory by its requested path; without a slow one nothing is changed.
+    /// `fast` is the directory's path as callers use it; without a slow directory, the disk below
+    /// is used unchanged.
     pub(super) fn new(below: B, fast: &Path, slow: Option<PathBuf>) -> Self {
         Self {
             below,
@@ -49,7 +49,7 @@ where
         }
     }
 
-    /// The same, with new tables and blob files in the slow directory.
+    /// The same disk, with new tables and blob files in the slow directory.
     #[must_use]
     pub fn creating_slow(&self) -> Self
     where
@@ -76,7 +76,7 @@ where
         Ok(self.place(path)? != path)
     }
 
-    /// The path in the slow directory; `None` for files of the fast one only.
+    /// The path in the slow directory; `None` for files that only the fast one may have.
     fn counterpart(&self, path: &Path) -> Option<PathBuf> {
         let slow = self.slow.as_ref()?;
         let inside = path.strip_prefix(&self.fast).ok()?;
@@ -88,7 +88,7 @@ where
         is_either.then(|| slow.join(inside))
     }
 
-    /// The place of a file; its own path if it does not exist.
+    /// The present place of a file; its own path if the file does not exist.
     fn place(&self, path: &Path) -> Result<PathBuf> {
         if let Some(other) = self.counterpart(path)
             && self.below.info(path)?.is_none()
@@ -110,7 +110,7 @@ where
         Ok(other)
     }
 
-    /// The existing slow directory that belongs to a directory.
+    /// The slow counterpart of a directory, if it exists.
     fn directory_beside(&self, path: &Path) -> Result<Option<PathBuf>> {
         if path == self.fast {
             return Ok(self.slow.clone());
@@ -148,7 +148,7 @@ where
         let other = self.directory_beside(path)?;
         let own = self.below.list(path);
         let mut entries = match (own, &other) {
-            // Set aside on the slow side alone.
+            // Files were set aside only on the slow side.
             (Err(error), Some(_)) if error.kind() == ErrorKind::NotFound && path != self.fast => {
                 Vec::new()
             }
@@ -202,7 +202,7 @@ where
         }
     }
 
-    /// The slow directory first: files that the fast one then names exist there.
+    /// Syncs the slow directory first, so that files named in the fast one exist there.
     fn sync_directory(&self, path: &Path) -> Result<()> {
         let other = self.directory_beside(path)?;
         if let Some(other) = &other {
