@@ -1,22 +1,22 @@
 //! The anatomy of a file: its bytes as named fields, for display.
 //!
-//! Each crate that writes a file takes its own bytes apart, beside its encoder and with the same
-//! constants; the shape of the result is common, and a reader that counts: a field begins at the
-//! end of the one before, so that every byte is in exactly one of them.
+//! Each crate that writes a file takes its own bytes apart, next to its encoder and with the same
+//! constants. The form of the result is common: a field begins at the end of the previous field, so
+//! that every byte is in exactly one.
 
 use std::fmt::Write as _;
 
-/// Bytes shown of a longer field at most.
+/// The most bytes that are shown of a field.
 const SHOWN_BYTES_MAX: usize = 48;
 
 /// The validity of the bytes of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// A checksum in another field of the same piece, or of the file, covers them.
+    /// A checksum in another field of the same piece or file covers the bytes.
     Covered,
-    /// They are a checksum, and it matches.
+    /// The bytes are a matching checksum.
     Good,
-    /// They are wrong.
+    /// The bytes are wrong.
     Bad {
         /// The value of the present bytes.
         got: String,
@@ -47,7 +47,7 @@ pub struct Field {
     pub len: u64,
     /// Its name.
     pub name: String,
-    /// Its value, for people.
+    /// Its value, for display.
     pub value: String,
     /// Its validity.
     pub check: Check,
@@ -58,7 +58,7 @@ pub struct Field {
 pub struct Piece {
     /// Its name.
     pub title: String,
-    /// Its fields, each beginning where the one before ends.
+    /// Its fields, each beginning at the end of the previous one.
     pub fields: Vec<Field>,
 }
 
@@ -101,7 +101,7 @@ impl Piece {
     }
 }
 
-/// A file taken apart, piece by piece; an error is one of the disk, and the last item.
+/// The pieces of a file. An error is the disk's, and the last item.
 pub type Pieces = Box<dyn Iterator<Item = crate::Result<Piece>> + Send>;
 
 /// Takes the bytes of one piece apart, from front to back.
@@ -133,8 +133,8 @@ impl<'a> Dissection<'a> {
         self.bytes.len() - self.at
     }
 
-    /// A field with a value of the caller's. If fewer than `len` bytes are left, these are damaged,
-    /// and nothing is returned.
+    /// Adds a field with the caller's value. If fewer than `len` bytes are left, the field is
+    /// damaged, and nothing is returned.
     pub fn field(
         &mut self,
         name: &str,
@@ -150,7 +150,7 @@ impl<'a> Dissection<'a> {
             let rest = self.remaining();
             match self.fields.last_mut() {
                 Some(last) if rest == 0 => last.check = check,
-                // An empty file has one field, of no bytes.
+                // An empty file has one field without bytes.
                 _ => self.push(name, rest, String::new(), check),
             }
             return None;
@@ -162,7 +162,7 @@ impl<'a> Dissection<'a> {
         Some(bytes)
     }
 
-    /// Bytes that are the same in every file.
+    /// Adds bytes that are the same in every file.
     pub fn magic(&mut self, expected: &[u8]) {
         let end = (self.at + expected.len()).min(self.bytes.len());
         let found = &self.bytes[self.at..end];
@@ -177,14 +177,14 @@ impl<'a> Dissection<'a> {
         self.field("magic", expected.len(), shown(found), check);
     }
 
-    /// A little-endian number of `len` bytes, at most 8; 0 if they are missing.
+    /// Adds a little-endian number of `len` bytes, at most 8; 0 if bytes are missing.
     pub fn number(&mut self, name: &str, len: usize) -> u64 {
         let value = self.peek(len);
         self.field(name, len, value.to_string(), Check::Covered);
         value
     }
 
-    /// The same, shown in hexadecimal: identities and secrets.
+    /// Adds a number that is shown in hexadecimal: an identity or a secret.
     pub fn identity(&mut self, name: &str, len: usize) -> u64 {
         let value = self.peek(len);
         self.field(
@@ -196,7 +196,7 @@ impl<'a> Dissection<'a> {
         value
     }
 
-    /// A number with a length that depends on its value. `decode` returns both.
+    /// Adds a number with a length that depends on its value. `decode` returns both.
     pub fn varying(
         &mut self,
         name: &str,
@@ -210,21 +210,21 @@ impl<'a> Dissection<'a> {
         Some(value)
     }
 
-    /// Bytes, shown as text where they are text.
+    /// Adds bytes, which are shown as text if they are text.
     pub fn bytes(&mut self, name: &str, len: usize) -> Option<&'a [u8]> {
         let end = self.at.saturating_add(len).min(self.bytes.len());
         let value = shown(&self.bytes[self.at..end]);
         self.field(name, len, value, Check::Covered)
     }
 
-    /// A stored checksum of 4 bytes, and the computed one.
+    /// Adds a stored checksum of 4 bytes, which is compared with the computed one.
     pub fn checksum(&mut self, name: &str, computed: u32) {
         let stored = u32::try_from(self.peek(4)).unwrap_or(0);
         let check = Check::of_checksum(computed, stored);
         self.field(name, 4, format!("{stored:08x}"), check);
     }
 
-    /// The rest, which should be empty.
+    /// Adds the rest, which should be empty, as damage.
     pub fn nothing_more(&mut self) {
         let rest = self.remaining();
         if rest > 0 {
@@ -265,7 +265,7 @@ impl<'a> Dissection<'a> {
     }
 }
 
-/// Bytes for people: text if they are text, hexadecimal otherwise; long ones are cut.
+/// Bytes for display: as text if they are text, or in hexadecimal; long values are cut.
 pub fn shown(bytes: &[u8]) -> String {
     let cut = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
     let is_text = cut.iter().all(|byte| (0x20..0x7f).contains(byte));
@@ -308,7 +308,7 @@ mod tests {
         assert!(at.finish("a").is_damaged());
     }
 
-    /// Regression: `verify` found nothing in a file that had lost all its bytes.
+    /// Regression: `verify` found no damage in a file that had lost all its bytes.
     #[test]
     fn an_empty_file_is_damaged() {
         let mut at = Dissection::new(b"", 0);

@@ -12,7 +12,7 @@ pub type Result<T> = std::result::Result<T, DiskError>;
 /// Modes of opening a file. Every mode but `Read` also allows reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// The file must exist; it will not be written.
+    /// The file must exist, and is not written.
     Read,
     /// The file must exist and may be written.
     ReadWrite,
@@ -22,12 +22,12 @@ pub enum OpenMode {
     Create,
 }
 
-/// Permission of a read to wait for the device.
+/// The permission of a read to wait for the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// Answer from memory or fail with [`ErrorKind::WouldBlock`].
     CachedOnly,
-    /// Wait for the device if necessary; belongs on the blocking pool.
+    /// Wait for the device if necessary; for the blocking pool.
     MayBlock,
 }
 
@@ -43,14 +43,14 @@ pub enum EntryKind {
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
-    /// The name, without the directory's path. Names that are not UTF-8 are never Kvorum's and left
-    /// out.
+    /// The name, without the directory's path. Names that are not UTF-8 are never Kvorum's, and are
+    /// left out.
     pub name: String,
     /// Its kind.
     pub kind: EntryKind,
 }
 
-/// Length and kind of something on disk.
+/// Length and kind of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileInfo {
     /// File or directory.
@@ -59,7 +59,7 @@ pub struct FileInfo {
     pub len: u64,
 }
 
-/// Space on the filesystem that holds a path, in bytes.
+/// Space on the filesystem of a path, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Size of the filesystem.
@@ -71,13 +71,13 @@ pub struct Space {
 /// A lock on a file, held until dropped; released by the system when the process dies.
 pub trait DiskLock: Send + Sync {}
 
-/// A filesystem. Paths are passed on unchanged; relative ones are relative to the disk's root (for
+/// A filesystem. Paths are passed unchanged; relative paths are relative to the disk's root (for
 /// [`crate::RealDisk`]: the process's working directory).
 pub trait Disk: Send + Sync {
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn DiskFile>>;
 
-    /// Creates a directory and its missing parents. Existing ones are fine.
+    /// Creates a directory and its missing parents. Existing directories are no error.
     fn create_directory(&self, path: &Path) -> Result<()>;
 
     /// The entries of a directory, sorted by name.
@@ -86,7 +86,7 @@ pub trait Disk: Send + Sync {
     /// Kind and length, or `None` if the name does not exist.
     fn info(&self, path: &Path) -> Result<Option<FileInfo>>;
 
-    /// Gives a file another name in one atomic step, replacing the file with that name.
+    /// Gives a file another name in one atomic step, and replaces the file with that name.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
     /// Gives a file a second name, which must be free.
@@ -101,12 +101,12 @@ pub trait Disk: Send + Sync {
     /// Makes the names in a directory durable.
     fn sync_directory(&self, path: &Path) -> Result<()>;
 
-    /// Takes an exclusive lock on a file, creating it if missing, or fails at once with
-    /// [`ErrorKind::Locked`]. `holder` is written into the file for people to read, if the disk has
-    /// room for it: a store on a full disk opens, and makes room.
+    /// Takes an exclusive lock on a file, which is created if missing, or fails at once with
+    /// [`ErrorKind::Locked`]. `holder` is written to the file for display if the disk has room: on
+    /// a full disk, a store has to open to make room.
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn DiskLock>>;
 
-    /// Space on the filesystem that holds `path`.
+    /// Space on the filesystem of `path`.
     fn space(&self, path: &Path) -> Result<Space>;
 }
 
@@ -123,8 +123,8 @@ pub trait DiskFile: Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Reads into `buffer` from `offset` and returns the number of bytes read, which is less than
-    /// requested only at the end of the file.
+    /// Reads into `buffer` from `offset` and returns the number of bytes read: less than requested
+    /// only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64, reading: Reading) -> Result<usize>;
 
     /// Writes all of `bytes` at `offset`, extending the file if necessary.
@@ -143,7 +143,7 @@ pub trait DiskFile: Send + Sync {
     fn allocate(&self, len: u64) -> Result<()>;
 }
 
-/// Writes a small file so that after a crash its name holds either the old or the new bytes whole:
+/// Writes a small file so that after a crash its name has either all old or all new bytes:
 /// temporary name, sync, rename, sync of the directory.
 pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = temporary_name(path);
@@ -166,14 +166,13 @@ pub fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<bool> {
 
 /// Creates a directory and its missing parents, durably.
 ///
-/// Existing parents are synced too: a process that died before may have created them without
-/// syncing them.
+/// Existing parents are synced too: an earlier process may have created them without a sync.
 pub fn create_directory_durably(disk: &dyn Disk, directory: &Path) -> Result<()> {
     disk.create_directory(directory)?;
     for parent in directory.ancestors().skip(1) {
         let is_here = parent.as_os_str().is_empty();
         match disk.sync_directory(if is_here { Path::new(".") } else { parent }) {
-            // A directory that must not be opened was not created by this process.
+            // This process has not created a directory that it may not open.
             Err(error) if error.kind() == ErrorKind::Denied => {}
             synced => synced?,
         }
@@ -181,7 +180,7 @@ pub fn create_directory_durably(disk: &dyn Disk, directory: &Path) -> Result<()>
     Ok(())
 }
 
-/// Reads a whole file of at most `len_max` bytes; a longer one is an error, so that a damaged
+/// Reads a whole file of at most `len_max` bytes; a longer file is an error, so that a damaged
 /// length never becomes an allocation.
 pub fn read_file(disk: &dyn Disk, path: &Path, len_max: u64) -> Result<Vec<u8>> {
     let file = disk.open(path, OpenMode::Read)?;
@@ -218,7 +217,7 @@ pub fn copy_file(disk: &dyn Disk, from: &Path, to: &Path) -> Result<u64> {
     Ok(copied)
 }
 
-/// The name under which a file's next content is written before it is renamed into place.
+/// The temporary name under which the next content of a file is written.
 pub fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");

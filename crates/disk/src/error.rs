@@ -1,4 +1,4 @@
-//! Failures of a disk, by the possible reactions of a reader.
+//! Failures of a disk, by what a reader can do about them.
 
 use std::fmt;
 use std::io;
@@ -52,27 +52,26 @@ impl fmt::Display for Operation {
 /// Kinds of failures, by the caller's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// Nothing has this name.
+    /// No file has this name.
     NotFound,
     /// The name is taken.
     AlreadyExists,
     /// The system refuses: permissions, or a read-only filesystem. Fix them and start again.
     Denied,
-    /// The disk is full. Make room; writing may then go on.
+    /// The disk is full. Make room; then writes may continue.
     NoSpace,
     /// A cached-only read would have had to wait: repeat it on the blocking pool.
     WouldBlock,
     /// Another process holds the lock.
     Locked,
-    /// An earlier sync of this file failed, so nothing more is written to it.
+    /// An earlier sync of this file failed, so it is not written any more.
     Suspect,
     /// The file is larger than its reader allows.
     TooLarge,
-    /// A second name was requested on another filesystem than the first: name a place on the same
-    /// one.
+    /// A second name was requested on another filesystem: use one on the same filesystem.
     OtherFilesystem,
-    /// The process or the system has no file handle left: nothing was done. Raise the limit; it may
-    /// work the next time.
+    /// The process or the system has no file handle left, and nothing was done. Raise the limit; a
+    /// later attempt may succeed.
     Exhausted,
     /// The device or the system failed in another way; the source has the details.
     Device,
@@ -89,7 +88,7 @@ pub struct DiskError {
 }
 
 impl DiskError {
-    /// An error with a detail for people; `detail` is empty if the kind is enough.
+    /// An error with a detail as text, which is empty if the kind is enough.
     pub fn new(
         operation: Operation,
         path: &Path,
@@ -128,7 +127,7 @@ impl DiskError {
         Self::new(operation, path, kind, error.to_string())
     }
 
-    /// A file that is longer than its reader allows.
+    /// The error for a file that is longer than its reader allows.
     pub(crate) fn too_large(path: &Path, got: u64, expected_max: u64) -> Self {
         let detail = format!("{got} bytes where at most {expected_max} are expected");
         Self::new(Operation::Read, path, ErrorKind::TooLarge, detail)
@@ -151,7 +150,7 @@ impl DiskError {
         self.operation
     }
 
-    /// The path it was about.
+    /// The path of the operation.
     pub fn path(&self) -> &Path {
         &self.path
     }

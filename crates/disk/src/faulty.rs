@@ -1,9 +1,9 @@
 //! A disk with injected failures, around any other disk.
 //!
-//! It counts and logs every operation, so that a test can fail each in turn, and can also check an
-//! order: that the directory was synced before the write was acknowledged. Around a
-//! [`MemoryDisk`] a failed sync also does what Linux does: the unsynced writes are read as before,
-//! yet no later sync makes them durable.
+//! It counts and logs every operation, so that a test can fail each in turn, or check an order,
+//! such as a sync of the directory before the acknowledgement of a write. Around a [`MemoryDisk`],
+//! a failed sync has the same effect as on Linux: the unsynced writes are read as before, but no
+//! later sync makes them durable.
 
 mod file;
 mod rule;
@@ -37,7 +37,7 @@ impl FaultyDisk {
         Self::wrap(below, None)
     }
 
-    /// Wraps a disk in memory, whose unsynced writes a failed sync loses.
+    /// Wraps a disk in memory. A failed sync loses its unsynced writes.
     pub fn over_memory(memory: &MemoryDisk) -> Self {
         Self::wrap(Arc::new(memory.clone()), Some(memory.clone()))
     }
@@ -63,7 +63,7 @@ impl FaultyDisk {
         }
     }
 
-    /// Adds a rule. If several apply to an operation, the one added first decides.
+    /// Adds a rule. If several rules apply to an operation, the first one added decides.
     pub fn add_rule(&self, rule: Rule) -> RuleId {
         let mut state = self.shared.state.lock();
         let id = RuleId(state.rules_added);
@@ -72,7 +72,7 @@ impl FaultyDisk {
         id
     }
 
-    /// The number of operations that a rule has made fail; 0 when it was removed.
+    /// The number of operations that a rule has made fail; 0 if the rule was removed.
     pub fn fired(&self, id: RuleId) -> u64 {
         self.shared
             .state
@@ -94,8 +94,8 @@ impl FaultyDisk {
         state.fail_number = None;
     }
 
-    /// Fails the operation of this number with [`crate::ErrorKind::Device`]; numbers start at 1 and count
-    /// every operation, reads included. A loop over n ends when a run has no [`FaultyDisk::faults`].
+    /// Fails the operation with this number with [`crate::ErrorKind::Device`]. Numbers start at 1
+    /// and include reads. A loop over n ends when a run has no [`FaultyDisk::faults`].
     pub fn fail_operation_number(&self, n: u64) {
         self.shared.state.lock().fail_number = Some(n);
     }
@@ -110,13 +110,13 @@ impl FaultyDisk {
         self.shared.state.lock().faults
     }
 
-    /// The operations since the start or the last [`FaultyDisk::clear_log`], in the order in which
-    /// they ended.
+    /// The operations since the start or the last [`FaultyDisk::clear_log`], in the order of their
+    /// ends.
     pub fn log(&self) -> Vec<LoggedOperation> {
         self.shared.state.lock().log.clone()
     }
 
-    /// Empties the log; numbers go on.
+    /// Empties the log; numbers continue.
     pub fn clear_log(&self) {
         self.shared.state.lock().log.clear();
     }

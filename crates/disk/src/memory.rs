@@ -1,13 +1,13 @@
 //! A disk in memory that records which data are durable, and can lose power at any operation.
 //!
 //! Every file keeps its durable bytes apart from the unsynced writes, and every directory its
-//! durable names apart from the unsynced creations, renames, links and removals. A crash draws
-//! which of the unsynced changes survive. It is stricter than known filesystems: syncing a file
-//! does not make its name durable, and syncing a directory commits nothing outside it. Code that is
-//! correct here is correct on ext4, XFS and later ones.
+//! durable names apart from the unsynced creations, renames, links and removals. A crash draws the
+//! surviving unsynced changes. The disk is stricter than known filesystems: a sync of a file does
+//! not make its name durable, and a sync of a directory commits nothing outside it. So code that is
+//! correct here is correct on ext4 and XFS.
 //!
 //! To sweep a script over all its crash points: run it once and call [`MemoryDisk::operations`];
-//! then, for each n below that, run it on a new disk after [`MemoryDisk::cut_after`], and open the
+//! then, for each lower n, run it on a new disk after [`MemoryDisk::cut_after`], and open the
 //! result of [`MemoryDisk::crash_image`].
 
 mod content;
@@ -37,7 +37,7 @@ use names::{Edit, Node, ROOT, Tree};
 use state::{Shared, State, names_of, wrong_kind};
 use used::Used;
 
-/// The default room of a disk: enough for tests, and a bound on a wrong offset.
+/// The default size of a disk: enough for tests, and a limit for wrong offsets.
 const CAPACITY_BYTES: u64 = 4 << 30;
 
 /// A disk in memory; clones are handles to the same disk.
@@ -58,14 +58,14 @@ impl MemoryDisk {
         Self::with_capacity(CAPACITY_BYTES)
     }
 
-    /// An empty disk that holds `bytes` of file content; writes beyond that fail with
-    /// [`ErrorKind::NoSpace`] until files are removed or cut.
+    /// An empty disk for `bytes` of file content. Further writes fail with [`ErrorKind::NoSpace`]
+    /// until files are removed or cut.
     pub fn with_capacity(bytes: u64) -> Self {
         Self::with_blocks(bytes, 1)
     }
 
-    /// An empty disk of `bytes` that gives space to files in whole blocks. The space of a file is free again
-    /// when it has neither a name nor a handle.
+    /// An empty disk of `bytes`, on which files take whole blocks. The space of a file is free
+    /// again when the file has neither a name nor a handle.
     pub fn with_blocks(bytes: u64, block_bytes: u64) -> Self {
         Self::from_tree(Tree::new(), bytes, Used::new(block_bytes))
     }
@@ -95,19 +95,20 @@ impl MemoryDisk {
         self.shared.state.lock().operations
     }
 
-    /// Cuts the power after the operation of this number, counted as by [`MemoryDisk::operations`]:
-    /// every later change fails with [`ErrorKind::Device`] and changes nothing. Reading goes on.
+    /// Cuts the power after the operation with this number, as counted by
+    /// [`MemoryDisk::operations`]: every later change fails with [`ErrorKind::Device`] and has no
+    /// effect. Reads continue.
     pub fn cut_after(&self, operations: u64) {
         self.shared.state.lock().cut_after = Some(operations);
     }
 
-    /// True when an operation has failed or would fail because the power is cut.
+    /// True when changes fail because the power is cut.
     pub fn is_cut(&self) -> bool {
         let state = self.shared.state.lock();
         state.cut_after.is_some_and(|cut| state.operations >= cut)
     }
 
-    /// The disk as another machine would find it if the power failed now. This disk goes on.
+    /// The disk as another machine would find it if the power failed now. This disk continues.
     #[must_use]
     pub fn crash_image(&self, options: CrashOptions) -> Self {
         let state = self.shared.state.lock();
@@ -115,9 +116,9 @@ impl MemoryDisk {
         Self::from_tree(tree, state.capacity, used)
     }
 
-    /// Crashes this disk in place: it has the surviving data, its power is back, locks are
+    /// Crashes this disk in place: the surviving data remain, the power is back, locks are
     /// released, and files opened before fail with [`ErrorKind::Device`]. The operation counter
-    /// goes on.
+    /// continues.
     pub fn crash(&self, options: CrashOptions) {
         let mut state = self.shared.state.lock();
         let (tree, used) = survey::survey(&state.tree, &state.used, options);
@@ -230,7 +231,7 @@ impl Disk for MemoryDisk {
             return Ok(());
         }
         match (&moved, state.tree.get(directory, &name)) {
-            // Two names of one file: POSIX leaves both.
+            // With two names of one file, POSIX leaves both.
             (Node::File(moved), Some(Node::File(there))) if moved.id == there.id => return Ok(()),
             (Node::Directory(moved), _) if state.tree.is_within(directory, *moved) => {
                 return Err(wrong_kind(operation, to, "a directory into itself"));

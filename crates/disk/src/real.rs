@@ -109,7 +109,7 @@ impl Disk for RealDisk {
         } else {
             path
         };
-        // For callers a failed sync is final, and one that was not begun is not.
+        // A failed sync is final for callers, and a failed open is not.
         let directory = File::open(path).map_err(io_error(Operation::Open, path))?;
         directory
             .sync_all()
@@ -154,11 +154,11 @@ struct RealLock {
 
 impl DiskLock for RealLock {}
 
-/// Device and inode number; no other file has them while this one is open.
+/// Device and inode number, which no other file has while this one is open.
 type Identity = (u64, u64);
 
-/// The marks that the handles of a file share, for the files open now. One table for the process, as
-/// there is one page cache: two `RealDisk`s are the same disk.
+/// The marks that the handles of a file share, for open files. The process has one table, as there
+/// is one page cache: two `RealDisk`s are the same disk.
 static SUSPECTS: Mutex<BTreeMap<Identity, Weak<AtomicBool>>> = Mutex::new(BTreeMap::new());
 
 fn suspect_mark(identity: Identity) -> Arc<AtomicBool> {
@@ -171,7 +171,7 @@ fn suspect_mark(identity: Identity) -> Arc<AtomicBool> {
     mark
 }
 
-/// Makes later handles start again, if the file's mark is still this one.
+/// Removes a file's mark, if it is still this one, so that later handles start again.
 fn forget_mark(identity: Identity, mark: &Arc<AtomicBool>) {
     let mut suspects = SUSPECTS.lock();
     if suspects
@@ -186,14 +186,14 @@ struct RealFile {
     file: File,
     path: PathBuf,
     identity: Identity,
-    /// Set when a sync failed; shared by all handles opened before.
+    /// Set when a sync fails; shared by all handles opened before.
     suspect: Arc<AtomicBool>,
 }
 
 impl Drop for RealFile {
     fn drop(&mut self) {
-        // Two last handles dropped at once may both find the other's share and leave the entry: it
-        // wastes a few bytes until the file is opened again, and never gives a wrong answer.
+        // Two last handles dropped at the same time may both leave the entry: it wastes a few bytes
+        // until the file is opened again, and is never wrong.
         if Arc::strong_count(&self.suspect) == 1 {
             forget_mark(self.identity, &self.suspect);
         }
@@ -214,8 +214,8 @@ impl RealFile {
         match rustix::io::preadv2(&self.file, parts, offset, ReadWriteFlags::NOWAIT) {
             Ok(0) => Ok(None),
             Ok(read) => Ok(Some(read)),
-            // A filesystem without the flag (tmpfs before 5.x, some network ones) cannot answer;
-            // "repeat where waiting is allowed" is right there too.
+            // For a filesystem without the flag (tmpfs before 5.x, some network ones), the caller
+            // has to repeat the read where waiting is allowed, too.
             Err(Errno::AGAIN | Errno::OPNOTSUPP) => Err(DiskError::bare(
                 Operation::Read,
                 &self.path,
@@ -235,7 +235,7 @@ impl RealFile {
         }
     }
 
-    /// Writes parts that one system call takes, and returns their length.
+    /// Writes as many parts as one system call takes, and returns their length.
     fn write_some_parts(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<u64> {
         let expected: usize = parts.iter().map(|part| part.len()).sum();
         let failed = |error| DiskError::from_io(Operation::Write, &self.path, &error).at(offset);
@@ -244,7 +244,7 @@ impl RealFile {
             Err(Errno::INTR) => 0,
             Err(errno) => return Err(failed(errno.into())),
         };
-        // Short writes are rare (signals, a nearly full disk): finish part by part.
+        // Short writes are rare (signals, a nearly full disk): the rest is written part by part.
         let mut at = 0;
         for part in parts.iter().filter(|_| written < expected) {
             let skip = written.saturating_sub(at).min(part.len());

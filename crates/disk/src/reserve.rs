@@ -1,15 +1,15 @@
 //! The reserve: free space on a node's file systems, kept for work that frees space.
 //!
-//! A merge and a collection write copies before they remove their sources. On a file system without
-//! a free byte neither can begin, and a disk that overwrites have filled stays full for good. So
-//! clients may not take the last part of the free space: appends for them take room here first, and
-//! merges, collections, flushes and checkpoints do not. Removals may take half of the reserve,
-//! since they free space in the end.
+//! Merges and collections write copies before they remove their sources. On a full file system
+//! neither can begin, and a disk filled by overwrites would stay full for ever. So clients must
+//! leave the last part of the free space: appends for clients take room here first; merges,
+//! collections, flushes and checkpoints need not. Removals may take half of the reserve, since they
+//! free space in the end.
 //!
-//! The reserve is a floor under the free space rather than a file of that size: nothing has to be
-//! released in time, and nothing is written to hold it. Its size follows the usable space of the
-//! node, that is, the free space and the space of the node's own files: a small disk, or one that
-//! others have nearly filled, gets a small reserve.
+//! The reserve is a minimum of free space and no file: no file has to be written for it, or removed
+//! in time. Its size follows the usable space of the node, the free space and the space of the
+//! node's own files: a small disk, or one that other programs have nearly filled, gets a small
+//! reserve.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,43 +19,43 @@ use parking_lot::Mutex;
 
 use crate::{Disk, ErrorKind, Result, Space};
 
-/// The reserved part of a small file system.
+/// The reserve of a small file system is its usable space divided by this.
 const RESERVE_PART: u64 = 16;
-/// Above this a smaller part is enough: merges are limited to the reserve. Bytes.
+/// Above this many bytes a smaller part is enough, since merges are limited to the reserve.
 const RESERVE_LARGE_BYTES: u64 = 1 << 30;
 const RESERVE_LARGE_PART: u64 = 64;
 const RESERVE_BYTES_MAX: u64 = 4 << 30;
-/// The largest part of the file system for a file whose space is reserved as a whole.
+/// A file that is reserved as a whole takes at most the usable space divided by this.
 const FILE_PART: u64 = 32;
-/// Shorter files would cost more than they save. Bytes.
+/// Shorter files, in bytes, would cost more than they save.
 const FILE_BYTES_MIN: u64 = 1 << 20;
-/// The same for files of which several are copied before the first of them is removed.
+/// The same for files of which several are copied before the first is removed.
 const PART_PART: u64 = 128;
 const PART_BYTES_MIN: u64 = 256 << 10;
-/// The same for the file that each of a node's stores is writing: it is not merged, even if it is
+/// The same for the file that each of a node's stores writes, which is not merged even if it is
 /// garbage.
 const STORE_FILE_PART: u64 = 8192;
-/// The shortest file for clients' writes while space is short. Bytes.
+/// The fewest bytes of a file for clients' writes while space is short.
 pub const PUT_FILE_BYTES_MIN: u64 = 256 << 10;
-/// The largest fall of the usable space each time that its files are counted: files that are being
-/// written or still have readers are not among them.
+/// Each count of files lowers the usable space by at most one byte in this many: files that are
+/// being written or still have readers are not counted.
 const FORGOTTEN_PART: u64 = 256;
-/// The largest fall each time that background work measures, some times a second: while puts are
-/// refused nothing is written, and the files are not counted again.
+/// Each measurement by background work, several times a second, lowers it by at most one byte in
+/// this many: while puts are refused nothing is written, and files are not counted.
 const FORGOTTEN_PART_OF_LOOK: u64 = 1024;
-/// The part of the remaining space that may be appended to files without reserved space before the
-/// file systems are queried again, and its limit in bytes.
+/// After a query of the file systems, the remaining space divided by this, up to the limit in
+/// bytes, may be appended to files without reserved space before the next query.
 const ALLOWED_PART: u64 = 4;
 const ALLOWED_BYTES_MAX: u64 = 64 << 20;
 
 /// Free space, and its reserved part, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headroom {
-    /// Free space, without data that stores have in memory alone and will write.
+    /// Free space, less the data that stores have only in memory and will write.
     pub available: u64,
-    /// Space that the node's files could take in all: the free space and their own.
+    /// All space that the node's files could take: the free space and their own.
     pub usable: u64,
-    /// The reserved part of it.
+    /// The reserved part of the usable space.
     pub reserve: u64,
 }
 
@@ -92,7 +92,7 @@ impl Headroom {
         self.available.saturating_sub(self.reserve / 2)
     }
 
-    /// True when work that frees space comes before all else.
+    /// True when work that frees space has priority.
     pub fn is_scarce(&self) -> bool {
         self.available < self.reserve.saturating_mul(2)
     }
@@ -102,24 +102,23 @@ impl Headroom {
         self.available < self.reserve.saturating_add(self.reserve / 4)
     }
 
-    /// True when clients' writes are refused: there is no room for another file for them.
+    /// True when clients' writes are refused: there is no room for another of their files.
     pub fn refuses_puts(&self) -> bool {
         self.for_puts() < PUT_FILE_BYTES_MIN.min(self.reserve / 4)
     }
 
-    /// True when removals have used up half of their part of the reserve. They are refused when all
-    /// is used up, so anything that frees space is worth doing.
+    /// True when removals have used half of their part of the reserve. They are refused when all of
+    /// it is used, so any work that frees space is worth its cost.
     pub fn is_short_for_removals(&self) -> bool {
         self.available < self.reserve / 4 * 3
     }
 
-    /// The length of a file of `wanted` bytes, of which some are copied before any of them is
-    /// removed.
+    /// The length of files of `wanted` bytes, if several are copied before the first is removed.
     pub fn part_bytes(&self, wanted: u64) -> u64 {
         wanted.min((self.usable / PART_PART).max(PART_BYTES_MIN))
     }
 
-    /// The length of the file that each of many stores writes to, if `wanted` bytes are wanted.
+    /// The length of the file that each of many stores writes, if `wanted` bytes are wanted.
     pub fn store_file_bytes(&self, wanted: u64) -> u64 {
         wanted.min((self.usable / STORE_FILE_PART).max(PART_BYTES_MIN))
     }
@@ -169,7 +168,7 @@ impl Reserve {
         }
     }
 
-    /// Adds the file system of another directory: the one with the least room counts.
+    /// Adds the file system of another directory. The file system with the least room decides.
     pub fn watch(&self, directory: &Path) {
         let mut places = self.places.lock();
         if places.iter().all(|it| it.directory != directory) {
@@ -183,14 +182,14 @@ impl Reserve {
         self.forget(FORGOTTEN_PART);
     }
 
-    /// Notes the space for data that stores have in memory alone, in bytes: they will write it to
-    /// files of their own, and only then does the log drop it.
+    /// Notes the bytes of data that stores have only in memory. They will write it to files of
+    /// their own, and the log drops it only afterwards.
     pub fn set_promised_bytes(&self, bytes: u64) {
         self.promised_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Queries the file systems for background work, some times a second. Space taken by another
-    /// program stops counting as the node's after a while, even if nothing is written.
+    /// Queries the file systems for background work, several times a second. After a while, space
+    /// taken by another program no longer counts as the node's, even if nothing is written.
     pub fn look(&self) -> Headroom {
         self.forget(FORGOTTEN_PART_OF_LOOK);
         self.measure()
@@ -202,7 +201,7 @@ impl Reserve {
         }
     }
 
-    /// Queries the file systems; too slow for every put.
+    /// Queries the file systems, which is too slow for every put.
     pub fn measure(&self) -> Headroom {
         let own_bytes = self.own_bytes.load(Ordering::Relaxed);
         let promised_bytes = self.promised_bytes.load(Ordering::Relaxed);
@@ -229,8 +228,8 @@ impl Reserve {
         headroom
     }
 
-    /// Takes room for bytes that a client's write is about to append to a file without reserved
-    /// space; false if they would touch the reserve. Queries the file systems once for many writes.
+    /// Takes room for a client's append to a file without reserved space; false if the bytes would
+    /// touch the reserve. Queries the file systems once for many writes.
     pub fn take(&self, bytes: u64, is_removal: bool) -> bool {
         let wanted = i64::try_from(bytes).unwrap_or(i64::MAX);
         if self.allowed.fetch_sub(wanted, Ordering::Relaxed) >= wanted {
@@ -348,7 +347,8 @@ mod tests {
         assert!(reserve.take(10_000, false));
     }
 
-    /// Regression: files that a collection was writing were not counted, and the reserve shrank when needed.
+    /// Regression: files that a collection was writing were not counted, and the reserve shrank
+    /// when it was needed.
     #[test]
     fn what_is_not_counted_for_a_moment_does_not_shrink_the_reserve() {
         let disk = MemoryDisk::with_capacity(64 * MEBIBYTE);
@@ -358,7 +358,7 @@ mod tests {
         file.allocate(60 * MEBIBYTE).unwrap();
         reserve.set_own_bytes(0);
         assert!(reserve.measure().reserve > first.reserve * 9 / 10);
-        // Other programs keep the space: it is not the node's.
+        // Other programs keep the space, so it is not the node's.
         for _ in 0..10_000 {
             reserve.set_own_bytes(0);
             reserve.measure();
@@ -366,8 +366,8 @@ mod tests {
         assert!(reserve.seen().reserve < first.reserve / 10);
     }
 
-    /// Regression: stores had room for their memory at the time of the put, and none when they
-    /// wrote it.
+    /// Regression: stores had room for their memory at the time of the put, but not when they wrote
+    /// it.
     #[test]
     fn what_stores_will_write_is_not_free() {
         let disk = MemoryDisk::with_capacity(64 * MEBIBYTE);
@@ -385,8 +385,8 @@ mod tests {
         assert_eq!(reserve.measure().available, 0);
     }
 
-    /// Another program filled the disk. Puts were refused, so nothing was appended and nothing was
-    /// counted, and the reserve of the whole disk was kept for good.
+    /// Regression: another program filled the disk. Puts were refused, so nothing was appended or
+    /// counted, and the reserve stayed that of the whole disk.
     #[test]
     fn what_another_program_takes_shrinks_the_reserve_though_nothing_is_written() {
         let disk = MemoryDisk::with_capacity(64 * MEBIBYTE);

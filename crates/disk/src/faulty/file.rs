@@ -10,7 +10,7 @@ use super::shared::Shared;
 use crate::memory::MemoryFile;
 use crate::{DiskError, DiskFile, ErrorKind, Operation, Reading, Result};
 
-/// The file below, and a handle of its own type if that is known.
+/// The file below, with its own type if that is known.
 pub(super) enum Below {
     Any(Arc<dyn DiskFile>),
     Memory(MemoryFile),

@@ -1,4 +1,4 @@
-//! The operations that fail, and their faults.
+//! Rules: the operations that fail, and their faults.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use crate::{ErrorKind, Operation};
 /// The effect in place of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It does nothing and fails: [`ErrorKind::Device`] for EIO, [`ErrorKind::NoSpace`] for ENOSPC.
-    /// A sync that fails leaves the file suspect.
+    /// The operation does nothing and fails: [`ErrorKind::Device`] for EIO, [`ErrorKind::NoSpace`]
+    /// for ENOSPC. A failed sync leaves the file suspect.
     Error(ErrorKind),
     /// A write stores its first `bytes` bytes and fails with [`ErrorKind::Device`].
     TornWrite {
@@ -21,8 +21,8 @@ pub enum Fault {
         /// The length that is returned.
         bytes: usize,
     },
-    /// A read succeeds with this bit of its result inverted, counted from the lowest bit of the
-    /// first byte and around at the end.
+    /// A read succeeds with this bit of its result inverted. Bits are counted from the lowest bit
+    /// of the first byte, and from there again after the end.
     FlippedBit {
         /// The number of the bit.
         bit: usize,
@@ -63,8 +63,7 @@ enum PathPattern {
     Contains(String),
 }
 
-/// A fault and the operations that meet it: every operation to which the fault can apply, unless
-/// narrowed.
+/// A fault and the operations that it hits: all to which it can apply, unless the rule is narrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     operation: Option<Operation>,
@@ -101,7 +100,7 @@ impl Rule {
         self
     }
 
-    /// Only paths that end with this text, as `.hint`.
+    /// Only paths that end with this text, such as `.hint`.
     #[must_use]
     pub fn path_ends_with(mut self, text: &str) -> Self {
         self.path = PathPattern::EndsWith(text.to_owned());
@@ -115,21 +114,21 @@ impl Rule {
         self
     }
 
-    /// Only reads and writes that touch one of these bytes of a file, like a bad sector's.
+    /// Only reads and writes that touch one of these bytes of a file, such as a bad sector.
     #[must_use]
     pub fn over(mut self, bytes: Range<u64>) -> Self {
         self.bytes = Some(bytes);
         self
     }
 
-    /// Only the n-th of the matching operations, counted from 1 when the rule is added.
+    /// Only the n-th matching operation, counted from 1 after the rule is added.
     #[must_use]
     pub fn nth(mut self, n: u64) -> Self {
         self.occurrence = Occurrence::Nth(n);
         self
     }
 
-    /// The n-th of the matching operations and all that follow.
+    /// Only the n-th matching operation and all that follow.
     #[must_use]
     pub fn from_nth(mut self, n: u64) -> Self {
         self.occurrence = Occurrence::From(n);
@@ -157,7 +156,7 @@ impl PathPattern {
     }
 }
 
-/// One operation about to happen.
+/// An operation about to happen.
 pub(super) struct Call<'a> {
     pub(super) operation: Operation,
     pub(super) path: &'a Path,
@@ -194,7 +193,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A rule and how often it was met.
+/// A rule and its counts.
 pub(super) struct RuleCount {
     rule: Rule,
     matched: u64,

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::rule::{Call, Fault, RuleCount};
 use crate::{Disk, DiskError, ErrorKind, MemoryDisk, Operation, Result};
 
-/// Names a rule of one disk.
+/// Identifies a rule of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleId(pub(super) usize);
 
@@ -22,17 +22,17 @@ pub struct LoggedOperation {
     pub number: u64,
     /// The operation.
     pub operation: Operation,
-    /// Its path; a file's is the one it was opened by.
+    /// Its path; for a file, the path at its opening.
     pub path: PathBuf,
     /// The new name of a rename or link.
     pub other: Option<PathBuf>,
     /// The offset in the file; the new length for truncations and reservations.
     pub offset: Option<u64>,
-    /// The number of bytes requested or given.
+    /// The number of bytes requested or passed.
     pub bytes: usize,
     /// True for a read that must not wait for a device.
     pub is_cached_read: bool,
-    /// The fault that met it.
+    /// The fault that hit it.
     pub fault: Option<Fault>,
     /// True if the operation returned success.
     pub succeeded: bool,
@@ -53,13 +53,13 @@ pub(super) struct State {
     pub(super) rules: BTreeMap<RuleId, RuleCount>,
     pub(super) rules_added: usize,
     pub(super) log: Vec<LoggedOperation>,
-    /// The mark shared by the handles of a file, by the name it has now.
+    /// The marks that handles of a file share, by the file's present name.
     pub(super) suspects: BTreeMap<PathBuf, Weak<AtomicBool>>,
 }
 
 impl Shared {
-    /// Numbers, fails or does, and logs one operation. `act` gets the faults that are not plain
-    /// errors.
+    /// Numbers one operation, does it or fails it, and logs it. `act` gets the faults that are not
+    /// plain errors.
     pub(super) fn run<T>(
         &self,
         call: &Call<'_>,
@@ -102,7 +102,7 @@ impl Shared {
         mark
     }
 
-    /// Forgets a mark, so that later handles of a suspect file start again. The file may have
+    /// Removes a mark, so that later handles of a suspect file start again. The file may have
     /// another name by now.
     pub(super) fn forget(&self, path: &Path, mark: &Arc<AtomicBool>) {
         let mut state = self.state.lock();

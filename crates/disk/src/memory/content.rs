@@ -1,4 +1,4 @@
-//! The bytes of one file, twice: as programs read them and as the device holds them.
+//! Two versions of the bytes of one file: as programs read them, and as the device has them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use super::crash::{DataSurvival, Draw};
 use super::used::Used;
 
-/// Devices write sectors whole; anything larger may be torn between them.
+/// Devices write sectors whole; larger writes may be torn between sectors.
 const SECTOR_BYTES: usize = 512;
 
 /// A file, independent of its names.
 pub(super) struct FileNode {
     pub(super) id: u64,
     pub(super) content: Mutex<Content>,
-    /// Names that programs see, and handles.
+    /// The number of names that programs see, and of handles.
     holders: AtomicUsize,
     /// Space used on the whole disk; this file's share is freed with its last name and handle.
     used: Arc<Used>,
@@ -31,21 +31,21 @@ impl FileNode {
         })
     }
 
-    /// A name or a handle more.
+    /// Adds a name or a handle.
     pub(super) fn hold(&self) {
         if self.holders.fetch_add(1, Ordering::AcqRel) == 0 {
             self.used.change(0, self.content.lock().current.len());
         }
     }
 
-    /// One less.
+    /// Removes a name or a handle.
     pub(super) fn release(&self) {
         if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.used.change(self.content.lock().current.len(), 0);
         }
     }
 
-    /// Applies an unsynced change and accounts for the space it takes or frees.
+    /// Applies an unsynced change, and accounts for the space that the change takes or frees.
     pub(super) fn change(&self, change: Change) {
         let mut content = self.content.lock();
         let before = content.current.len();
@@ -83,7 +83,7 @@ impl Change {
         }
     }
 
-    /// Applies some of the sectors of a write, and perhaps the length of all of it.
+    /// Applies some sectors of a write, and perhaps the length of the whole write.
     fn apply_torn(&self, file: &mut Vec<u8>, draw: &mut Draw) {
         let Self::Write { offset, bytes } = self else {
             if draw.coin() {
@@ -120,7 +120,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// A file read from a disk after a crash.
+    /// The contents of a file after a crash.
     pub(super) fn durable(bytes: Vec<u8>) -> Self {
         Self {
             durable: bytes.clone(),
@@ -140,7 +140,7 @@ impl Content {
         }
     }
 
-    /// The effect of a failed sync: the changes are still read, and no later sync writes them.
+    /// The effect of a failed sync: the changes are still read, but no later sync writes them.
     pub(super) fn forget_unsynced(&mut self) {
         self.unsynced.clear();
     }
@@ -167,7 +167,7 @@ impl Content {
         file
     }
 
-    /// The first few changes, the last of them torn.
+    /// Applies the first few changes, the last of them torn.
     fn keep_first(&self, file: &mut Vec<u8>, draw: &mut Draw) {
         let kept = draw.below(self.unsynced.len() + 1);
         for change in &self.unsynced[..kept] {

@@ -5,7 +5,7 @@
 /// The unsynced changes that a crash keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrashOptions {
-    /// Decides everything that is drawn; the same disk and the same seed leave the same image.
+    /// The seed of all draws; the same disk and the same seed leave the same image.
     pub seed: u64,
     /// The fate of unsynced writes, truncations and reservations of files.
     pub data: DataSurvival,
@@ -16,14 +16,14 @@ pub struct CrashOptions {
 /// Fates of the unsynced changes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataSurvival {
-    /// All of them are lost, lengths included.
+    /// All changes are lost, lengths included.
     Nothing,
     /// Files have their new lengths; unsynced data in the new part read as zeros.
     Lengths,
-    /// All of them are kept.
+    /// All changes are kept.
     Everything,
-    /// Each is kept, dropped or torn at 512-byte sectors; whole files also meet the three extremes
-    /// above and "the first few changes only".
+    /// Each change is kept, dropped or torn at 512-byte sectors. A file may also get one of the
+    /// three extremes above, or only its first few changes.
     Drawn,
 }
 
@@ -34,8 +34,8 @@ pub enum NameSurvival {
     Nothing,
     /// All changes are kept.
     Everything,
-    /// Each is kept or lost, in order if they are about the same name; a rename is kept or lost as
-    /// one.
+    /// Each change is kept or lost, in order for changes of the same name; a rename is kept or lost
+    /// as a whole.
     Drawn,
 }
 
@@ -44,7 +44,7 @@ impl CrashOptions {
         Self { seed, data, names }
     }
 
-    /// Everything drawn from the seed: the crash to sweep with.
+    /// A crash with all changes drawn from the seed, for sweeps.
     pub fn drawn(seed: u64) -> Self {
         Self::of(seed, DataSurvival::Drawn, NameSurvival::Drawn)
     }
@@ -54,7 +54,7 @@ impl CrashOptions {
         Self::of(0, DataSurvival::Nothing, NameSurvival::Nothing)
     }
 
-    /// Everything survives, as after the death of a process, since the page cache outlives it.
+    /// Everything survives, as when a process is killed, since the page cache remains.
     pub fn everything() -> Self {
         Self::of(0, DataSurvival::Everything, NameSurvival::Everything)
     }
@@ -69,12 +69,12 @@ impl CrashOptions {
         Self::of(0, DataSurvival::Lengths, NameSurvival::Everything)
     }
 
-    /// Data survive and unsynced names do not: files are back under their old names.
+    /// Data survive and unsynced names do not: files have their old names again.
     pub fn data_without_names() -> Self {
         Self::of(0, DataSurvival::Everything, NameSurvival::Nothing)
     }
 
-    /// The five extremes, to run before any seed: most bugs show with one of them.
+    /// The five extremes, to run before any seed: they reveal most bugs.
     pub fn extremes() -> [Self; 5] {
         [
             Self::nothing_unsynced(),
@@ -86,7 +86,7 @@ impl CrashOptions {
     }
 }
 
-/// The source of the draws (SplitMix64): small, and with a stable sequence.
+/// The source of the draws (SplitMix64), small and with a stable sequence.
 pub(super) struct Draw {
     state: u64,
 }
@@ -104,7 +104,7 @@ impl Draw {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, or 0 when there is none.
+    /// A number below `bound`, or 0 if there is none.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         let drawn = self.next() % (bound.max(1) as u64);
         usize::try_from(drawn).unwrap_or(0)

@@ -36,7 +36,7 @@ impl MemoryFile {
         }
     }
 
-    /// The effect of a failed sync on the file: unsynced writes are read as before and never
+    /// The effect of a failed sync on the file: unsynced writes are read as before, and are never
     /// durable.
     pub(crate) fn forget_unsynced(&self) {
         self.node.content.lock().forget_unsynced();

@@ -1,4 +1,4 @@
-//! The directories of a disk in memory: the names programs see, the names that are durable, and the
+//! The directories of a disk in memory: the names that programs see, the durable names, and the
 //! changes between the two.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,9 +28,9 @@ pub(super) struct Edit {
     pub(super) node: Option<Node>,
 }
 
-/// Edits that happen together or not at all: one for all but a rename, which is two.
+/// Edits that happen together or not at all. A rename has two, other changes have one.
 struct NameChange {
-    /// The directory whose sync makes the change durable; for a rename, that of the new name.
+    /// The directory whose sync makes the change durable; for a rename, the new name's directory.
     home: DirectoryId,
     edits: Vec<Edit>,
 }
@@ -63,14 +63,14 @@ impl Tree {
         self.next_id - 1
     }
 
-    /// A directory that nothing names yet.
+    /// Adds a directory without a name.
     pub(super) fn add_directory(&mut self) -> DirectoryId {
         let id = self.mint_id();
         self.directories.insert(id, Directory::default());
         id
     }
 
-    /// A directory as read from a disk after a crash: all its names are durable.
+    /// Sets the names of a directory after a crash, all of which are durable.
     pub(super) fn set_durable(&mut self, directory: DirectoryId, names: Names) {
         for node in names.values() {
             if let Node::File(file) = node {
@@ -106,7 +106,7 @@ impl Tree {
         Some(node)
     }
 
-    /// True when `directory` is `above` or somewhere below it.
+    /// True when `directory` is `above` or below it.
     pub(super) fn is_within(&self, directory: DirectoryId, above: DirectoryId) -> bool {
         let below = |node: &Node| match node {
             Node::File(_) => false,
@@ -122,7 +122,7 @@ impl Tree {
     pub(super) fn change(&mut self, home: DirectoryId, edits: Vec<Edit>) {
         for edit in &edits {
             if let Some(directory) = self.directories.get_mut(&edit.directory) {
-                // Before the other name of a rename is removed.
+                // Held before the other name of a rename is removed.
                 if let Some(Node::File(file)) = &edit.node {
                     file.hold();
                 }
@@ -134,8 +134,8 @@ impl Tree {
         self.unsynced.push(NameChange { home, edits });
     }
 
-    /// Makes the names in a directory durable, and with them the earlier changes of the same names:
-    /// a later state of a name is never durable without the steps that led to it.
+    /// Makes the names in a directory durable, with all earlier changes of the same names: a state
+    /// of a name is never durable without the changes that led to it.
     pub(super) fn sync(&mut self, directory: DirectoryId) {
         let mut needed: BTreeSet<(DirectoryId, String)> = BTreeSet::new();
         let mut synced = Vec::new();
@@ -167,7 +167,7 @@ impl Tree {
         self.drop_unreachable();
     }
 
-    /// Forgets directories that neither programs nor the device can reach.
+    /// Drops directories that neither programs nor the device can reach.
     fn drop_unreachable(&mut self) {
         let mut reached = BTreeSet::from([ROOT]);
         let mut open = vec![ROOT];
@@ -195,7 +195,7 @@ impl Tree {
         self.directories.retain(|id, _| reached.contains(id));
     }
 
-    /// The names that a crash leaves in each directory; not all of them need be reachable.
+    /// The names that a crash leaves in each directory, reachable or not.
     pub(super) fn survivors(
         &self,
         names: NameSurvival,
@@ -236,7 +236,7 @@ impl Tree {
     }
 }
 
-/// Returns the former node of the name.
+/// Applies an edit, and returns the old node of the name.
 fn apply(edit: &Edit, names: &mut Names) -> Option<Node> {
     match &edit.node {
         Some(node) => names.insert(edit.name.clone(), node.clone()),

@@ -14,7 +14,7 @@ use crate::{DiskError, ErrorKind, OpenMode, Operation, Result};
 
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
-    /// Counts the crashes in place; a handle of another generation is stale.
+    /// Counts crashes in place. A handle of another generation is stale.
     pub(super) generation: AtomicU64,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct State {
     pub(super) tree: Tree,
     pub(super) operations: u64,
     pub(super) cut_after: Option<u64>,
-    /// The locked files, by identity.
+    /// The locked files, by their identities.
     pub(super) locks: BTreeSet<u64>,
     pub(super) capacity: u64,
     pub(super) used: Arc<Used>,
@@ -45,7 +45,7 @@ impl State {
         self.capacity.saturating_sub(self.used.bytes())
     }
 
-    /// One numbered change of names.
+    /// Makes one numbered change of names.
     pub(super) fn change(
         &mut self,
         operation: Operation,
@@ -59,7 +59,7 @@ impl State {
         Ok(())
     }
 
-    /// The node of a path, which must exist.
+    /// Returns the node of a path, which must exist.
     pub(super) fn existing(&self, operation: Operation, path: &Path) -> Result<Node> {
         let found = self.tree.find(&names_of(operation, path)?);
         found.ok_or_else(|| DiskError::bare(operation, path, ErrorKind::NotFound))
@@ -73,7 +73,7 @@ impl State {
         }
     }
 
-    /// The directory that holds the last name of a path, and that name.
+    /// The directory of a path's last name, and the name.
     pub(super) fn holder(
         &self,
         operation: Operation,
@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// Removes a name, and first everything below it, one operation each.
+    /// Removes everything below a name and then the name, with one operation each.
     pub(super) fn remove_all(
         &mut self,
         path: &Path,

@@ -24,12 +24,12 @@ pub(super) fn survey(tree: &Tree, used: &Used, options: CrashOptions) -> (Tree, 
 }
 
 /// Copies the tree after a crash into a new one, in the order of the names, so that the draws
-/// depend on nothing else.
+/// depend only on these.
 struct Survey {
     left: BTreeMap<DirectoryId, Names>,
     options: CrashOptions,
     draw: Draw,
-    /// Files already met under another name.
+    /// Files that were already found under another name.
     files: BTreeMap<u64, Arc<FileNode>>,
     used: Arc<Used>,
     tree: Tree,
@@ -37,7 +37,7 @@ struct Survey {
 
 impl Survey {
     fn visit(&mut self, from: DirectoryId, to: DirectoryId) {
-        // Taken out, so that a directory left under two names is met once.
+        // Taken out, so that a directory left with two names is visited once.
         let mut names = self.left.remove(&from).unwrap_or_default();
         for node in names.values_mut() {
             *node = match node {

@@ -1,6 +1,6 @@
 //! The space that the files of a disk in memory take, in whole blocks.
 //!
-//! A file takes space for as long as it has a name or a handle, as on a real file system: a removed file
+//! A file takes space while it has a name or a handle, as on a real file system: a removed file
 //! that is still open takes as much as before.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// No space yet, on a disk with blocks of this size.
+    /// No space in use, on a disk with blocks of this size.
     pub(super) fn new(block_bytes: u64) -> Arc<Self> {
         assert!(block_bytes > 0, "a block has a size");
         Arc::new(Self {
@@ -22,7 +22,7 @@ impl Used {
         })
     }
 
-    /// No space yet, on a disk like this one.
+    /// No space in use, on a disk like this one.
     pub(super) fn nothing_like(&self) -> Arc<Self> {
         Self::new(self.block_bytes)
     }
@@ -38,7 +38,7 @@ impl Used {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// A file's length has changed.
+    /// Notes a change of a file's length.
     pub(super) fn change(&self, before: usize, after: usize) {
         let (before, after) = (self.of_file(before), self.of_file(after));
         if after >= before {

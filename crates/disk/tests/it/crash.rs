@@ -1,4 +1,4 @@
-//! Data that the disk in memory keeps and loses in a crash.
+//! Data that the disk in memory keeps or loses in a crash.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ fn a_directory_that_was_not_synced_takes_its_files_along() {
 #[test]
 fn a_directory_created_durably_survives_with_everything_above_it() {
     let disk = MemoryDisk::new();
-    // An earlier process came this far, and died.
+    // An earlier process was killed after this.
     disk.create_directory(Path::new("a/b")).unwrap();
     kvorum_disk::create_directory_durably(&disk, Path::new("a/b/c")).unwrap();
     let image = disk.crash_image(CrashOptions::nothing_unsynced());
@@ -266,8 +266,8 @@ fn a_full_disk_refuses_growth_until_something_is_removed() {
     assert_eq!(disk.space(Path::new("")).unwrap().available, 0);
 }
 
-/// Regression: a server removed files and kept them open, and the disk of its tests counted their
-/// space as free.
+/// Regression: a server kept removed files open, and the disk of its tests counted their space as
+/// free.
 #[test]
 fn a_removed_file_takes_its_blocks_until_it_is_closed() {
     let disk = MemoryDisk::with_blocks(10 * 4096, 4096);
@@ -287,7 +287,8 @@ fn a_removed_file_takes_its_blocks_until_it_is_closed() {
     assert_eq!(available(), 10 * 4096);
 }
 
-/// Space of removed files was not free before their directory was synced, as on no real file system.
+/// Regression: unlike on real file systems, space of removed files was not free before their
+/// directory was synced.
 #[test]
 fn a_removed_file_gives_its_space_back_before_the_removal_is_durable() {
     let disk = MemoryDisk::with_blocks(10 * 4096, 4096);
@@ -327,8 +328,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Possible contents of a name after a crash: the values of each byte since the last sync, and true
-/// if the file has not changed since then.
+/// Possible contents of a file after a crash: the values of each byte since the last sync, and true
+/// if the file has not changed since.
 #[derive(Clone, Default)]
 struct File {
     current: Vec<u8>,
@@ -469,8 +470,7 @@ proptest! {
     }
 }
 
-/// A store on a disk that was full to the last block could not be opened, and so could not make
-/// room.
+/// Regression: a store on a completely full disk could not be opened, and so could not make room.
 #[test]
 fn a_lock_is_taken_where_there_is_no_room_for_its_holder() {
     let disk = MemoryDisk::with_blocks(8192, 4096);

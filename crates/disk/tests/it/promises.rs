@@ -1,4 +1,4 @@
-//! The promises that need no power cut, for the real disk and the one in memory alike.
+//! The promises that need no power cut, for the real disk and the disk in memory.
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use kvorum_disk::{
 };
 use rustix::io::Errno;
 
-/// Runs a check on each disk, below a directory of its own.
+/// Runs a check on each disk, in a directory of its own.
 fn on_each_disk(check: impl Fn(&dyn Disk, &Path)) {
     let directory = tempfile::tempdir().unwrap();
     check(&RealDisk, directory.path());
@@ -278,8 +278,8 @@ fn space_is_known() {
     });
 }
 
-/// Linux cannot sync `/dev/null` and reports that, which makes it a file with failing syncs. A
-/// directory that could not be opened, for lack of file handles, was treated like one with a failed
+/// Linux cannot sync `/dev/null`, so it serves as a file with failing syncs. Regression: a
+/// directory that could not be opened for lack of file handles was treated like one with a failed
 /// sync, and the value log took no writes until the next start.
 #[test]
 fn a_directory_that_cannot_be_opened_is_not_taken_for_one_that_failed_to_sync() {
