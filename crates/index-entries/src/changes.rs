@@ -1,4 +1,4 @@
-//! The changes of a batch in a tree, index entries included.
+//! The changes that a batch makes to a tree, index entries included.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use crate::stored::{Stored, read_stored};
 pub(crate) struct Changes<Op> {
     /// In the order of the batch.
     pub(crate) ops: Vec<Op>,
-    /// The counts once they are written.
+    /// The counts for when the changes are written.
     pub(crate) counts: IndexCounts,
-    /// Objects with unknown former index entries.
+    /// Objects with unknown old index entries.
     pub(crate) unknown: Vec<KeyRange>,
 }
 
@@ -28,10 +28,10 @@ struct Before {
     fields: Option<Fields>,
 }
 
-/// Computes what a batch changes.
+/// Computes the changes of a batch.
 ///
-/// `rewrites_all` means that index entries expire by their own age, so that unchanged ones have to
-/// be written again.
+/// `rewrites_all` means that index entries expire by their own age, so that unchanged entries have
+/// to be written again.
 pub(crate) fn changes_of<T: OrderedTree>(
     tree: &T,
     batch: &Batch,
@@ -55,7 +55,7 @@ pub(crate) fn changes_of<T: OrderedTree>(
     Ok(changes)
 }
 
-/// The counts of a batch besides its index entries.
+/// The counts of a batch without its index entries.
 pub(crate) fn plain_counts(batch: &Batch) -> IndexCounts {
     let is_put = |write: &&Write| matches!(write, Write::Put { .. });
     let puts = batch.writes.iter().filter(is_put).count();
@@ -119,8 +119,8 @@ fn read_before<T: OrderedTree>(
             fields: Some(fields),
         }),
         Stored::Absent if !is_lost() => Ok(Before::default()),
-        // The object may have been lost by damage: a write over it repairs that. Its index entries
-        // are found later, by reading them all.
+        // The object may have been lost to damage, and a write over it repairs that. Its old index
+        // entries are found later, by reading all entries.
         Stored::Absent | Stored::Damaged => {
             unknown.push(object_range_of(key));
             Ok(Before::default())
@@ -128,7 +128,7 @@ fn read_before<T: OrderedTree>(
     }
 }
 
-/// The change of an object by the write; `listed` is the list of its index entries.
+/// The write's change of its object; `listed` is the list of the object's index entries.
 pub(crate) fn object_op<T: OrderedTree>(tree: &T, write: &Write, listed: Bytes) -> T::Op {
     let at = object_key(write.key().as_bytes());
     match write {

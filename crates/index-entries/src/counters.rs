@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvorum_backend::IndexCounts;
 
-/// [`IndexCounts`] that many threads add to.
+/// [`IndexCounts`] to which many threads add.
 #[derive(Default)]
 pub(crate) struct IndexCounters {
     writes: AtomicU64,

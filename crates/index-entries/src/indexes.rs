@@ -1,4 +1,4 @@
-//! The indexes of an open tree: writes keep them, folds read them, upkeep repairs them.
+//! The indexes of an open tree: writes update them, folds read them, upkeep repairs them.
 
 use std::ops::Bound;
 
@@ -25,8 +25,8 @@ pub struct Indexes {
 }
 
 impl Indexes {
-    /// `expires_by_age` means that entries of the tree expire by their age, and index entries with
-    /// them.
+    /// `expires_by_age` means that entries of the tree, index entries included, expire by their
+    /// age.
     pub fn new(expires_by_age: bool) -> Self {
         Self {
             expires_by_age,
@@ -35,7 +35,7 @@ impl Indexes {
         }
     }
 
-    /// Puts a batch of objects, and their index entries with it.
+    /// Puts a batch of objects together with their index entries.
     ///
     /// # Errors
     /// Those of [`kvorum_backend::Backend::put`].
@@ -56,7 +56,7 @@ impl Indexes {
         Ok(receipt)
     }
 
-    /// With indexes a put depends on the old entry: if that changes meanwhile, it is read again.
+    /// With indexes a put depends on the old entry, which is read again if it changes meanwhile.
     fn put_indexed<T: OrderedTree>(
         &self,
         tree: &T,
@@ -70,7 +70,7 @@ impl Indexes {
             doubt();
             let put = tree.put_if_unchanged(&changes.ops, durability, guard)?;
             if let Some(receipt) = put {
-                // Once more: the settling of doubts may have looked before the new object existed.
+                // Again, since the settling of doubts may have read before the new object existed.
                 doubt();
                 self.counts.add(&changes.counts);
                 return Ok(receipt);
@@ -92,7 +92,8 @@ impl Indexes {
     ) -> Result<FoldEnd> {
         let keys = IndexKeys::of(range);
         let (from, to) = index_range(range);
-        // Before the view is taken and after the walk: entries rebuilt in between are not in it.
+        // Compared before the view is taken and after the walk: the view lacks entries that were
+        // rebuilt meanwhile.
         let opened = tree.doubts().opened();
         check_undoubted(tree, &from, &to)?;
         let view = tree.view(lease);

@@ -6,8 +6,8 @@
 //! part(x)      x with each 0x00 written as 0x00 0xFF, then 0x00 0x01
 //! ```
 //!
-//! The bucket prefix marks its own end, so the entries of one index of one bucket are one range, in
-//! order of term and then of key.
+//! A bucket prefix has a recognizable end, so the entries of one index of one bucket are a range,
+//! in the order of terms and then of keys.
 
 use std::ops::Bound;
 
@@ -62,7 +62,7 @@ pub fn all_objects() -> (Bound<Bytes>, Bound<Bytes>) {
     (Bound::Included(from), Bound::Excluded(to))
 }
 
-/// The tree's range of a range of storage keys.
+/// The tree's range for a range of storage keys.
 pub fn object_range(range: &FoldRange) -> (Bound<Bytes>, Bound<Bytes>) {
     let (all_from, all_to) = all_objects();
     let within = |bound: &Bound<Bytes>, open: Bound<Bytes>| match bound {
@@ -82,7 +82,7 @@ pub fn index_key(key: &StorageKey, entry: &IndexEntry) -> Bytes {
     out.into()
 }
 
-/// The tree's range of a range of terms.
+/// The tree's range for a range of terms.
 pub fn index_range(range: &IndexRange) -> (Bound<Bytes>, Bound<Bytes>) {
     let index = index_prefix(&range.bucket_prefix, &range.field);
     let at_term = |term: &Bytes| {
@@ -118,14 +118,14 @@ pub struct IndexKeys {
 }
 
 impl IndexKeys {
-    /// For the index that the range is of.
+    /// For the index of this range.
     pub fn of(range: &IndexRange) -> Self {
         Self {
             prefix: index_prefix(&range.bucket_prefix, &range.field),
         }
     }
 
-    /// The term and the storage key in the tree's key of an entry; `None` if it is of another
+    /// The term and the storage key in the tree's key of an entry; `None` for an entry of another
     /// index.
     pub fn term_and_key(&self, index_key: &[u8]) -> Option<(Bytes, StorageKey)> {
         let rest = index_key.strip_prefix(&self.prefix[..])?;
@@ -158,8 +158,8 @@ pub fn object_range_of(key: &StorageKey) -> KeyRange {
     KeyRange { from, to }
 }
 
-/// The objects that may have entries in a range of the tree: those of its buckets. The ends of the
-/// range may be anywhere, also within a bucket's prefix.
+/// The range of objects that may have entries in a range of the tree: all objects of its buckets.
+/// The ends of the range may be anywhere, even within a bucket's prefix.
 pub fn objects_of_entries(entries: &KeyRange) -> KeyRange {
     let mut objects = objects();
     if entries.from.first() == Some(&INDEX) {
@@ -187,7 +187,7 @@ pub fn entry_and_key(index_key: &[u8]) -> Option<(IndexEntry, StorageKey)> {
     Some((entry, key))
 }
 
-/// The bucket's prefix at the beginning of bytes, if all of it is there.
+/// The bucket's prefix at the beginning of these bytes, if it is whole.
 fn bucket_of(bytes: &[u8]) -> Option<&[u8]> {
     let key = StorageKey::from_encoded(Bytes::copy_from_slice(bytes));
     let len = key.bucket_prefix_len().ok()?;
@@ -201,7 +201,7 @@ fn index_prefix(bucket_prefix: &[u8], field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The first key behind all that start with this, which ends with a part's end.
+/// The first key behind all keys with this prefix, which ends with a part's end.
 fn behind(mut prefix: Vec<u8>) -> Vec<u8> {
     if let Some(last) = prefix.last_mut() {
         *last += 1;
@@ -219,7 +219,7 @@ fn put_part(out: &mut Vec<u8>, part: &[u8]) {
     out.extend_from_slice(&PART_END);
 }
 
-/// The part at the beginning, and the bytes behind it.
+/// The first part, and the bytes behind it.
 fn take_part(bytes: &[u8]) -> Option<(Bytes, &[u8])> {
     let zero_at = bytes.iter().position(|it| *it == 0)?;
     let (plain, rest) = bytes.split_at(zero_at);
@@ -229,7 +229,7 @@ fn take_part(bytes: &[u8]) -> Option<(Bytes, &[u8])> {
     }
 }
 
-/// A part with zeros, of which the bytes up to the first were taken.
+/// The rest of a part with zeros, of which the bytes up to the first zero were taken.
 fn take_escaped_part(mut part: Vec<u8>, mut rest: &[u8]) -> Option<(Bytes, &[u8])> {
     loop {
         match rest {

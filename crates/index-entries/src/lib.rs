@@ -1,15 +1,15 @@
 //! Secondary indexes over an ordered tree, for every engine that has one.
 //!
 //! An index entry is a key of its own, so that a range of terms is a range of keys ([`keyspace`]).
-//! The list of an object's entries is kept beside its head ([`listing`]): a put reads that list,
-//! and writes the difference to the new list in the same batch. The list makes index entries expire
-//! with their object, and lets a removal find them all. Trees that never had an index entry read
+//! An object has the list of its entries with its head ([`listing`]): a put reads the old list, and
+//! writes the difference to the new list in the same batch. With the list, index entries expire
+//! with their object, and a removal finds all of them. Trees that never had an index entry read
 //! nothing before they write.
 //!
-//! After a loss of index entries by damage, a fold over them fails, until upkeep has rebuilt them
-//! from those lists. After a loss of an object, entries without an object are searched and removed.
+//! After damage to index entries, folds over them fail until upkeep has rebuilt them from the
+//! lists. After a loss of objects, upkeep searches and removes entries without an object.
 //!
-//! An engine has [`Indexes`] beside its tree, and shows its objects with [`ObjectsView`].
+//! An engine has [`Indexes`] in addition to its tree, and shows its objects with [`ObjectsView`].
 
 mod changes;
 mod counters;

@@ -1,4 +1,4 @@
-//! The list of an object's index entries, which is kept beside its head.
+//! The list of an object's index entries, which is kept with the object's head.
 //!
 //! ```text
 //! for each entry, in order: varint length and bytes of the field, varint length and bytes of the term

@@ -10,7 +10,7 @@ use kvorum_ordered_tree::{ScanEnd, ScanRange, ScanStep, TreeEntry, TreeView};
 
 use crate::keyspace::{all_objects, object_key, object_range, storage_key};
 
-/// The objects of a tree, in a view of it.
+/// The objects in a view of a tree.
 pub struct ObjectsView<V> {
     view: V,
 }
@@ -21,7 +21,7 @@ impl<V: TreeView> ObjectsView<V> {
         Self { view }
     }
 
-    /// True when no object is left that is not expired.
+    /// True when there is no unexpired object.
     ///
     /// # Errors
     /// Those of [`TreeView::scan`].

@@ -1,16 +1,15 @@
-//! Rebuilding of index entries from their objects, and removal of entries without an object: the
-//! settling of the tree's doubts.
+//! Settling the tree's doubts: rebuilding index entries from their objects, and removing entries
+//! without an object.
 //!
-//! A round handles all doubts at its beginning. Doubts about index entries require reading their
-//! objects: each lists its entries, and the missing ones are put. Doubts about objects require
-//! reading the index: an entry whose object does not list it is removed, since a put over an
-//! unreadable object had no list of its entries. The decisions are put below everything in memory,
-//! so that they undo no put; see [`OrderedTree::put_below`].
+//! A round handles all doubts that are open at its beginning. For doubts about index entries, it
+//! reads the objects, and puts entries that are in an object's list and missing. For doubts about
+//! objects, it reads the index, and removes entries that are not in their object's list: a put over
+//! an unreadable object did not have the old list. These changes go below everything in memory, so
+//! that they undo no put; see [`OrderedTree::put_below`].
 //!
-//! Entries of an object that is damaged itself stay in doubt. The next round comes when the object
-//! has been put again, or when nothing in question is unreadable any more. An object that damage
-//! has destroyed keeps its entries, since replicas have it. It stays in doubt by itself until it is
-//! put or removed.
+//! Entries of an unreadable object stay in doubt. The next round begins when the object has been
+//! put again, or when everything in doubt is readable. A destroyed object keeps its entries, since
+//! replicas have the object. It stays in doubt alone until it is put or removed.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -33,12 +32,12 @@ use crate::keyspace::{
 use crate::listing::decode;
 use crate::stored::{OF_ANY_AGE, Stored, read_stored};
 
-/// The usual maximum cost of looking up one entry: a block.
+/// The usual maximum cost of a lookup: a block.
 const LOOKUP_BYTES: u64 = 4096;
 /// The most unreadable objects that are listed one by one.
 const UNREAD_MAX: usize = 1_000;
-/// The most lost objects with entries that are remembered. Entries of others may stay when they are
-/// put again.
+/// The most lost objects with entries that are kept. When further lost objects are put again, their
+/// old entries may stay.
 const GONE_MAX: usize = 500;
 
 /// The rounds of a tree.
@@ -53,29 +52,29 @@ struct State {
     waiting: Option<Waiting>,
 }
 
-/// The rest of the last round.
+/// The unsettled rest of the last round.
 struct Waiting {
-    /// Doubts that had been opened when it began.
+    /// The number of doubts opened by its beginning.
     opened: u64,
-    /// Objects that were not readable.
+    /// Objects that were unreadable.
     unread: Vec<KeyRange>,
 }
 
-/// One look at everything in doubt.
+/// One pass over everything in doubt.
 struct Round {
     opened: u64,
     doubts: Vec<Doubt>,
     stage: Stage,
-    /// Damage was met among the objects that were read for their entries.
+    /// Damage was found among the objects that were read for their entries.
     lacks_objects: bool,
-    /// Objects in doubt that have entries and cannot be read.
+    /// Unreadable objects in doubt that have entries.
     unread: Vec<KeyRange>,
     /// Lost objects with entries.
     gone: BTreeSet<StorageKey>,
 }
 
 enum Stage {
-    /// Batches that a log replayed in parts are in memory, up to this one, and putting below them
+    /// Memory has batches that a log replayed in parts, up to this one; entries put below them
     /// would have no effect.
     Flushing {
         up_to: Sequence,
@@ -103,7 +102,7 @@ struct Part {
 impl Reindexing {
     /// The due task, if there are doubts to settle.
     pub fn due<T: OrderedTree>(&self, tree: &T) -> Option<Task> {
-        // During a step of another thread, it is due again when that is over.
+        // During a step of another thread, no task is listed.
         let state = self.state.try_lock()?;
         (tree.is_writable() && state.is_due(tree)).then(|| Task {
             kind: TaskKind::Reindex,
@@ -166,7 +165,7 @@ impl Round {
                 true => Stage::Flushing {
                     up_to: tree.view(Lease::Unlimited).sequence(),
                 },
-                // There never was an entry.
+                // The tree never had an entry.
                 false => Stage::Over,
             },
             lacks_objects: false,
@@ -217,7 +216,7 @@ impl Round {
         self.doubts.iter().filter(|it| it.range.overlaps(keys))
     }
 
-    /// The objects that may have entries in doubt.
+    /// The range of objects that may have entries in doubt.
     fn objects_in_question(&self) -> Option<KeyRange> {
         let entries = all_entries();
         let ranges = self.about(&entries).map(|it| objects_of_entries(&it.range));
@@ -240,7 +239,7 @@ impl Round {
         }
     }
 
-    /// Listed entries of objects in doubt that are missing.
+    /// The missing ones of the listed entries in doubt.
     fn missing_entries<T: OrderedTree>(
         &self,
         tree: &T,
@@ -274,7 +273,7 @@ impl Round {
         Ok((ops, part))
     }
 
-    /// Entries of objects in doubt that those do not list.
+    /// Entries that their objects, which are in doubt, do not list.
     fn left_over_entries<T: OrderedTree>(
         &self,
         tree: &T,
@@ -301,7 +300,7 @@ impl Round {
             match read_stored(tree, &key, OF_ANY_AGE.reading)? {
                 Stored::Found(_, listed) => {
                     let lists_it = |entries: BTreeSet<_>| entries.contains(&entry);
-                    // A list that does not decode is no evidence.
+                    // A list that does not decode proves nothing.
                     if !decode(&listed).map_or(true, lists_it) {
                         ops.push(tree.remove_op(at));
                     }
@@ -314,7 +313,7 @@ impl Round {
         Ok((ops, part))
     }
 
-    /// True when the object was written or removed and not just lost.
+    /// True when the object was written or removed, and not only lost.
     fn is_replaced(&self, key: &StorageKey) -> bool {
         let object = object_key(key.as_bytes());
         let mut replaced = self
@@ -339,15 +338,15 @@ impl Round {
         tree.settle_doubts(&settled, &gone)?;
         unread.extend(questioned);
         Ok(Some(Waiting {
-            // Those just opened are no news.
+            // The doubts opened just now are included.
             opened: self.opened + gone.len() as u64,
             unread,
         }))
     }
 }
 
-/// Visits a part of a range, with entries of any age. The visitor returns the number of lookups for
-/// an entry.
+/// Visits a part of a range, entries of any age. The visitor returns the number of lookups for an
+/// entry.
 fn read_part<T: OrderedTree>(
     tree: &T,
     from: Bytes,

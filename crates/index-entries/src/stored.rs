@@ -7,15 +7,15 @@ use kvorum_ordered_tree::OrderedTree;
 
 use crate::keyspace::object_key;
 
-/// For reads to which nothing is expired.
+/// A read for which no entry is expired.
 pub(crate) const OF_ANY_AGE: ReadAt = ReadAt {
     reading: Reading::MayBlock,
     now: Timestamp(0),
 };
 
-/// An object as the tree has it.
+/// The state of an object in the tree.
 pub(crate) enum Stored {
-    /// Its fields, and the list of its index entries.
+    /// The object's fields, and the list of its index entries.
     Found(Fields, Bytes),
     Absent,
     Damaged,
