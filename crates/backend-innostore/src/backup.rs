@@ -1,6 +1,6 @@
 //! A copy of a store while it serves: hard links to files that do not change, and a manifest.
 //!
-//! A rewrite begins a file of its own, so that nothing is ever appended to one that a manifest lists.
+//! A rewrite begins a new file, so no file in a manifest is ever appended to.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use crate::tenant::hold_log;
 use crate::tree::OpenTree;
 
 impl OpenTree {
-    /// Makes a copy in a directory that does not exist, sharing files by hard links. It has all
-    /// puts from before the call, and opens like a store that was closed. The caller links batches
-    /// put meanwhile.
+    /// Makes a copy in a directory that does not exist, sharing files by hard links. The copy has
+    /// all puts from before the call, and opens like a store that was closed. The caller links
+    /// batches put meanwhile.
     pub(crate) fn backup(&self, directory: &Path) -> Result<StoreBackup> {
         let store = &*self.store;
         self.flush_all()?;
@@ -30,7 +30,7 @@ impl OpenTree {
         let mut files = BackedUp::default();
         for file in &copied.files {
             let name = file_name(file.number);
-            // A missing one was reported when it was read, and is reported by the copy.
+            // A missing file is reported when it is read, by the copy too.
             let (from, to) = (store.directory.join(&name), directory.join(&name));
             let _is_there = files.link(&*store.disk, &from, &to)?;
         }

@@ -14,7 +14,7 @@ const BODY_BYTES_MAX: u64 = 256 << 20;
 pub(crate) struct Op {
     /// The key.
     pub(crate) key: Bytes,
-    /// The new entry; its sequence is that of the batch. `None` for a removal.
+    /// The new entry, with the batch's sequence; `None` for a removal.
     pub(crate) entry: Option<Entry>,
 }
 

@@ -1,4 +1,4 @@
-//! The engine as the backend trait shows it.
+//! The engine behind the backend trait.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Innostore {
 }
 
 impl Innostore {
-    /// Opens a store, creating it if it is missing. `shared` is the node's cache of pages; `draw`
+    /// Opens a store, creating it if it is missing. `shared` has the node's cache of pages; `draw`
     /// gives random numbers for identities. [`Tenant`] describes the steps with the log before the
     /// store's use.
     ///
@@ -145,7 +145,7 @@ impl Backend for Innostore {
             return Vec::new();
         }
         store.pins.release_expired(now);
-        // During a step of another thread, due tasks are not listed until it is over.
+        // During a step of another thread, due tasks are not listed.
         let jobs = self.tree.jobs.try_lock();
         let mut due = jobs.map_or_else(Vec::new, |mut jobs| jobs.due(store, now));
         due.extend(self.indexes.reindexing().due(&*self.tree));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kvorum_backend::{Fields, Timestamp};
 use kvorum_planted_defects::is_planted;
 
-/// The rules of expiry: an entry's own, and the store's by age.
+/// The expiry rules of a store: by an entry's own time, and by the store's maximum age.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Expiry {
     age_micros: Option<u64>,

@@ -1,8 +1,8 @@
-//! Emptying files that are mostly garbage: their live pages are found by reading the file, and
-//! written elsewhere.
+//! Emptying files that are mostly garbage: live pages are found by reading the file, and written to
+//! another.
 //!
-//! Nothing behind a damaged page is found in a file. Then the whole tree is searched for pages of
-//! the file, and unreadable ones are lost with it.
+//! Pages behind a damaged page are not found in this way. Then the whole tree is searched for pages
+//! of the file, and unreadable pages are lost with it.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ use crate::rewriting::Rewriting;
 use crate::settings::InnostoreSettings;
 use crate::store::Store;
 
-/// A file of less than this part of the largest size is small.
+/// A file with less than the largest size divided by this is small.
 const SMALL_PART: u64 = 2;
 /// The share of garbage in a file, in thousandths, above which emptying it certainly frees more
 /// than it takes.
 const SCARCE_PERMILLE: u64 = 750;
 
-/// The files that are being left, if there are some.
+/// The files being emptied, if any.
 #[derive(Default)]
 pub(crate) struct Leaving {
     under_way: Option<UnderWay>,
@@ -30,23 +30,22 @@ pub(crate) struct Leaving {
 
 struct UnderWay {
     files: BTreeSet<u64>,
-    /// Those that are still to be read.
+    /// Scans of the files that are not read to their ends.
     scans: Vec<FileScan>,
-    /// The search that replaces reading the files if one of them is damaged.
+    /// The search that replaces the scans if a file is damaged.
     census: Option<Census>,
-    /// The pages below a damaged branch are unknown.
+    /// There is a damaged branch, and the pages below are unknown.
     lacks_branch: bool,
-    /// The keys to be touched.
+    /// The keys to touch.
     keys: BTreeSet<Bytes>,
     is_rewriting: bool,
 }
 
-/// The files that are left next: the large one with the largest share of garbage, or all small
-/// ones.
+/// The next files to empty: the large file with the largest share of garbage, or all small files.
 ///
 /// A rewrite makes garbage of the branches on its way, which may be half of a small file: if small
-/// files were emptied one by one, each would leave another small file. If space is scarce there may
-/// be no room to rewrite all of them, and one that is mostly garbage goes first.
+/// files were emptied one by one, each would leave another small file. If space is scarce, there
+/// may be no room to rewrite all of them, and a file of mostly garbage goes first.
 fn choose(
     files: &[FileRecord],
     settings: &InnostoreSettings,
@@ -84,7 +83,7 @@ fn garbage_permille(files: &[&FileRecord]) -> u64 {
 }
 
 impl UnderWay {
-    /// Continues the census, if there is one. Returns the bytes read, and true if that was all.
+    /// Continues the census, if there is one. Returns the bytes read, and true at the end.
     fn count(&mut self, budget_bytes: u64) -> Result<(u64, bool)> {
         let mut cost_bytes = 0;
         while let Some(census) = &mut self.census {
@@ -124,13 +123,13 @@ impl Leaving {
         })
     }
 
-    /// The live bytes of the files that are being left, or would be next; `None` without such files.
+    /// The live bytes of the files being emptied, or of the next ones; `None` without such files.
     pub(crate) fn live_bytes(&self, store: &Store) -> Option<u64> {
         let (_, files) = self.files(store)?;
         Some(files.iter().map(|it| it.live_bytes).sum())
     }
 
-    /// The first number of these files, and those that still exist.
+    /// The first number of these files, and the files that still exist.
     fn files(&self, store: &Store) -> Option<(u64, Vec<FileRecord>)> {
         let manifest = store.manifest.lock();
         let files = match &self.under_way {
@@ -169,7 +168,7 @@ impl Leaving {
             return self.scan(store, rewriting, under_way, budget_bytes, now);
         }
         if !rewriting.is_going_on() {
-            // It ended under other upkeep, or failed there: files that are left are chosen again.
+            // Other upkeep has ended or failed the rewrite: files are chosen again.
             return Ok(StepOutcome::nothing_left());
         }
         let outcome = rewriting.go_on(store, budget_bytes)?;
@@ -189,7 +188,7 @@ impl Leaving {
         Ok(outcome)
     }
 
-    /// True when files are being left of which this is the first.
+    /// True when the files being emptied begin with this one.
     fn has_begun(&mut self, store: &Store, subject: u64) -> bool {
         if self.under_way.is_none() {
             let manifest = store.manifest.lock();
@@ -260,7 +259,7 @@ impl Leaving {
         Ok(StepOutcome::partial(cost_bytes))
     }
 
-    /// Forgets the files in progress.
+    /// Drops the files in progress.
     pub(crate) fn abandon(&mut self) {
         *self = Self::default();
     }
@@ -300,13 +299,13 @@ mod tests {
         assert_eq!(chosen(&[full, small(2), small(3)], &[]), None);
         let files = [full, small(2), small(3), small(4)];
         assert_eq!(chosen(&files, &[]), Some(BTreeSet::from([2, 3, 4])));
-        // Small ones go together.
+        // Small files are emptied together.
         let half = |number| file(number, 250, 120);
         assert_eq!(chosen(&[full, half(2)], &[]), Some(BTreeSet::from([2])));
         let files = [full, half(2), half(3)];
         assert_eq!(chosen(&files, &[]), Some(BTreeSet::from([2, 3])));
         assert_eq!(chosen(&[full, half(2), file(3, 499, 499)], &[]), None);
-        // If there may be no room for all of them, the one that frees most goes by itself.
+        // If there may be no room for all of them, the file that frees the most is emptied alone.
         let files = [half(2), file(3, 250, 60), half(4)];
         let scarce = choose(&files, &settings, &BTreeSet::new(), true);
         assert_eq!(scarce, Some(BTreeSet::from([3])));

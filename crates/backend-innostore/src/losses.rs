@@ -1,8 +1,7 @@
-//! Losses by damage: reported in the status, set aside below `lost/`, and kept as doubts about
-//! keys.
+//! Losses by damage: reported in the status, set aside in `lost/`, and kept as doubts about keys.
 //!
-//! Reads that must not wait for a device may meet damage, so it is noted in memory first and
-//! written by the next upkeep. A failure to keep the record is ignored.
+//! Reads that must not wait for a device may find damage, so damage is noted in memory first, and
+//! the next upkeep writes the note. A failure to write is ignored.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +16,7 @@ use parking_lot::Mutex;
 
 /// The file name of the list of losses, below `lost/`.
 pub const INDEX: &str = "PAGES.bad";
-/// Its first bytes.
+/// The list's first bytes.
 pub const MAGIC: [u8; 8] = *b"KVinnbad";
 
 /// See the module.
@@ -60,7 +59,7 @@ impl Losses {
         losses
     }
 
-    /// All that is known to be lost.
+    /// All ranges known to be lost.
     pub(crate) fn ranges(&self) -> Vec<LostRange> {
         self.known.lock().ranges.clone()
     }
@@ -103,7 +102,7 @@ impl Losses {
         BackendError::new(ErrorKind::Corrupt, detail)
     }
 
-    /// The tree leads to this page no longer.
+    /// Notes that the tree no longer leads to this page.
     pub(crate) fn leave_out(&self, lost: &LostPage) {
         let _reported = self.note_page(lost);
         self.known.lock().left_out.insert(lost.place.name());
@@ -119,7 +118,7 @@ impl Losses {
         known.written < known.ranges.len()
     }
 
-    /// Copies the noted ranges' bytes and writes the index.
+    /// Copies the bytes of noted ranges, and writes the index.
     pub(crate) fn write(&self, disk: &dyn Disk) {
         let (ranges, written) = {
             let known = self.known.lock();
@@ -136,7 +135,7 @@ impl Losses {
         }
     }
 
-    /// Forgets everything, as after an erasure.
+    /// Removes all losses, as after an erasure.
     pub(crate) fn clear(&self, disk: &dyn Disk) {
         *self.known.lock() = Known::default();
         self.directory.remove(disk);

@@ -1,6 +1,6 @@
 //! Puts that are in no tree yet: entries and removals by key, newest first, in memory.
 //!
-//! Overwritten entries stay as long as the overlay does: a snapshot may see them.
+//! Overwritten entries stay as long as the overlay, since a snapshot may see them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,9 +14,9 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::change::Op;
 
-/// Approximate memory of an entry without its own bytes.
+/// Approximate memory of an entry in addition to its bytes.
 const OVERHEAD_BYTES: u64 = 200;
-/// Keys that a cursor takes at once.
+/// Keys that a cursor copies at a time.
 const KEYS_AT_ONCE: usize = 64;
 
 type Slot = (Bytes, Reverse<u64>);
@@ -37,7 +37,8 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    /// Takes the changes of a batch, of which later ones win. There may be none.
+    /// Applies the changes of a batch, which may be empty. Later changes of a key replace earlier
+    /// ones.
     pub(crate) fn apply(&self, ops: &[Op], sequence: u64) {
         self.last_sequence.fetch_max(sequence, Ordering::AcqRel);
         let mut held = self.held.write();
@@ -56,12 +57,12 @@ impl Overlay {
         *self.segments.lock().entry(segment).or_default() += bytes;
     }
 
-    /// Segments with its batches, and bytes of these.
+    /// Segments with its batches, and the batches' bytes.
     pub(crate) fn segments(&self) -> BTreeMap<u32, u64> {
         self.segments.lock().clone()
     }
 
-    /// The oldest segment with one.
+    /// The oldest segment with a batch of it.
     pub(crate) fn oldest_segment(&self) -> Option<u32> {
         self.segments.lock().keys().next().copied()
     }
@@ -86,12 +87,12 @@ impl Overlay {
         self.last_sequence.load(Ordering::Acquire)
     }
 
-    /// True when there was no put, not even a batch without writes.
+    /// True when it has no batch, not even one without writes.
     pub(crate) fn is_empty(&self) -> bool {
         self.last_sequence() == 0
     }
 
-    /// The newest of a key up to this sequence.
+    /// The newest entry of a key up to this sequence.
     pub(crate) fn get(&self, key: &Bytes, sequence: u64) -> Option<Held> {
         let held = self.held.read();
         let from = (key.clone(), Reverse(sequence));
@@ -107,7 +108,7 @@ impl Overlay {
         (found == key).then_some(*sequence)
     }
 
-    /// The newest entries of some keys from this one on, up to this sequence, and the first key
+    /// The newest entries, up to this sequence, of some keys from this one on, and the first key
     /// behind them.
     fn some_from(&self, from: &Bytes, sequence: u64) -> (VecDeque<(Bytes, Held)>, Option<Bytes>) {
         let mut taken: VecDeque<(Bytes, Held)> = VecDeque::new();
@@ -129,7 +130,7 @@ impl Overlay {
     }
 }
 
-/// Walks over an overlay in key order, as it is up to a sequence.
+/// A walk over an overlay in key order, up to a sequence.
 pub(crate) struct Cursor {
     overlay: Arc<Overlay>,
     sequence: u64,

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::version::Version;
 
-/// The version of a snapshot, until its lease is over.
+/// The version that a snapshot uses until its lease ends.
 pub(crate) struct Pin {
     pub(crate) lease: Lease,
     version: Mutex<Option<Version>>,
@@ -43,7 +43,7 @@ impl Pins {
         self.release(|pin| pin.lease.is_over(now));
     }
 
-    /// Lets go of everything.
+    /// Releases all versions.
     pub(crate) fn release_all(&self) {
         self.release(|_| true);
     }
@@ -62,7 +62,7 @@ impl Pins {
         }
     }
 
-    /// The versions that are held.
+    /// The versions that snapshots hold.
     pub(crate) fn versions(&self) -> Vec<Version> {
         let pins = self.pins.lock();
         let held = pins.iter().filter_map(Weak::upgrade);

@@ -8,7 +8,7 @@ use crate::store::Store;
 use crate::version::Version;
 
 impl Store {
-    /// The entry of a key that is not expired; a body that is apart is not read.
+    /// The unexpired entry of a key. A body on a page of its own is not read.
     pub(crate) fn find(&self, version: &Version, key: &Bytes, at: ReadAt) -> Result<Lookup<Entry>> {
         let found = self.find_of_any_age(version, key, at)?;
         Ok(match found {
@@ -48,7 +48,7 @@ impl Store {
         }
     }
 
-    /// True while a lookup of the first key of a damaged page reaches it.
+    /// True while a lookup of a damaged page's first key reaches the page.
     pub(crate) fn is_current(&self, lost: &LostPage) -> Result<bool> {
         let tree = self.version.load().tree.clone();
         let (key, reading) = (&lost.range.from, kvorum_disk::Reading::MayBlock);

@@ -1,7 +1,7 @@
-//! Scrubbing: all pages are read again now and then, past every cache. Damage is noted as if a
-//! reader had met it; a branch with one damaged copy is rewritten.
+//! Scrubbing: all pages are read again from time to time, past every cache. Damage is noted as if a
+//! reader had found it; a branch with one damaged copy is rewritten.
 //!
-//! Scrubbing treats the tree as one file. A restart reads it from its beginning.
+//! Scrubbing treats the tree as one file, and after a restart begins again.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::store::Store;
 
 /// The number of the only file.
 const TREE: u64 = 1;
-/// Branches that are rewritten after one reading of all pages.
+/// The most branches that are rewritten after one reading of all pages.
 const MENDED_MAX: usize = 100;
 
 /// A reading of the tree.
@@ -24,7 +24,7 @@ pub(crate) struct ScrubJob {
     mending: BTreeSet<Bytes>,
 }
 
-/// The files to be read again.
+/// The files to read again.
 fn files(store: &Store) -> Vec<ScrubFile> {
     let manifest = store.manifest.lock();
     let bytes: u64 = manifest.files.iter().map(|it| it.live_bytes).sum();
@@ -35,7 +35,7 @@ fn files(store: &Store) -> Vec<ScrubFile> {
     manifest.root.map(|_| tree).into_iter().collect()
 }
 
-/// The task of reading pages again, if that is due.
+/// The task of reading pages again, if it is due.
 pub(crate) fn due(
     store: &Store,
     scrubbing: &mut Scrubbing<ScrubJob>,
@@ -46,7 +46,7 @@ pub(crate) fn due(
     scrubbing.due(disk, directory, &files(store), period, now)
 }
 
-/// Reads some pages, for as long as that is due.
+/// Reads some pages, while the task is due.
 pub(crate) fn step(
     store: &Store,
     scrubbing: &mut Scrubbing<ScrubJob>,
@@ -94,7 +94,7 @@ impl ScrubJob {
                         self.mending.insert(page.range.from);
                     }
                 }
-                // A rewrite may have left it out since.
+                // A rewrite may have left the page out since.
                 Counted::Lost(page) if store.is_current(&page)? => {
                     let _reported_in_the_status = store.corrupt(&page);
                 }
@@ -105,8 +105,8 @@ impl ScrubJob {
         Ok((cost_bytes, false))
     }
 
-    /// The reading is done when damaged copies are replaced, for which no other job may be in
-    /// progress.
+    /// Replaces the damaged copies, which ends the reading. No other job may be in progress
+    /// meanwhile.
     fn mend(
         &mut self,
         store: &Store,

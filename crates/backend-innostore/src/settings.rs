@@ -1,4 +1,4 @@
-//! Settings of a store: behaviour and performance. Live objects are passed beside them.
+//! Settings of a store: behaviour and performance. Live objects are passed separately.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// Live objects that all stores of a node share.
 #[derive(Clone)]
 pub struct Shared {
-    /// Pages that were read.
+    /// The cache of pages.
     pub cache: Arc<PageCache>,
-    /// Room that rewrites in progress may take.
+    /// The room that rewrites in progress have claimed.
     pub(crate) claims: Arc<Claims>,
 }
 
@@ -34,12 +34,12 @@ impl Shared {
 #[derive(Clone, Debug)]
 pub struct InnostoreSettings {
     // Behaviour.
-    /// The store's label and identity, as far as the opener has them.
+    /// The store's label and identity, as far as they are known at the opening.
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the log.
     pub sync: SyncStrategy,
-    /// Entries expire this long after their last modification; `None` for never. An entry's own
-    /// expiry counts too, whichever comes first.
+    /// Entries expire this long after their last modification; `None` for never. If an entry has an
+    /// expiry of its own, the earlier time counts.
     pub expiry: Option<Duration>,
     /// The period in which all pages are read again; `None` for never.
     pub scrub_period: Option<Duration>,
@@ -47,19 +47,19 @@ pub struct InnostoreSettings {
     // Performance.
     /// The approximate size of pages. One entry may make a page larger.
     pub page_bytes: usize,
-    /// The size from which on a body gets a page of its own.
+    /// A body of this size or more gets a page of its own.
     pub body_apart_bytes: usize,
-    /// Memory is moved to the tree when it has this many bytes. They are also the limit of the replay
-    /// after a crash.
+    /// Memory is moved to the tree when it has this many bytes, which also limits the replay after
+    /// a crash.
     pub dirty_bytes_max: u64,
-    /// Memory, however little, is moved to the tree when its oldest entry is more than this many
+    /// Memory of any size is moved to the tree when its oldest entry is more than this many
     /// segments of the log behind the newest.
     pub log_segments_behind_max: u32,
-    /// The age of its oldest entry at which memory is moved as well.
+    /// Memory of any size is moved when its oldest entry has this age.
     pub dirty_age_max: Duration,
-    /// The size at which another file is begun.
+    /// The size at which the next file is begun.
     pub file_bytes_max: u64,
-    /// The share of garbage from which on a file is emptied, in percent.
+    /// A file with this share of garbage is emptied, in percent.
     pub garbage_percent: u8,
     /// Files below half of the largest size are joined when there are more than this many.
     pub small_files_max: usize,

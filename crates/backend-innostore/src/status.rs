@@ -11,11 +11,11 @@ use crate::tree::OpenTree;
 use crate::version::Version;
 use crate::view::View;
 
-/// The most entries for which keys are counted; beyond, they are estimated.
+/// Keys are counted in stores of at most this many entries, and estimated in larger stores.
 const COUNTED_ENTRIES_MAX: u64 = 2_000;
 
 impl OpenTree {
-    /// Sizes, counts and the backlog; keys in `counted` count as keys.
+    /// Sizes, counts and the backlog. A count of keys covers the range `counted`.
     pub(crate) fn status(&self, counted: &ScanRange) -> Status {
         let store = &*self.store;
         let version = store.version.load_full();
@@ -71,7 +71,7 @@ impl OpenTree {
     }
 }
 
-/// Bytes on disk that snapshots alone keep.
+/// Bytes on disk that only snapshots keep.
 fn pinned_bytes(store: &Store, version: &Version) -> u64 {
     let mut pinned = BTreeMap::new();
     for held in store.pins.versions() {

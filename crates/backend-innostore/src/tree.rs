@@ -1,4 +1,4 @@
-//! An open store as an ordered tree: its interface for code that derives keys from other keys.
+//! An open store as an ordered tree, the interface for code that derives keys from other keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl OpenTree {
         }
     }
 
-    /// Moves everything to the tree and returns the last sequence of that.
+    /// Moves everything to the tree, and returns the last sequence in it.
     pub(crate) fn flush_all(&self) -> Result<u64> {
         let wanted = self.store.visible_sequence();
         self.jobs.lock().flush_up_to(&self.store, wanted)?;
@@ -57,14 +57,14 @@ impl OpenTree {
         store.losses.write(&*store.disk);
         *store.lock.lock() = None;
         match finished {
-            // On a full disk the log is read again; the puts are durable nevertheless.
+            // On a full disk the puts are durable in the log, which the next opening reads.
             Err(error) if error.kind() == ErrorKind::Full && synced.is_ok() => Ok(()),
             finished => finished.map(drop),
         }
     }
 }
 
-/// Copies the parts that are kept in memory: requests are slices of something larger.
+/// Copies a part to keep in memory, since requests are slices of larger buffers.
 fn copied(part: &[u8]) -> Bytes {
     Bytes::copy_from_slice(part)
 }
@@ -156,7 +156,7 @@ impl OrderedTree for OpenTree {
         let mut jobs = self.jobs.lock();
         let store = &*self.store;
         store.intake.check_writable()?;
-        // A rewrite would lack changes that are decided now, at keys that it has passed.
+        // A rewrite in progress would lack the changes at keys that it has passed.
         if jobs.rewriting.is_going_on() {
             let step = jobs.rewriting.step(store, budget_bytes, now)?;
             return Ok(PutBelow::Flushing(step));
@@ -213,7 +213,7 @@ impl OrderedTree for OpenTree {
         for range in ranges {
             self.doubts().open(kind, range.clone());
         }
-        // The doubts in memory count, and are written with the next change.
+        // The doubts in memory are valid, and are written with the next change.
         let _written_or_failing_disk = self.store.change_manifest(|_| {});
     }
 

@@ -14,13 +14,13 @@ use crate::scrub::{self, ScrubJob};
 use crate::store::Store;
 use crate::version::Version;
 
-/// The multiple of the limit from which on puts pay for moving memory.
+/// With this multiple of the limit in memory, puts pay for moving it.
 const LATE_FACTOR: u64 = 2;
-/// The bytes that a put then pays for. A small put may cause the rewrite of a leaf, which is many
-/// times as long.
+/// The bytes that a put then pays for. A small put may cause the rewrite of a leaf with many times
+/// its bytes.
 const PAID_BYTES: u64 = 256 << 10;
 
-/// Jobs in progress, and the time since when one is due.
+/// Jobs in progress, and the time since which memory waits to be moved.
 #[derive(Default)]
 pub(crate) struct Jobs {
     pub(crate) rewriting: Rewriting,
@@ -103,18 +103,18 @@ impl Jobs {
     fn sync_due(&mut self, store: &Store, now: Timestamp) -> Option<Task> {
         let last = store.writer.lock().last_sequence;
         let is_behind = last > store.durable.load(Ordering::Acquire);
-        // The amount is unknown; a needless sync costs nothing.
+        // The number of unsynced bytes is unknown; a needless sync costs nothing.
         let bytes = is_behind.then_some(1);
         self.unsynced.due(store.settings.sync, bytes, now)
     }
 
-    /// True when something has been in memory alone for long.
+    /// True when memory has waited for the maximum age.
     fn is_old(&mut self, store: &Store, version: &Version, now: Timestamp) -> bool {
         if version.is_clean() {
             self.dirty_since = None;
             return false;
         }
-        // No later than now: the clock may have been set back.
+        // Not later than now, since the clock may have been set back.
         let since = self.dirty_since.map_or(now, |since| since.min(now));
         self.dirty_since = Some(since);
         let age = u64::try_from(store.settings.dirty_age_max.as_micros()).unwrap_or(u64::MAX);
@@ -128,9 +128,9 @@ impl Jobs {
         self.scrub.abandon();
     }
 
-    /// Makes a put pay for moving memory, if that is late.
+    /// Makes a put pay for moving memory, if the move is late.
     pub(crate) fn pay(&mut self, store: &Store) {
-        // A failed step is due again, and reported to the next upkeep.
+        // A failed step is due again, and the next upkeep reports the failure.
         let _paid_or_failing_disk = self.flush(store, PAID_BYTES, Timestamp(0));
     }
 
@@ -165,7 +165,7 @@ impl Jobs {
     }
 }
 
-/// True when puts have to pay.
+/// True when puts have to pay for moving memory.
 pub(crate) fn is_late(store: &Store) -> bool {
     let bytes = store.version.load().dirty_bytes();
     bytes > store.settings.dirty_bytes_max.saturating_mul(LATE_FACTOR)

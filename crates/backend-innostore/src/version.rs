@@ -1,4 +1,4 @@
-//! Everything that a read looks at.
+//! The state that a read uses.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use kvorum_page_tree::Tree;
 
 use crate::overlay::Overlay;
 
-/// The state at one moment. Cheap to clone.
+/// The state at one moment. It is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Version {
     /// The overlay for puts.
@@ -14,7 +14,7 @@ pub(crate) struct Version {
     /// The overlay that a rewrite merges into the tree.
     pub(crate) frozen: Option<Arc<Overlay>>,
     pub(crate) tree: Tree,
-    /// Counts overlays that were frozen, and erasures.
+    /// Counts frozen overlays and erasures.
     pub(crate) frozen_count: u64,
 }
 
@@ -24,12 +24,12 @@ impl Version {
         std::iter::once(&self.overlay).chain(&self.frozen)
     }
 
-    /// Their memory, in bytes.
+    /// The memory of the overlays, in bytes.
     pub(crate) fn dirty_bytes(&self) -> u64 {
         self.overlays().map(|it| it.bytes()).sum()
     }
 
-    /// True when nothing is in memory alone.
+    /// True when no batch is in memory alone.
     pub(crate) fn is_clean(&self) -> bool {
         self.overlays().all(|it| it.is_empty())
     }

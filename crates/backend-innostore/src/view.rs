@@ -1,4 +1,4 @@
-//! Snapshots: walking a store at one moment.
+//! Snapshots: walks over a store as it was at one moment.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -178,7 +178,7 @@ impl TreeView for View {
     }
 }
 
-/// Overlays and the tree below them, as one.
+/// A walk over the overlays and the tree as one.
 struct Merged {
     /// Newest first.
     cursors: Vec<Cursor>,
@@ -223,7 +223,7 @@ impl Merged {
         Ok(held.map_or(Step::End, |held| Step::Entry(key, held)))
     }
 
-    /// The newest entry of a key; the older ones are skipped.
+    /// Returns the newest entry of a key, and skips older ones.
     fn take(&mut self, key: &Bytes) -> Option<Held> {
         let mut newest = None;
         for cursor in &mut self.cursors {
@@ -237,7 +237,7 @@ impl Merged {
     }
 }
 
-/// The first key that may be in a range that begins so.
+/// The first key that may be in a range with this beginning.
 fn first_of(from: &Bound<Bytes>) -> Bytes {
     match from {
         Bound::Included(key) => key.clone(),

@@ -1,5 +1,5 @@
-//! Putting a batch: encoded without a lock, queued in the log and applied under the writer's, shown in one
-//! step.
+//! Putting a batch: encoded without a lock, queued in the log and applied under the writer's lock,
+//! and shown in one step.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::change::Op;
 use crate::records::records_of;
 use crate::store::Store;
 
-/// A writer's view before it decided on a write.
+/// The state that a writer has read before its write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
     pub(crate) sequence: u64,
@@ -48,7 +48,7 @@ impl Store {
             .put_bytes
             .fetch_add(payload, Ordering::Relaxed);
         // Queued batches would be lost with this process: a caller that leaves durability to the
-        // store waits at least until the batch is with the system.
+        // store waits at least until the operating system has the batch.
         let waits = is_grouped || durability == Durability::BackendDefault || logged.is_crowded;
         Ok(Some(Receipt {
             sequence: Sequence(logged.sequence),
@@ -59,7 +59,7 @@ impl Store {
         }))
     }
 
-    /// True when the caller is promised that the batch is durable.
+    /// True when the caller is promised a durable batch.
     fn is_grouped(&self, durability: Durability) -> bool {
         let is_grouped = match durability {
             Durability::Buffered => false,
@@ -109,9 +109,9 @@ impl Store {
         }))
     }
 
-    /// Takes a batch of the log. The caller has the writer's lock.
+    /// Applies a batch of the log. The caller has the writer's lock.
     pub(crate) fn take(&self, ops: &[Op], sequence: u64, segment: u32, bytes: u64) {
-        // A put without index entries must not overtake one.
+        // Noted first: a put without index entries must not overtake one with them.
         if ops.iter().any(Op::has_extra) {
             self.has_extras.store(true, Ordering::Release);
         }
