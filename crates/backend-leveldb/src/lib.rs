@@ -1,7 +1,7 @@
 //! The `leveldb` engine: an LSM tree with secondary indexes, behind the backend trait.
 //!
-//! The engine is [`kvorum_lsm_engine::LsmEngine`]; here are its settings, under the names of the
-//! `leveldb.*` keys, and the search, identification and repair of its stores.
+//! The engine is [`kvorum_lsm_engine::LsmEngine`]. This crate has its settings, under the names of
+//! the `leveldb.*` keys, and the search, identification and repair of its stores.
 
 pub mod repair;
 mod settings;

@@ -11,7 +11,7 @@ use kvorum_tiers::Tiers;
 #[derive(Clone, Debug)]
 pub struct LeveldbSettings {
     // Behaviour.
-    /// The store's label and identity, as far as the opener has them.
+    /// The store's label and identity, as far as they are known at the opening.
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the log.
     pub sync: SyncStrategy,
@@ -22,11 +22,11 @@ pub struct LeveldbSettings {
     pub scrub_period: Option<Duration>,
 
     // Performance.
-    /// A memtable of this many bytes is flushed. Give each store another figure, or all flush at
-    /// once.
+    /// A memtable of this many bytes is flushed. Each store should have another figure, so that
+    /// they do not all flush at once.
     pub write_buffer_bytes: u64,
-    /// Over the value log, a smaller one is flushed as well when its oldest entry is more than so
-    /// many segments behind the newest.
+    /// Over the value log, a smaller memtable is flushed too when its oldest entry is more than
+    /// this many segments behind the newest.
     pub log_segments_behind_max: u32,
     /// True if tables have filters.
     pub has_filter: bool,
@@ -34,7 +34,8 @@ pub struct LeveldbSettings {
     pub block_bytes: usize,
     /// Keys from one restart point of a block to the next.
     pub block_restart_interval: u32,
-    /// Compression of tables from level 2 on; younger ones live too briefly for it to pay.
+    /// Compression of tables from level 2 on; younger tables live too briefly for compression to
+    /// pay.
     pub compression: Compression,
     /// Bodies of this many bytes or more are kept apart from their keys; `usize::MAX` for none. See
     /// [`kvorum_lsm::LsmSettings::blob_threshold_bytes`].

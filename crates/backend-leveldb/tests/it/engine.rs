@@ -8,10 +8,10 @@ use kvorum_backend_conformance::{EngineUnderTest, Opening};
 use kvorum_backend_leveldb::{Compression, Leveldb, LeveldbSettings, Shared, SyncStrategy, Tiers};
 use kvorum_lsm::policy::PolicySettings;
 
-/// The variation over two directories.
+/// The variation with two directories.
 const TIERED: u32 = 3;
 
-/// Leveldb as the suite sees it.
+/// Leveldb for the suite.
 pub(crate) struct Engine;
 
 impl EngineUnderTest for Engine {
@@ -52,7 +52,7 @@ impl EngineUnderTest for Engine {
         directories
     }
 
-    /// The store's own segments, the log of a store without a value log.
+    /// The store's own segments, which are the log of a store without a value log.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.segment"]
     }
@@ -61,12 +61,12 @@ impl EngineUnderTest for Engine {
         4
     }
 
-    /// Many small files, and each change of them written twice.
+    /// Many small files, and a manifest that is written twice for each change.
     fn slowness(&self) -> usize {
         3
     }
 
-    /// The keys of a block: keys that share most of their bytes take little of it.
+    /// The keys of a block, which has many keys that share most of their bytes.
     fn keys_lost_per_flip_max(&self) -> usize {
         10
     }
@@ -77,7 +77,7 @@ fn slow_directory(opening: &Opening) -> PathBuf {
     Path::new("slow").join(&opening.directory)
 }
 
-/// A cache and a budget of a store's own.
+/// A cache and a budget for one store.
 pub(crate) fn shared() -> Shared {
     Shared::new(64 << 10, 1 << 20)
 }
@@ -112,7 +112,7 @@ pub(crate) fn small_settings(variation: u32) -> LeveldbSettings {
             sync: SyncStrategy::None,
             ..eager
         },
-        // Over two directories, with many levels.
+        // Two directories, with many levels.
         TIERED => LeveldbSettings {
             policy: PolicySettings {
                 base_bytes: 3_000,
@@ -122,8 +122,8 @@ pub(crate) fn small_settings(variation: u32) -> LeveldbSettings {
             blob_threshold_bytes: 1_500,
             ..eager
         },
-        // Everything apart. All have filters: without one, a lost block hides every key in its
-        // range, regardless of older layers.
+        // All bodies apart. All tables have filters: without a filter, a lost block hides every key
+        // in its range, also those of older layers.
         _ => LeveldbSettings {
             scrub_period: Some(Duration::from_micros(2_500)),
             blob_threshold_bytes: 1,

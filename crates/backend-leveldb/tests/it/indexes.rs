@@ -1,4 +1,4 @@
-//! Secondary indexes: entries come and go with their object, and with nothing else.
+//! Secondary indexes: entries are added and removed only with their object.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -167,7 +167,7 @@ fn an_object_that_comes_to_expire_takes_all_its_entries_with_it() {
     }
 }
 
-/// The replaced object has the list of entries to remove, and may be on the device alone.
+/// The replaced object has the list of entries to remove, and may not be in memory.
 #[test]
 fn a_put_that_must_not_wait_is_refused_where_its_old_entries_are_not_in_memory() {
     let memory = MemoryDisk::new();

@@ -1,4 +1,5 @@
-//! Index entries lost by damage: folds report that, and upkeep rebuilds them from their objects.
+//! Index entries lost to damage: folds report the loss, and upkeep rebuilds the entries from their
+//! objects.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ const OBJECTS: usize = 60;
 const MIDDLE: usize = 31;
 const NOW: Timestamp = Timestamp(1);
 
-/// Without bodies apart, so that a flipped byte is one of keys.
+/// Settings without bodies apart, so that a flipped byte costs keys.
 fn settings() -> LeveldbSettings {
     LeveldbSettings {
         blob_threshold_bytes: usize::MAX,
@@ -35,7 +36,7 @@ fn name(number: usize) -> String {
     format!("{number:02}")
 }
 
-/// A closed store of objects with an entry each, all in tables.
+/// A closed store of objects with one index entry each, all in tables.
 fn filled(settings: &LeveldbSettings) -> MemoryDisk {
     let disk = MemoryDisk::new();
     let store = open(&disk, settings);
@@ -58,7 +59,7 @@ fn expected() -> Vec<(String, StorageKey)> {
     all
 }
 
-/// The entries that a fold of the index shows; `None` if it reports that some are missing.
+/// The entries that a fold of the index shows; `None` if the fold reports missing entries.
 fn try_folded(store: &Leveldb, from: Option<&str>) -> Option<Vec<(String, StorageKey)>> {
     let mut seen = Vec::new();
     let indexes = store.indexes().unwrap();
@@ -105,7 +106,7 @@ fn flip(disk: &MemoryDisk, (path, offset): &(PathBuf, u64)) {
     file.write_at(&[byte[0] ^ 0x40], *offset).unwrap();
 }
 
-/// A store with these bytes flipped.
+/// A copy of the store with these bytes flipped.
 fn damaged(whole: &MemoryDisk, places: &[(PathBuf, u64)]) -> MemoryDisk {
     let disk = whole.crash_image(CrashOptions::everything());
     places.iter().for_each(|place| flip(&disk, place));
@@ -139,9 +140,9 @@ fn place_of_object(whole: &MemoryDisk, settings: &LeveldbSettings, name: &str) -
     places(whole).into_iter().find(is_it).unwrap()
 }
 
-/// Index entries are keys of their own. A damaged block of them cost results of queries, for ever
-/// and without a report: objects were whole, so nothing repaired them, and a put of the same
-/// entries wrote none.
+/// Regression: a damaged block of index entries cost results of queries for ever, without a report.
+/// The objects were whole, so nothing repaired the entries, and a put of the same entries wrote
+/// none.
 #[test]
 fn a_damaged_index_block_fails_the_fold_and_is_made_again_from_its_objects() {
     let settings = settings();
@@ -156,7 +157,7 @@ fn a_damaged_index_block_fails_the_fold_and_is_made_again_from_its_objects() {
         let after = try_folded(&store, None);
         match has_objects {
             true => assert_eq!(after, Some(expected()), "{place:?}"),
-            // The entries of an object that is lost as well are unknown.
+            // If an object is lost too, its entries are unknown.
             false => assert!(after.is_none_or(|it| it == expected()), "{place:?}"),
         }
     }
@@ -198,7 +199,7 @@ fn a_merge_that_forgets_the_block_does_not_forget_that_entries_are_missing() {
     let before = tables(&disk);
     let store = open(&disk, &settings);
     for round in 0..200 {
-        // Keys of another bucket on all sides.
+        // Keys of another bucket, on all sides.
         put(
             &store,
             &format!("a filler {round}"),
@@ -232,8 +233,8 @@ fn a_merge_that_forgets_the_block_does_not_forget_that_entries_are_missing() {
     );
 }
 
-/// A put over an unreadable object treated it as one without entries: its entries stayed, and named
-/// an object that did not have them.
+/// Regression: a put over an unreadable object treated it as one without entries. The old entries
+/// stayed, and named an object that did not have them.
 #[test]
 fn entries_of_an_object_that_was_damaged_when_it_was_replaced_do_not_stay() {
     let settings = settings();
@@ -271,7 +272,7 @@ fn an_object_that_is_damaged_keeps_its_entries_until_more_is_known() {
     assert!(!is_readable(&store, &name(MIDDLE)));
     do_all(&store, 1);
     assert_eq!(try_folded(&store, None), Some(expected()));
-    // And no task goes on for ever.
+    // No task continues for ever.
     let due = store.maintenance_due(NOW);
     assert!(due.iter().all(|it| it.kind != TaskKind::Reindex), "{due:?}");
 }
