@@ -1,4 +1,4 @@
-//! Settings of a store, with the names of `hanoidb.*` keys if there is one.
+//! Settings of a store, with the names of their `hanoidb.*` keys, if any.
 
 use std::time::Duration;
 
@@ -6,14 +6,13 @@ use kvorum_backend::Belonging;
 use kvorum_lsm::policy::PolicySettings;
 use kvorum_lsm::{Compression, DoublingLevels, LsmSettings, SyncStrategy};
 
-/// Levels below level 0. The last one has no limit: with units of 16 MiB a run is larger than that
-/// from 1 TiB on.
+/// Levels below level 0. The last level has no limit; with units of 16 MiB, the limits end at 1
+/// TiB.
 pub const LEVELS: usize = 16;
-/// The number of flushes that are merged however small they are; see
-/// [`kvorum_lsm::DoublingLevels`].
+/// This many flushes of any size are merged; see [`kvorum_lsm::DoublingLevels`].
 const SMALL_FLUSHES: usize = 8;
-/// From the first number of flushes on level 0, upkeep is urgent and puts are slowed beyond their share;
-/// from the second, they are slowed the most. The bound allows no more than 18.
+/// With the first number of flushes on level 0, upkeep becomes urgent and puts pay more than their
+/// share; with the second, they pay the most. The bound allows at most 18.
 const SLOW_FROM_FLUSHES: usize = 20;
 const SLOWEST_AT_FLUSHES: usize = 40;
 
@@ -21,7 +20,7 @@ const SLOWEST_AT_FLUSHES: usize = 40;
 #[derive(Clone, Debug)]
 pub struct HanoidbSettings {
     // Behaviour.
-    /// The store's label and identity, as far as the opener has them.
+    /// The store's label and identity, as far as they are known at the opening.
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the log.
     pub sync: SyncStrategy,
@@ -34,21 +33,21 @@ pub struct HanoidbSettings {
     // Performance.
     /// Runs of level k have at most 2^k times this many bytes.
     pub unit_bytes: u64,
-    /// A memtable of this many bytes is flushed: a unit, or a little less, since simultaneous
-    /// flushes of all stores disturb each other.
+    /// A memtable of this many bytes is flushed: a unit or a little less, so that stores do not all
+    /// flush at once.
     pub write_buffer_bytes: u64,
-    /// Over the value log, a smaller one is flushed as well when its oldest entry is more than so
-    /// many segments behind the newest.
+    /// Over the value log, a smaller memtable is flushed too when its oldest entry is more than
+    /// this many segments behind the newest.
     pub log_segments_behind_max: u32,
     /// Blocks of tables of this many bytes.
     pub block_bytes: usize,
-    /// Compression of bodies that are kept apart, and of tables from level 1 on; flushes live too
-    /// briefly.
+    /// Compression of bodies that are kept apart, and of tables from level 1 on; tables of flushes
+    /// live too briefly.
     pub compression: Compression,
     /// Bodies of this many bytes or more are kept apart from their keys; `usize::MAX` for none. See
     /// [`kvorum_lsm::LsmSettings::blob_threshold_bytes`].
     pub blob_threshold_bytes: usize,
-    /// A table has about this many bytes at most.
+    /// The approximate maximum of a table's bytes.
     pub table_bytes_max: u64,
 }
 

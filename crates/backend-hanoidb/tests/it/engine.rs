@@ -1,5 +1,5 @@
-//! The engine with settings so small that a few dozen writes fill memtables, tables and blob files, and use five
-//! levels.
+//! The engine with settings so small that a few dozen writes fill memtables, tables, blob files,
+//! and five levels.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use kvorum_backend::{Backend, Capabilities, Result};
 use kvorum_backend_conformance::{EngineUnderTest, Opening};
 use kvorum_backend_hanoidb::{Compression, Hanoidb, HanoidbSettings, Shared, SyncStrategy};
 
-/// Hanoidb as the suite sees it.
+/// Hanoidb for the suite.
 pub(crate) struct Engine;
 
 impl EngineUnderTest for Engine {
@@ -33,7 +33,7 @@ impl EngineUnderTest for Engine {
         Ok(Box::new(store))
     }
 
-    /// The store's own segments, the log of a store without a value log.
+    /// The store's own segments, which are the log of a store without a value log.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.segment"]
     }
@@ -42,18 +42,18 @@ impl EngineUnderTest for Engine {
         3
     }
 
-    /// Many small files, and each change of them written twice.
+    /// Many small files, and a manifest that is written twice for each change.
     fn slowness(&self) -> usize {
         3
     }
 
-    /// The keys of a block: keys that share most of their bytes take little of it.
+    /// The keys of a block, which has many keys that share most of their bytes.
     fn keys_lost_per_flip_max(&self) -> usize {
         10
     }
 }
 
-/// A cache and a budget of a store's own.
+/// A cache and a budget for one store.
 pub(crate) fn shared() -> Shared {
     Shared::new(64 << 10, 1 << 20)
 }
@@ -70,7 +70,7 @@ pub(crate) fn small_settings(variation: u32) -> HanoidbSettings {
     };
     match variation {
         0 => eager,
-        // Everything inline, larger units, one table a run.
+        // Everything inline, larger units, one table for each run.
         1 => HanoidbSettings {
             blob_threshold_bytes: usize::MAX,
             write_buffer_bytes: 8_000,
@@ -81,8 +81,8 @@ pub(crate) fn small_settings(variation: u32) -> HanoidbSettings {
             sync: SyncStrategy::None,
             ..eager
         },
-        // Everything apart. All have filters: without one, a lost block hides every key in its
-        // range, regardless of older layers.
+        // All bodies apart. All tables have filters: without a filter, a lost block hides every key
+        // in its range, also those of older layers.
         _ => HanoidbSettings {
             scrub_period: Some(Duration::from_micros(2_500)),
             blob_threshold_bytes: 1,

@@ -1,5 +1,5 @@
-//! Doubling levels on a disk: no put waits, no other engine opens them, and a restart continues
-//! merges.
+//! Doubling levels on a disk: no put waits, no other engine opens the store, and a restart
+//! continues merges.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn detail(store: &Hanoidb, name: &str) -> String {
     details.into_iter().find(|it| it.0 == name).unwrap().1
 }
 
-/// Tables of each of the tree's levels.
+/// The number of tables on each of the tree's levels.
 fn tables(store: &Hanoidb) -> Vec<usize> {
     let text = detail(store, "tables_per_level");
     text.split(' ').map(|it| it.parse().unwrap()).collect()
@@ -80,7 +80,7 @@ fn do_all(store: &Hanoidb) {
     assert!(due.is_empty(), "upkeep never ends: {due:?}");
 }
 
-/// No upkeep runs here, and yet nothing grows.
+/// Without upkeep, the bounds hold too.
 #[test]
 fn writers_alone_keep_a_store_in_its_bounds() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
@@ -102,7 +102,7 @@ fn writers_alone_keep_a_store_in_its_bounds() {
     }
 }
 
-/// The bytes that one put reads and writes: its share for each level, and the mechanism's
+/// The bytes that one put reads and writes are its share for each level, and the mechanism's
 /// read-ahead.
 #[test]
 fn no_put_does_more_than_its_share() {
@@ -130,13 +130,13 @@ fn no_put_does_more_than_its_share() {
         all += bytes;
     }
     assert!(all > 4 * 30_000 * 100, "{all}: nothing was merged");
-    // A put pays for at most 256 KiB of others' charges; runs of two levels may be read ahead at
-    // once.
+    // A put pays for at most 256 KiB of other puts' charges; runs of two levels may be read ahead
+    // at the same time.
     let bound = (256 << 10) + 3 * READ_AHEAD_BYTES;
     assert!(most <= bound, "{most} bytes at one put");
 }
 
-/// The bound on the average: a fixed amount for each level and byte, for any load.
+/// The bound on the average is a fixed amount for each level and byte, for any load.
 #[test]
 fn all_puts_together_merge_no_more_than_their_shares() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
@@ -151,8 +151,7 @@ fn all_puts_together_merge_no_more_than_their_shares() {
         .rposition(|it| *it > 0)
         .unwrap_or(0)
         .div_ceil(3) as u64;
-    // Beside the share: the log, the flush, and the overhead of an entry for each of a hundred
-    // bytes.
+    // In addition to the share: the log, the flush, and the overhead of entries of a hundred bytes.
     let factor = status.written_bytes / status.put_bytes;
     let bound = 2 * (2 + SHARE_PER_BYTE * (levels + 1));
     assert!(
@@ -167,7 +166,7 @@ fn a_restart_goes_on_where_merges_were() {
     for round in 0..40 {
         let store = open(&disk, &small_settings(0)).unwrap();
         (0..60).for_each(|it| put(&store, it * 37 % 500, &[round; 90]));
-        // A part of the due upkeep.
+        // Does a part of the due upkeep.
         for task in store.maintenance_due(NOW) {
             let _done = store
                 .maintenance_step(&task, StepBudget { bytes: 700 }, NOW)
@@ -182,7 +181,7 @@ fn a_restart_goes_on_where_merges_were() {
     assert!(runs <= LEVELS, "{runs} runs at rest");
 }
 
-/// A store of doubling levels is not a store of another engine over the same tree.
+/// A store with doubling levels does not open as one of another engine over the same tree.
 #[test]
 fn a_store_opens_as_what_it_is() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
@@ -200,7 +199,7 @@ fn a_store_opens_as_what_it_is() {
     assert!(refused.contains(said), "{refused}");
 }
 
-/// A rebuilt manifest has the meaning of its levels.
+/// A rebuilt manifest records the meaning of its levels.
 #[test]
 fn a_repaired_store_is_still_one_of_doubling_levels() {
     let memory = MemoryDisk::new();

@@ -1,4 +1,4 @@
-//! Each defect that can be planted in this engine is found by the suite.
+//! The suite finds each defect that can be planted in this engine.
 
 use kvorum_backend_conformance::{Plan, expect_caught};
 use kvorum_planted_defects::PlantedDefect;
