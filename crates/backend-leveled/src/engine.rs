@@ -1,4 +1,4 @@
-//! Opening a store. It always has a value log, which is its journal.
+//! Opening a store, which always has a value log as its journal.
 
 use std::path::Path;
 use std::sync::Arc;

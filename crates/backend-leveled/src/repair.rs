@@ -1,4 +1,4 @@
-//! Repairing a damaged store of this engine, without opening it.
+//! Repair of a damaged store of this engine, without opening it.
 
 pub use kvorum_lsm_repair::check::has_store_files;
 pub use kvorum_lsm_repair::{

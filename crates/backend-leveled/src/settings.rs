@@ -1,4 +1,4 @@
-//! Settings of a store, with the names of `leveled.*` keys if there is one.
+//! Settings of a store, with the names of their `leveled.*` keys, if any.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use kvorum_lsm::{
 #[derive(Clone, Debug)]
 pub struct LeveledSettings {
     // Behaviour.
-    /// The store's label and identity, as far as the opener has them.
+    /// The store's label and identity, as far as they are known at the opening.
     pub belonging: Belonging,
     /// The promise of [`kvorum_backend::Durability::BackendDefault`], and the time of syncs of the journal.
     pub sync: SyncStrategy,
@@ -26,12 +26,12 @@ pub struct LeveledSettings {
     // Performance.
     /// The size at which the ledger's memtable is flushed.
     pub ledger_buffer_bytes: u64,
-    /// A smaller one is flushed as well when its oldest entry is more than this many segments of the
-    /// journal behind the newest: these are read again after a crash.
+    /// A smaller memtable is flushed too when its oldest entry is more than this many segments of
+    /// the journal behind the newest, since these would be read after a crash.
     pub log_segments_behind_max: u32,
     /// Compression of bodies.
     pub compression: Compression,
-    /// The time of their compression: `compression` holds from then on.
+    /// The time at which bodies are compressed.
     pub compression_point: CompressionPoint,
     /// Compression of the ledger's tables.
     pub ledger_compression: Compression,
@@ -45,11 +45,11 @@ pub struct LeveledSettings {
     pub policy: PolicySettings,
 
     // Kinds of entries.
-    /// True for kinds whose removals the journal does not keep for older records (`recovr`):
+    /// True for kinds whose removals the journal may drop despite older records (`recovr`):
     /// [`LsmSettings::forgotten`].
     pub forgotten: fn(Tag) -> bool,
-    /// The list of an entry's index entries, as [`kvorum_index_entries::listing`] has it, for kinds
-    /// with lists that are recalculated when the ledger is rebuilt (`recalc`):
+    /// The list of an entry's index entries, in the form of [`kvorum_index_entries::listing`], for
+    /// kinds whose lists are recalculated when the ledger is rebuilt (`recalc`):
     /// [`LsmSettings::recalculated`].
     pub recalculated: Recalculate,
 }
@@ -89,7 +89,7 @@ impl From<&LeveledSettings> for LsmSettings {
             scrub_period: settings.scrub_period,
             memtable_bytes: settings.ledger_buffer_bytes,
             log_segments_behind_max: settings.log_segments_behind_max,
-            // Index entries have no bodies, and those of objects are in the journal.
+            // Index entries have no bodies, and bodies of objects are in the journal.
             blob_threshold_bytes: usize::MAX,
             blob_compression: settings.compression,
             compression_point: settings.compression_point,
