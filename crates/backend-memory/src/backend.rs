@@ -20,9 +20,9 @@ use crate::open_snapshots::OpenSnapshots;
 use crate::snapshot::MemorySnapshot;
 use crate::store::Store;
 
-/// Old versions that each put drops, ahead of the next maintenance.
+/// Old versions that each put drops, before the next upkeep does.
 const DROPPED_BY_A_PUT: usize = 4;
-/// The most expired entries that are counted when upkeep is listed, under the read lock.
+/// The most expired entries that are counted under the read lock when upkeep is listed.
 const EXPIRED_COUNTED_MAX: usize = 10_000;
 
 /// A store in memory.
@@ -32,7 +32,7 @@ pub struct MemoryBackend {
 }
 
 impl MemoryBackend {
-    /// An empty store. `draw` gives random numbers: the identities of its contents.
+    /// An empty store. `draw` gives random numbers for the identities of its contents.
     pub fn new(settings: Settings, draw: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         let store = Store {
             settings,
@@ -102,8 +102,8 @@ impl Backend for MemoryBackend {
         StoreId(self.store.identity.load(Ordering::Acquire))
     }
 
-    /// There is no device to wait for, so every promise holds at once. A batch that would not fit
-    /// into the memory bound by itself is refused as too large.
+    /// There is no device to wait for, so every promise holds at once. A batch that alone exceeds
+    /// the memory bound is refused as too large.
     fn put(&self, batch: &Batch, _durability: Durability) -> Result<Receipt> {
         self.store.check_open()?;
         self.check_size(batch)?;

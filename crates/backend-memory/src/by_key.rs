@@ -1,8 +1,8 @@
-//! The newest entries by key, for reads of one key: a hash table beside the ordered map.
+//! The newest entries by key, for reads of one key: a hash table in addition to the ordered map.
 //!
-//! A walk down the ordered map compares some ten keys, and each is in memory of its own outside of
-//! the processor's cache: a fifth of the server's time for a get. Here one key is compared, and it
-//! precedes the bytes that are read next.
+//! A walk down the ordered map compares about ten keys, each in memory of its own outside the
+//! processor's cache: a fifth of the server's time for a get. The table compares one key, in front
+//! of the bytes that are read next.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::entry::Entry;
 /// Entries by key.
 pub(crate) struct ByKey {
     entries: HashTable<Arc<Entry>>,
-    /// Under a secret of the store, so that clients cannot choose keys that collide.
+    /// With a secret of the store, so that clients cannot choose colliding keys.
     hasher: SeedableRandomState,
 }
 
@@ -55,7 +55,7 @@ impl ByKey {
         }
     }
 
-    /// Forgets all entries and frees their memory here.
+    /// Removes all entries and frees the table's memory.
     pub(crate) fn clear(&mut self) {
         self.entries = HashTable::new();
     }

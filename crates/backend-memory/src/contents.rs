@@ -27,9 +27,9 @@ pub(crate) struct Contents {
     pub(crate) by_key: ByKey,
     pub(crate) entries: VersionedMap<StorageKey, Arc<Entry>>,
     pub(crate) index: VersionedMap<IndexPosition, ()>,
-    /// Entries that will expire, by time and then by their place in the order of writes.
+    /// Entries that will expire, by time and then by position in the order of writes.
     by_expiry: BTreeMap<(Timestamp, u64), StorageKey>,
-    /// Entries in the order in which they were written; kept for stores with a bound only.
+    /// Entries in the order of writes; only for stores with a bound.
     by_age: BTreeMap<u64, StorageKey>,
     pub(crate) last_sequence: Sequence,
     next_position: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Contents {
     pub(crate) expired: u64,
 }
 
-/// A write with bytes of its own, made before the lock is taken.
+/// A write with copied bytes, made before the lock is taken.
 pub(crate) struct OwnedWrite {
     key: StorageKey,
     put: Option<OwnedPut>,
@@ -86,7 +86,7 @@ impl OwnedWrite {
 }
 
 impl Contents {
-    /// Empty contents; `secret` is drawn at random, for hashes.
+    /// Empty contents; `secret` is a random number for hashes.
     pub(crate) fn new(secret: u64) -> Self {
         Self {
             by_key: ByKey::new(secret),
@@ -105,7 +105,7 @@ impl Contents {
         }
     }
 
-    /// Applies a batch, its writes made owned, and returns its sequence. `newest_snapshot` is the
+    /// Applies a batch, given as owned writes, and returns its sequence. `newest_snapshot` is the
     /// highest sequence that an open snapshot sees.
     pub(crate) fn apply(
         &mut self,
@@ -183,7 +183,7 @@ impl Contents {
         entry.index_entries.len() as u64
     }
 
-    /// Sets a key and takes its old entry out of the orders and the count.
+    /// Sets a key, and removes its old entry from the orders and the count.
     fn set(
         &mut self,
         key: StorageKey,
@@ -262,8 +262,8 @@ impl Contents {
         len <= self.by_expiry.len() && self.expired_count(now, len) == len
     }
 
-    /// Collects the entry that expired first, if one did, and returns its counted bytes. Snapshots
-    /// lose it too: for a fold at `now` or later it is absent anyway.
+    /// Collects the entry that expired first, if any, and returns its counted bytes. Snapshots lose
+    /// the entry too: folds at `now` or later would not show it.
     pub(crate) fn collect_one_expired(&mut self, now: Timestamp) -> Option<u64> {
         let ((expires_at, _), key) = self.by_expiry.first_key_value()?;
         if *expires_at > now {
@@ -295,7 +295,7 @@ impl Contents {
         bytes
     }
 
-    /// Empties the store; sequences go on.
+    /// Empties the store; sequences continue.
     pub(crate) fn erase(&mut self) {
         self.by_key.clear();
         self.entries = VersionedMap::default();
@@ -311,7 +311,7 @@ impl Contents {
 
 impl IndexPosition {
     fn new(key: &StorageKey, entry: &IndexEntry) -> Self {
-        // A key that is not a storage key has no bucket; its index entries are of the empty prefix.
+        // A key that is not a storage key has no bucket; its index entries have the empty prefix.
         let prefix_len = key.bucket_prefix_len().unwrap_or(0);
         Self {
             bucket_prefix: key.to_bytes().slice(..prefix_len),

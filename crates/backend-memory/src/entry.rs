@@ -8,31 +8,31 @@ use kvorum_encoding::StorageKey;
 
 /// The counted bytes of an entry beyond its key, head and body: its fields and buffer handles, its
 /// places in the table and the map by key and in the maps by expiry and by age, and the allocator's
-/// overhead. Measured with half a million entries, before there was the table, whose 10 to 20 bytes
-/// were saved in the entry since: 350 bytes in a store without a bound, 430 in one with a bound,
-/// 530 when every entry expires as well. With a bound that is too generous the system may kill the
-/// process, so the highest of them counts for all.
+/// overhead. Measured with half a million entries: 350 bytes in a store without a bound, 430 with a
+/// bound, 530 if all entries expire too. (The table came later; its 10 to 20 bytes were saved in
+/// the entry.) If the count was too low the system could kill the process, so the highest figure is
+/// used for all.
 pub const ENTRY_OVERHEAD_BYTES: u64 = 530;
 
 /// The counted bytes of an index entry beyond its field and term: its place in the entry and in the
 /// index map, each with the handles of field, term and key. Measured as above.
 pub const INDEX_ENTRY_OVERHEAD_BYTES: u64 = 510;
 
-/// A stored entry. Immutable: an overwrite makes another.
+/// A stored entry. It is immutable: an overwrite makes another.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) sequence: Sequence,
     pub(crate) fields: Fields,
-    /// The time of its expiry: its own or by the store's TTL, whichever comes first.
+    /// The time of its expiry: its own or the store's TTL, the earlier of the two.
     pub(crate) expires_at: Option<Timestamp>,
-    /// Key, head and body in a row.
+    /// Key, head and body in one piece.
     pub(crate) bytes: Bytes,
     pub(crate) head_start: usize,
     pub(crate) body_start: usize,
     pub(crate) index_entries: Vec<IndexEntry>,
-    /// Its place in the order of writes within the store.
+    /// Its position in the order of the store's writes.
     pub(crate) position: u64,
-    /// Its bytes against the memory bound.
+    /// Its counted bytes.
     pub(crate) memory_bytes: u64,
 }
 
@@ -86,8 +86,8 @@ impl OwnedBytes {
     }
 }
 
-/// Copies a request's bytes, which are slices of its whole frame: without a copy, they would pin
-/// the frame and make the memory bound a guess.
+/// Copies a request's bytes, which are slices of its whole frame: otherwise they would keep the
+/// frame in memory, and the memory bound would be a guess.
 pub(crate) fn own(key: &StorageKey, head: &Bytes, body: &Bytes) -> OwnedBytes {
     let head_start = key.as_bytes().len();
     let body_start = head_start + head.len();
@@ -114,7 +114,7 @@ pub(crate) fn own_index_entry(entry: &IndexEntry) -> IndexEntry {
     }
 }
 
-/// The bytes of an entry of these sizes against the memory bound.
+/// The counted bytes of an entry of these sizes.
 pub(crate) fn memory_bytes(payload_bytes: usize, index_entries: &[IndexEntry]) -> u64 {
     let index_bytes: u64 = index_entries.iter().map(index_entry_bytes).sum();
     payload_bytes as u64 + ENTRY_OVERHEAD_BYTES + index_bytes

@@ -1,14 +1,14 @@
 //! The memory engine: an ordered in-memory store with TTL and an exact memory bound.
 //!
-//! Nothing persists: for caches, for tests, and for data that replicas can restore. One ordered map
-//! holds the entries and another the index entries; both keep superseded versions for as long as an
-//! open snapshot may read them, so that a snapshot costs nothing to take and a fold holds the lock
-//! for a few dozen entries at a time only.
+//! Nothing persists: the engine is for caches, for tests, and for data that replicas can restore.
+//! One ordered map has the entries and another the index entries. Both keep superseded versions
+//! while an open snapshot may read them, so that taking a snapshot costs nothing, and a fold holds
+//! the lock only for a few dozen entries at a time.
 //!
-//! One reader-writer lock, and no shards: a node has one store for each of its vnodes, so requests
-//! are spread over dozens of locks already. Folds, index folds and bucket listings use the ordered
-//! maps, reads of one key a hash table beside them. A persistent (copy-on-write) tree was the
-//! alternative for snapshots; it taxes every write with path copies although snapshots are rare.
+//! There is one reader-writer lock, without shards: a node has one store for each vnode, so dozens
+//! of locks share the requests already. Folds, index folds and bucket listings use the ordered
+//! maps, and reads of one key use a hash table. Rejected for snapshots: a persistent
+//! (copy-on-write) tree, in which every write copies a path although snapshots are rare.
 
 mod backend;
 mod by_key;

@@ -31,7 +31,7 @@ impl OpenSnapshots {
         self.open.remove(&id);
     }
 
-    /// Releases the snapshots whose lease is over.
+    /// Releases the snapshots with ended leases.
     pub(crate) fn release_over(&mut self, now: Timestamp) {
         self.open.retain(|_, (lease, released)| {
             let is_over = lease.is_over(now);
@@ -48,7 +48,8 @@ impl OpenSnapshots {
         }
     }
 
-    /// The lowest sequence that a snapshot sees, leaving out those whose lease is over at `now`.
+    /// The lowest sequence that a snapshot sees, without snapshots whose leases have ended at
+    /// `now`.
     pub(crate) fn oldest_at(&self, now: Timestamp) -> Option<Sequence> {
         let mut open = self
             .open

@@ -18,7 +18,7 @@ use crate::entry::Entry;
 use crate::open_snapshots::{Released, SnapshotId};
 use crate::store::Store;
 
-/// The number of entries that are read under one hold of the lock.
+/// The number of entries that are read each time the lock is held.
 const LOOKED_AT_ONCE: usize = 64;
 
 pub(crate) struct MemorySnapshot {
@@ -28,7 +28,7 @@ pub(crate) struct MemorySnapshot {
     released: Released,
 }
 
-/// The result of one hold of the lock.
+/// The entries read while the lock was held once.
 struct Chunk {
     found: Vec<(StorageKey, Arc<Entry>)>,
     /// The start of the rest; `None` when the range is done.
@@ -230,7 +230,7 @@ fn visited<'a>(key: &'a StorageKey, entry: &Entry, detail: FoldDetail) -> Visite
     }
 }
 
-/// The first key that a range can hold.
+/// The first key that may be in a range.
 fn first_key(range: &FoldRange) -> StorageKey {
     match &range.from {
         Bound::Included(from) => StorageKey::from_encoded(from.clone()),

@@ -17,7 +17,7 @@ const FREED_AT_ONCE: usize = 64;
 pub(crate) struct Store {
     pub(crate) settings: Settings,
     pub(crate) contents: RwLock<Contents>,
-    /// Locked after `contents` where both are.
+    /// Locked after `contents` if both are locked.
     pub(crate) open_snapshots: Mutex<OpenSnapshots>,
     pub(crate) identity: AtomicU64,
     pub(crate) is_closed: AtomicBool,
@@ -34,7 +34,7 @@ impl Store {
         Ok(())
     }
 
-    /// Registers a snapshot of now.
+    /// Registers a snapshot of the present contents.
     pub(crate) fn open_snapshot(&self, lease: Lease) -> (SnapshotId, Released) {
         let contents = self.contents.read();
         self.open_snapshots
@@ -55,7 +55,7 @@ impl Store {
         self.free(budget, |contents| contents.collect_one_expired(now))
     }
 
-    /// Frees old versions that no snapshot needs, once expired leases are released.
+    /// Releases snapshots with ended leases, and frees old versions that no snapshot needs.
     pub(crate) fn reclaim(&self, budget: StepBudget, now: Timestamp) -> (u64, bool) {
         self.open_snapshots.lock().release_over(now);
         self.free(budget, |contents| {
@@ -66,7 +66,7 @@ impl Store {
         })
     }
 
-    /// Frees one by one until the budget is used up; `free_one` returns the freed bytes.
+    /// Frees entries one by one until the budget is used up; `free_one` returns the freed bytes.
     fn free(
         &self,
         budget: StepBudget,

@@ -1,8 +1,8 @@
-//! An ordered map that keeps a key's earlier values for as long as an open snapshot may read them.
+//! An ordered map that keeps a key's earlier values while an open snapshot may read them.
 //!
-//! Each key has its newest version and, while snapshots need them, older ones. A superseded version
-//! is queued with the sequence that superseded it; once no open snapshot is below that sequence it
-//! is dropped, a few at a time. Without open snapshots nothing is ever queued.
+//! Each key has its newest version, and older versions while snapshots need them. A superseded
+//! version is queued with the sequence that superseded it. It is dropped once no open snapshot is
+//! below that sequence, a few versions at a time. Without open snapshots no version is ever queued.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,13 +14,13 @@ pub(crate) struct VersionedMap<K, V> {
     chains: BTreeMap<K, Chain<V>>,
     /// Old versions, by the sequence that superseded them, ascending.
     superseded: VecDeque<(Sequence, K)>,
-    /// Keys that hold a value now.
+    /// Keys with a present value.
     len: usize,
 }
 
 struct Chain<V> {
     newest: Version<V>,
-    /// Ascending, all below the newest.
+    /// Ascending, and all below the newest version.
     older: Vec<Version<V>>,
 }
 
@@ -48,7 +48,7 @@ impl<K, V> Default for VersionedMap<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> VersionedMap<K, V> {
-    /// The number of keys that have a value now.
+    /// The number of keys with a present value.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -75,8 +75,9 @@ impl<K: Ord + Clone, V: Clone> VersionedMap<K, V> {
             .filter_map(move |(key, chain)| Some((key, chain.at(sequence)?)))
     }
 
-    /// Sets a key from `sequence` on and returns its old value. That stays visible to snapshots if
-    /// `newest_snapshot`, the highest sequence that an open one sees, is not below it.
+    /// Sets a key from `sequence` on and returns its old value. The old value stays visible to
+    /// snapshots if `newest_snapshot`, the highest sequence that an open snapshot sees, is not
+    /// below it.
     pub(crate) fn set(
         &mut self,
         key: K,
@@ -108,7 +109,7 @@ impl<K: Ord + Clone, V: Clone> VersionedMap<K, V> {
         was.map(|value| Superseded { value, is_pinned })
     }
 
-    /// Takes the newest value of a key away, for snapshots too.
+    /// Removes the newest value of a key, for snapshots too.
     pub(crate) fn take(&mut self, key: &K) -> Option<V> {
         let chain = self.chains.get_mut(key)?;
         let taken = chain.newest.value.take()?;
@@ -126,9 +127,8 @@ impl<K: Ord + Clone, V: Clone> VersionedMap<K, V> {
         })
     }
 
-    /// Drops one version that no snapshot at or above `oldest_snapshot` needs: the value, or `None`
-    /// for a version in which the key was absent. With nothing to drop it returns `None` as well;
-    /// check first.
+    /// Drops one version that no snapshot at or above `oldest_snapshot` needs. Returns its value,
+    /// or `None` if the key was absent in that version, or if there was no version to drop.
     pub(crate) fn drop_one_superseded(&mut self, oldest_snapshot: Option<Sequence>) -> Option<V> {
         if !self.has_superseded(oldest_snapshot) {
             return None;

@@ -1,4 +1,4 @@
-//! The memory bound: exact, and the oldest written leave first.
+//! The memory bound: exact, and the entries written first are evicted first.
 
 use bytes::Bytes;
 use kvorum_backend::{
@@ -96,7 +96,7 @@ fn what_a_snapshot_pins_is_counted_and_given_back_when_its_lease_ends() {
         .maintenance_step(&due[0], budget, Timestamp(10))
         .unwrap();
     assert_eq!(store.status().pinned_bytes, 0);
-    // Even a fold with an earlier time gets nothing wrong.
+    // Even a fold with an earlier time shows no wrong entry.
     let filter = FoldFilter::unexpired(Timestamp(9));
     let mut seen = 0;
     let end = snapshot.fold(FoldDetail::Keys, &FoldRange::all(), &filter, &mut |_| {

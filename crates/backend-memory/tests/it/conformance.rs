@@ -27,7 +27,7 @@ impl EngineUnderTest for Memory {
 
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
         let settings = Settings {
-            // Never reached; it takes the paths of a bounded store.
+            // A bound that is never reached, for the code paths of a bounded store.
             memory_bytes_max: (opening.variation == 1).then_some(1 << 40),
             ..Settings::default()
         };
@@ -51,7 +51,7 @@ fn planted_defects_are_caught() {
         let violation = expect_caught(&Memory, defect, &conformance_plan()).unwrap();
         let sentences: &[u8] = match defect {
             PlantedDefect::ExpiredEntryReturned => &[13],
-            // With a writer beside it, such a snapshot shows parts of batches too.
+            // With a concurrent writer, such a snapshot also shows parts of batches.
             _ => &[4, 14],
         };
         let found = violation.sentence.unwrap_or_default();
