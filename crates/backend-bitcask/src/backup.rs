@@ -60,7 +60,7 @@ pub(crate) fn link_files(home: &Home, contents: &Contents, directory: &Path) -> 
         .is_some()
     {
         create_directory_durably(disk, &directory.join(lost)).into_backend()?;
-        // Nothing is set aside while this is held.
+        // Nothing is set aside while this lock is held.
         let _lost = home.lost();
         for entry in disk.list(&home.directory.join(lost)).into_backend()? {
             if entry.kind == EntryKind::File {

@@ -48,7 +48,7 @@ pub struct Finding {
     pub len: u64,
     /// The problem as text.
     pub what: String,
-    /// The known affected keys, or some of them if they are many.
+    /// The known affected keys, or some of them if there are many.
     pub keys: Vec<String>,
 }
 

@@ -28,7 +28,7 @@ struct HintJob {
 
 enum HintPhase {
     Reading(Box<Scan>, KeyTableBuilder),
-    /// The number is that of the table's written entries.
+    /// The number counts the table's written entries.
     Writing(KeyTable, usize, Box<HintTableWriter>),
 }
 

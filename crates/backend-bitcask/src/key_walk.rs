@@ -28,7 +28,7 @@ const GATHERED_KEYS: usize = 10_000;
 /// Longer walks gather up to this many at a time, since each time all data are read again.
 const GATHERED_KEYS_MAX: usize = 64_000;
 
-/// With more anti-entropy segments than this, few blocks of a hint have none of them.
+/// With more anti-entropy segments than this, hardly any block of a hint can be left out.
 const SEGMENTS_MAX: usize = 256;
 
 /// A segment as of the snapshot.

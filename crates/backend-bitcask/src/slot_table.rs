@@ -370,7 +370,7 @@ mod tests {
         const LAST: u64 = 12_000;
         let mut growths = std::collections::BTreeMap::<u64, u64>::new();
         for number in 0..TABLES {
-            // The same mixing as of shard numbers under a store's secret.
+            // Mixed like the numbers of a store's shards.
             let mut table = SlotTable::new(fill_of(spread(number) >> 32));
             for count in 0..LAST {
                 if !table.has_room() {

@@ -62,7 +62,7 @@ impl Overlay {
         self.segments.lock().clone()
     }
 
-    /// The oldest segment with a batch of it.
+    /// The oldest segment with one of its batches.
     pub(crate) fn oldest_segment(&self) -> Option<u32> {
         self.segments.lock().keys().next().copied()
     }

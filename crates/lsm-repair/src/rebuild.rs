@@ -297,7 +297,7 @@ impl<'a> RangeMerge<'a> {
         Ok(())
     }
 
-    /// Notes the part of a gap that lies in the range.
+    /// Notes the part of a gap within the range.
     fn note_gap(&mut self, number: u64, gap: &Mark) {
         let clipped = gap.clipped(self.plan.from.as_ref(), self.plan.to.as_ref());
         if let Some(gap) = clipped {

@@ -52,7 +52,7 @@ pub(crate) struct Job {
     buffer: Vec<u8>,
 }
 
-/// The newest entry of a key, and the places of older entries passed since.
+/// The newest entry of a key, and the segments of older entries passed since.
 struct Pending {
     key: Bytes,
     entry: MergeEntry,
@@ -214,7 +214,7 @@ impl Job {
         }
     }
 
-    /// Notes the place where an older entry was logged.
+    /// Notes the segment in which an older entry was logged.
     fn pass(&mut self) {
         if let Some(pending) = &mut self.pending {
             pending.older.add_all(&self.walk.take_trail());

@@ -398,7 +398,7 @@ fn an_insert_pays_a_bounded_share_and_never_waits() {
         let amplification = 100 * store.merged_bytes / store.put_bytes;
         let expected = 100 * 2 * (store.deepest as u64 + 1) * 5 / 4;
         assert!(amplification <= expected, "{amplification} %");
-        // No entry is there twice.
+        // No entry exists twice.
         assert_eq!(store.table_bytes(), {
             let in_memory: u64 = store.memtable.values().map(|it| it.bytes).sum();
             store.live_bytes() - in_memory

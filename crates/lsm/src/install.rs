@@ -200,7 +200,7 @@ pub(crate) fn are_unlisted(was_listing: bool, error: &BackendError) -> bool {
     !was_listing || matches!(error.kind(), ErrorKind::Full | ErrorKind::Corrupt)
 }
 
-/// Makes a manifest's lists those of a version.
+/// Sets a manifest's lists from a version.
 pub(crate) fn list_files(manifest: &mut Manifest, version: &Version) {
     let levels = version.levels.iter().enumerate();
     manifest.tables = levels

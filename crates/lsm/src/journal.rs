@@ -3,7 +3,7 @@
 //! An entry of a store with a journal always names the place where it was logged. Collections copy
 //! records out of the log to journal files, and no table changes. A record is read from the log
 //! while its segment exists, and then from a journal file. A record is whole, with its key and
-//! head, so that the tables can be rebuilt from the log and these files; removals are here as well
+//! head, so that the tables can be rebuilt from the log and these files; this includes removals
 //! (`docs/decisions/0027-leveled.md`).
 //!
 //! A journal file is a sorted table with one record to a block. Its index maps places to blocks,
@@ -48,8 +48,8 @@ pub fn journal_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:010}.journal"))
 }
 
-/// The key of a record. The byte order of names is the order of logging. The sequence tells records
-/// of another value log with the same segment numbers apart: a node may have lost its log.
+/// The key of a record. The byte order of names is the order of logging. The sequence distinguishes
+/// records of another value log with the same segment numbers: a node may have lost its log.
 pub(crate) fn name_of(at: &LogPlace, sequence: u64) -> [u8; NAME_BYTES] {
     let mut name = [0; NAME_BYTES];
     name[..4].copy_from_slice(&at.segment.to_be_bytes());

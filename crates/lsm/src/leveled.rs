@@ -5,9 +5,9 @@
 //! level is nearly empty most of the time, with as much garbage as live entries.
 //!
 //! Level 0 holds flushed tables, which overlap, newest first. All of them are merged at once: after
-//! a partial merge, reads would still need as many tables. If there is not room for all, the oldest
-//! tables are merged first. On a small disk a flush writes several tables without common keys,
-//! which count as one.
+//! a partial merge, reads would still look at the same number of tables. If there is not room for
+//! all, the oldest tables are merged first. On a small disk a flush writes several tables without
+//! common keys, which count as one.
 
 use crate::policy::{
     Backlog, Layout, Pick, Policy, PolicySettings, Reason, Shape, TableShape, is_expired,
@@ -149,8 +149,8 @@ fn next_below(shape: &Shape, level: usize, base: usize) -> usize {
     next.unwrap_or(base.max(level + 1))
 }
 
-/// The table that moves down with the least to rewrite for its size, if there is room for it. A
-/// removal counts double, since it frees the removed entry.
+/// The table that moves down with the least to rewrite for its size, preferably one for which there
+/// is room. A removal counts double, since it frees the removed entry.
 fn cheapest<'a>(
     shape: &'a Shape,
     level: usize,

@@ -123,7 +123,7 @@ impl Source {
         }
     }
 
-    /// Adds the logged places of the present key's older versions in a memtable.
+    /// Adds the segments of the log with the present key's older versions in a memtable.
     fn leave_trail(&self, older: &mut Older) {
         if let SourceKind::Memtable { page, at, .. } = &self.kind {
             page.leave_trail(*at, older);
@@ -249,8 +249,7 @@ pub(crate) struct MergeWalk {
     has_key: bool,
     is_started: bool,
     bytes: u64,
-    /// Places of records that are older than the returned entry of the key, if the caller wants
-    /// them.
+    /// Segments of the log with older records of the key, if the caller needs them.
     trail: Option<Older>,
     /// True for kinds of entries that leave no trail.
     forgets: fn(Tag) -> bool,
@@ -279,8 +278,8 @@ impl MergeWalk {
         self
     }
 
-    /// Logged places of the records skipped since the last call: older records of the key at the
-    /// walk's position.
+    /// Segments of the records skipped since the last call: older records of the key at the walk's
+    /// position.
     pub(crate) fn take_trail(&mut self) -> Older {
         self.trail.as_mut().map(std::mem::take).unwrap_or_default()
     }

@@ -32,7 +32,7 @@ pub trait Policy: fmt::Debug + Send + Sync {
         None
     }
 
-    /// True when a merge may begin beside the merges in progress, `begun`.
+    /// True when a merge may begin while the merges of `begun` are in progress.
     fn may_begin(&self, _pick: &Pick, begun: &[&Pick]) -> bool {
         begun.is_empty()
     }
@@ -118,7 +118,7 @@ pub struct TableShape {
     pub half_expired_at: Option<u64>,
     /// The time when all of it is expired, in microseconds; `None` for never.
     pub expired_at: Option<u64>,
-    /// It lies in the wrong one of two directories.
+    /// The table is in the wrong one of two directories.
     pub is_misplaced: bool,
 }
 

@@ -138,7 +138,7 @@ impl Store {
         self.slow.as_ref().is_some_and(|it| it.takes(level))
     }
 
-    /// True when a file lies in the slow directory.
+    /// True when a table is in the slow directory.
     pub(crate) fn lies_slow(&self, table: &Table) -> bool {
         self.slow.as_ref().is_some_and(|it| it.has(table.path()))
     }

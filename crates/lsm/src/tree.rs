@@ -132,8 +132,7 @@ impl OrderedTree for Lsm {
         &self.store.read_side.doubts
     }
 
-    /// True for a range in a damaged block, in a missing table, or below a mark that stands for
-    /// such a block.
+    /// True for a range in a damaged block, in a missing table, or below a mark over such a block.
     fn is_lost(&self, range: &KeyRange) -> bool {
         let version = self.store.version.load();
         let is_there = |number: u64| version.tables().any(|it| it.number == number);

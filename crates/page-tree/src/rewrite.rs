@@ -636,7 +636,8 @@ impl Rewrite {
         Ok(tree.with(None, tree.files().clone()))
     }
 
-    /// The numbers of the files that it has begun. They have to be removed if it is abandoned.
+    /// The numbers of the files that it has begun. They have to be removed if the rewrite is
+    /// abandoned.
     pub fn files_begun(&self) -> std::ops::Range<u64> {
         self.output.files_begun()
     }

@@ -332,7 +332,7 @@ fn a_scrub_finds_corruption_in_hints_and_the_checkpoint_reports_it_and_has_them_
     assert_eq!(store.status().lost.len(), 2, "{:?}", store.status().lost);
 }
 
-/// The same for every byte of them.
+/// The same for every byte of hints and the checkpoint.
 #[test]
 fn no_flip_of_a_hint_or_a_checkpoint_escapes_a_scrub() {
     const PERIOD: Duration = Duration::from_secs(100);

@@ -23,7 +23,7 @@ pub(crate) struct Page {
 struct Item {
     key: Range<usize>,
     entry: Place,
-    /// The logged places of older versions that were skipped.
+    /// Segments of the log with skipped older versions.
     older: Older,
 }
 
@@ -66,14 +66,14 @@ impl Page {
         self.items.push(Item { key, entry, older });
     }
 
-    /// Notes the place of an older version of the last key, if that is in the log.
+    /// Notes the segment of the log with an older version of the last key, if there is one.
     pub(super) fn pass(&mut self, older: &Written) {
         if let (Some(item), Some(segment)) = (self.items.last_mut(), older.segment()) {
             item.older.add(segment);
         }
     }
 
-    /// Adds the logged places of older versions of the key at a position.
+    /// Adds the segments of the log with older versions of the key at a position.
     pub(crate) fn leave_trail(&self, at: usize, older: &mut Older) {
         if let Some(item) = self.items.get(at) {
             older.add_all(&item.older);
