@@ -3,7 +3,7 @@
 //! An entry of a store with a journal always names the place where it was logged. Collections copy
 //! records out of the log to journal files, and no table changes. A record is read from the log
 //! while its segment exists, and then from a journal file. A record is whole, with its key and
-//! head, so that the tables can be rebuilt from the log and these files; this includes removals
+//! head, so that the tables can be rebuilt from the log and these files, which have removals too
 //! (`docs/decisions/0027-leveled.md`).
 //!
 //! A journal file is a sorted table with one record to a block. Its index maps places to blocks,
