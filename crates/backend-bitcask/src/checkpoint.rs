@@ -3,8 +3,8 @@
 //!
 //! Puts continue while it is written. The covered sequence is noted first, then the shards are
 //! copied one by one; an opening replays later records over it. Before the file gets its name, all
-//! records that its slots may point to are synced. Slots have the form and the order of memory, so
-//! that loading copies them and hashes nothing.
+//! records that its slots may point to are synced. Slots have the same form and order as in memory,
+//! so that loading copies them and hashes nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -219,7 +219,7 @@ pub(crate) enum CheckpointError {
     Disk(kvorum_disk::DiskError),
     /// Its bytes are damaged, or it belongs to another log.
     Unusable(&'static str),
-    /// A newer version, this one, wrote it.
+    /// It was written by this newer version.
     Newer(u8),
 }
 

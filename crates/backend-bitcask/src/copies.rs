@@ -49,7 +49,7 @@ impl Copies {
     }
 
     /// Takes a record, and appends the gathered records when they are enough. Returns the bytes of
-    /// the appended ones' sources.
+    /// the appended records' sources.
     pub(crate) fn take(
         &mut self,
         files: &SegmentFiles,

@@ -42,7 +42,7 @@ pub(crate) struct Meta {
     pub(crate) secret: (u64, u64),
     /// No batch without remaining records has a higher sequence, unless a later checkpoint is lost.
     pub(crate) sequence: u64,
-    /// No segment with this number or a higher one was created before this file was written.
+    /// A number above those of all removed segments, so that none is reused.
     pub(crate) next_segment: u32,
     /// Segments removed since the last checkpoint; one that still exists is a leftover.
     pub(crate) retired: Vec<u32>,

@@ -1,8 +1,9 @@
 //! The choice of the next segment to merge: a pure function of numbers.
 //!
 //! Triggers start a round and thresholds select its segments, as in Riak; within a round the
-//! segment that frees the most for its cost goes first. One segment is merged at a time: merges of
-//! all at once had a noticeable load. Bytes that have expired by estimate count as garbage.
+//! segment that frees the most for its cost goes first. One segment is merged at a time: merging
+//! all segments of a round at once was noticeable. Bytes that have expired by estimate count as
+//! garbage.
 //!
 //! The bound on the whole store's garbage selects one segment at a time, the one that frees the
 //! most for its cost, times its age. A round of all segments would copy nearly everything if each

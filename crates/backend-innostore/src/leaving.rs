@@ -168,7 +168,7 @@ impl Leaving {
             return self.scan(store, rewriting, under_way, budget_bytes, now);
         }
         if !rewriting.is_going_on() {
-            // Other upkeep has ended or failed the rewrite: files are chosen again.
+            // The rewrite has ended under other upkeep, or failed there: files are chosen again.
             return Ok(StepOutcome::nothing_left());
         }
         let outcome = rewriting.go_on(store, budget_bytes)?;

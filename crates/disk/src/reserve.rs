@@ -6,10 +6,9 @@
 //! collections, flushes and checkpoints need not. Removals may take half of the reserve, since they
 //! free space in the end.
 //!
-//! The reserve is a minimum of free space and no file: no file has to be written for it, or removed
-//! in time. Its size follows the usable space of the node, the free space and the space of the
-//! node's own files: a small disk, or one that other programs have nearly filled, gets a small
-//! reserve.
+//! The reserve is a minimum of free space, not a file that would have to be written and removed in
+//! time. Its size follows the usable space of the node, the free space and the space of the node's
+//! own files: a small disk, or one that other programs have nearly filled, gets a small reserve.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

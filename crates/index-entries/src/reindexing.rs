@@ -9,7 +9,7 @@
 //!
 //! Entries of an unreadable object stay in doubt. The next round begins when the object has been
 //! put again, or when everything in doubt is readable. A destroyed object keeps its entries, since
-//! replicas have the object. It stays in doubt alone until it is put or removed.
+//! replicas have the object. Only the object stays in doubt, until it is put or removed.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -239,7 +239,7 @@ impl Round {
         }
     }
 
-    /// The missing ones of the listed entries in doubt.
+    /// Entries in doubt that their objects list and the tree lacks.
     fn missing_entries<T: OrderedTree>(
         &self,
         tree: &T,

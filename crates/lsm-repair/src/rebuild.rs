@@ -24,7 +24,7 @@ use crate::work::{Done, Ground, SourceTable, end_of, lost_mark};
 
 /// The most possible cuts that are considered, in all tables together.
 const CUTS_MAX: usize = 100_000;
-/// Progress is reported after each this many merged keys.
+/// Progress is reported each time this many keys were merged.
 const PROGRESS_KEYS: u64 = 4_096;
 
 /// A range of keys that becomes tables.
@@ -106,8 +106,8 @@ impl RebuildPlan {
     }
 }
 
-/// Extends the key range of a damaged table to the end of its index, in case that its properties
-/// and its last block are lost.
+/// Extends the key range of a damaged table to the end of its index, since its properties and its
+/// last block may be lost.
 fn reach_to_the_end(ground: &Ground<'_>, source: &mut SourceTable) -> Result<()> {
     if source.is_whole || !source.is_present {
         return Ok(());

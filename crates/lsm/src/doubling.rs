@@ -42,9 +42,9 @@
 //! - So merges end at least as fast as runs come, and delays do not add up on a level. They add up
 //!   from level to level: a run is late by at most 1/2 + 1 + 2 + ... + 2^(k-2), which is less than
 //!   2^(k-1) units.
-//! - From a run's arrival without delays to the end of its merge into A pass less than 2^(k-1)
-//!   units of delay and 2^(k-1) of merging: less than the distance of two runs. So at most two runs
-//!   wait at any time: B and C.
+//! - The time from a run's arrival without delays to the end of its merge into A is less than
+//!   2^(k-1) units of delay and 2^(k-1) of merging: less than twice the time between two runs. So
+//!   at most two runs wait at any time: B and C.
 //!
 //! A put of n bytes into a store that uses the levels 1 to K therefore pays for at most 9 * (K + 1) * n bytes of
 //! merging, read and written together, and a get looks into at most 3 * K runs and the flushes on level 0. The

@@ -185,7 +185,7 @@ impl Entry {
         })
     }
 
-    /// The same with parts of its own, for which `bytes` need not stay.
+    /// Decodes an entry with copied parts, so that `bytes` need not stay.
     pub(crate) fn copied(bytes: &[u8]) -> Result<Self, Truncated> {
         let parts = Parts::decode(bytes)?;
         let copy = |part: Range<usize>| Bytes::copy_from_slice(&bytes[part]);
@@ -276,7 +276,7 @@ fn put_place(out: &mut Vec<u8>, at: &LogPlace) {
     }
 }
 
-/// The same up to an inline body; a log keeps that apart.
+/// Encodes an entry up to its inline body, which a log keeps apart.
 pub(crate) fn encode_but_body(out: &mut Vec<u8>, head: &Head<'_>, value: Option<&Value>) {
     let mut flags = 0;
     if !head.older.is_empty() {

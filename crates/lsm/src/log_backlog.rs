@@ -36,7 +36,7 @@ impl LogBacklog {
         self.memtable += 1;
     }
 
-    /// Removes the memtables of which every batch, up to this one, is in tables.
+    /// Notes that the batches up to this one are in tables.
     pub(crate) fn cover(&mut self, sequence: u64) {
         self.batches.retain(|_, batches| batches.last > sequence);
     }

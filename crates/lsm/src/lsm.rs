@@ -83,8 +83,8 @@ impl Lsm {
     }
 
     /// Moves the batches of the store's own log to tables, since the store now uses the value log,
-    /// and later batches must not survive without these. If the disk is full, the own log is synced
-    /// instead, and a later opening moves the batches.
+    /// and later batches there must not survive without these. If the disk is full, the own log is
+    /// synced instead, and a later opening moves the batches.
     fn flush_own_log(&self) -> Result<()> {
         match self.upkeep.flush_all() {
             Err(error) if error.kind() == ErrorKind::Full => self.store.sync_own_log(),

@@ -3,8 +3,9 @@
 //!
 //! A removal stays in the journal while an older put of its key is there: after a loss of its
 //! ledger, the store would mistake that put for the newest. So a merge that drops an older entry
-//! notes its segment in the newer entry of the key. If there are many ranges, neighbours are
-//! merged: a removal may then stay longer than necessary, but is never dropped too early.
+//! notes the older one's segment in the newer entry of the key. If there are many ranges,
+//! neighbours are merged: a removal may then stay longer than necessary, but is never dropped too
+//! early.
 
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
 

@@ -165,8 +165,8 @@ pub struct Pick {
     pub below: Vec<u64>,
     /// Bytes that the merge reads.
     pub bytes: u64,
-    /// The tables change their level and are not rewritten: no older entries that they overlap, and
-    /// no run that they would join, are on the way.
+    /// The tables change their level without a rewrite: on the way are no older entries that they
+    /// overlap, and no run that they would join.
     pub is_move: bool,
 }
 

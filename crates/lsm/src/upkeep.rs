@@ -278,7 +278,7 @@ impl Upkeep {
     }
 }
 
-/// True when memtables have more bytes than they should with upkeep in time.
+/// True when memtables have so many bytes that puts pay for flushing.
 fn is_flushing_late(store: &Store, version: &Version) -> bool {
     let in_memory: u64 = version.memtables().map(|it| it.bytes()).sum();
     in_memory > LATE_MEMTABLES * store.settings.memtable_bytes

@@ -188,7 +188,7 @@ impl TableScan {
         }
     }
 
-    /// The filter of the present partition; empty if it has none or it is unreadable.
+    /// The filter of the present partition; empty if there is no readable one.
     fn filter(&self, context: &ReadContext<'_>) -> Result<Bytes> {
         let partition = self.table.partitions.get(self.partition);
         let Some(handle) = partition.and_then(|it| it.filter) else {

@@ -21,7 +21,8 @@ use crate::key_table::{KeyEntry, OWN};
 use crate::log_hint::{BoundTo, LogHint, log_hint_number};
 use crate::meta::Meta;
 
-/// Entries that are sorted by the places of their records at a time, about 150 bytes each.
+/// Entries that are sorted by the places of their records and compared together, about 150 bytes
+/// each.
 const ENTRIES_AT_ONCE: usize = 64 << 10;
 
 /// The segments of a log hint's records: open, or `None` if the segment need not exist.

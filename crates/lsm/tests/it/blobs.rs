@@ -93,8 +93,7 @@ fn a_blob_file_goes_with_its_last_key() {
     assert_eq!(store.status(&everything()).keys, 1);
 }
 
-/// Regression: a collection that read memory. An entry there that hides a body may be lost in a
-/// crash.
+/// Regression: a collection read memory, where an entry that hides a body may be lost in a crash.
 #[test]
 fn an_overwrite_that_a_crash_loses_does_not_take_the_body_with_it() {
     let disk = MemoryDisk::new();

@@ -408,7 +408,7 @@ fn what_fails_while_writers_pay_is_not_given_up_before_its_time() {
     assert!(expected.iter().all(is_kept));
 }
 
-/// All data are readable again after a device failed as a whole for any time.
+/// No data are given up when a device fails as a whole for any time.
 #[test]
 fn a_device_that_fails_as_a_whole_gives_nothing_up() {
     let settings = settings();

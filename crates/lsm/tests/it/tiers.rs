@@ -93,7 +93,7 @@ fn levels(store: &Lsm) -> Vec<usize> {
     text.split(' ').map(|it| it.parse().unwrap()).collect()
 }
 
-/// Each table lies in its level's directory, and no file is left over.
+/// Each table is in its level's directory, and no file is left over.
 fn assert_placed(disk: &MemoryDisk, store: &Lsm, from_level: usize) {
     let levels = levels(store);
     let (fast, slow) = levels.split_at(from_level);
