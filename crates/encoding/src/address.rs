@@ -100,7 +100,7 @@ impl BucketType {
     }
 }
 
-/// The place of an object, in the form of clients.
+/// The address of an object, in the form that clients use.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     /// The bucket type; the default one for untyped buckets.
