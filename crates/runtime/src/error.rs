@@ -13,7 +13,7 @@ pub enum RuntimeError {
     #[error("start the executor: {0}")]
     Start(#[source] io::Error),
 
-    /// The system gives no entropy, so nothing may be drawn.
+    /// The system gives no entropy, so there are no random numbers.
     #[error("draw a seed from the system: {0}")]
     Entropy(String),
 

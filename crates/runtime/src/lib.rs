@@ -10,8 +10,8 @@
 //! Code that needs only the time takes an `Arc<dyn `[`Clock`]`>`, and for random numbers an
 //! `Arc<dyn `[`Randomness`]`>`, not a runtime.
 //!
-//! The simulated runtime does not decide the branch that an unbiased `tokio::select!` takes, the first
-//! task that `tokio::sync::watch` wakes, and the order of a `std` hash map. Our code uses `biased;`,
+//! The simulated runtime does not control the choice of an unbiased `tokio::select!`, the first
+//! task that `tokio::sync::watch` wakes, or the order of a `std` hash map. Our code uses `biased;`,
 //! [`Watched`] and ordered maps.
 
 mod clock;

@@ -9,7 +9,7 @@ use std::thread;
 
 use tokio::task::JoinHandle;
 
-/// A running task. Waiting for it gives its result; dropping the handle lets it run on.
+/// A running task. Waiting for it gives its result; dropping the handle does not end it.
 #[derive(Debug)]
 pub struct TaskHandle<T> {
     name: Cow<'static, str>,
@@ -110,7 +110,7 @@ pub enum TaskError {
 #[error("timed out")]
 pub struct TimedOut;
 
-/// A dedicated thread. Dropping the handle lets it run on.
+/// A dedicated thread. Dropping the handle does not end it.
 #[derive(Debug)]
 pub struct ThreadHandle<T> {
     name: String,
