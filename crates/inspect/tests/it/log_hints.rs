@@ -66,7 +66,7 @@ impl Node {
         self.write(Write::put(key(number), Fields::default(), head, body));
     }
 
-    /// Does the log's collections, so that live records of segments with few of them are copied.
+    /// Collects the log: live records are copied out of segments with few of them.
     fn collect(&self) {
         for _ in 0..100 {
             self.store.sync().unwrap();
@@ -98,8 +98,8 @@ fn key(number: u32) -> StorageKey {
 }
 
 /// A store with a log hint of the records that were copied to its own segment, and one of the log,
-/// with a removal. With `is_reversed` the keys come in the other order, so that each takes another
-/// one's place.
+/// with a removal. With `is_reversed` the keys are in the reverse order, so that their places
+/// differ.
 fn filled(log_id: u64, is_reversed: bool) -> MemoryDisk {
     let turned = |number: u32, count: u32| match is_reversed {
         true => count - 1 - number,
@@ -231,7 +231,7 @@ fn hint_of_log(disk: &MemoryDisk) -> PathBuf {
     path
 }
 
-/// The log's own damage is reported for the log, and not for a right hint.
+/// The log's own damage is reported for the log, and not for a correct hint.
 #[test]
 fn a_damaged_record_of_the_log_is_no_fault_of_the_hint() {
     let disk = whole();
