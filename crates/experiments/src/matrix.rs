@@ -1,9 +1,9 @@
 //! `kvorum bench matrix`: tests times backends (times durabilities), each on a server of its own,
 //! and the pages that compare them.
 //!
-//! A matrix takes hours, so that an interruption must not cost finished cells: every cell is recorded
-//! when its results are complete, and `--resume` runs the rest. A cell whose plan has changed since is
-//! run again.
+//! A matrix takes hours, so an interruption must not cost finished cells. Every cell is recorded
+//! when its results are complete, and `--resume` runs the rest. A cell whose plan has changed since
+//! is run again.
 
 mod cell;
 mod estimate;
