@@ -10,7 +10,7 @@ pub trait MaintainedLog: Send + Sync {
     /// The number of batches committed since the start.
     fn batches(&self) -> u64;
 
-    /// The reason why the log takes no more writes, if that is so.
+    /// The reason why the log takes no more writes; `None` if it does.
     fn failure(&self) -> Option<String>;
 
     /// Bytes of memory that wait to be written.
