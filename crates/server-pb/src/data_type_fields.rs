@@ -45,7 +45,7 @@ pub(crate) fn operation_of(op: pb::DtOp) -> Result<Operation, Refusal> {
     }
 }
 
-/// An operation without a number counts one up.
+/// An operation without a number adds one.
 fn increment(op: pb::CounterOp) -> i128 {
     op.increment.unwrap_or(1).into()
 }

@@ -70,8 +70,8 @@ impl FaultLog {
         Self { peer, quotas, seen }
     }
 
-    /// Logs a fault, unless this connection had one of its kind before or the quota of the kind is used
-    /// up; returns true if it did.
+    /// Logs a fault, unless this connection had one of its kind before or the quota of the kind is
+    /// used up; returns true if it was logged.
     pub(crate) fn note(&mut self, fault: Fault, detail: &dyn fmt::Display, now: Moment) -> bool {
         let bit = 1 << (fault as u8);
         let is_new = self.seen & bit == 0;
@@ -107,7 +107,8 @@ mod tests {
         assert!(log.note(Fault::BadFrame, &"0", now));
     }
 
-    /// A suite that connected for each test had 226 lines written about requests that were refused.
+    /// Regression: a test suite that connected for each test caused 226 lines about refused
+    /// requests.
     #[test]
     fn many_connections_share_a_quota() {
         let quotas = Arc::<FaultQuotas>::default();
