@@ -91,7 +91,7 @@ pub(crate) fn riak_text(
     let mut text = format!("{name} {word}\n\n");
     let mut names: Vec<&String> = properties.keys().collect();
     names.sort();
-    // Riak lists those of types from the end.
+    // Riak lists properties of types in reverse order.
     if claimant.is_some() {
         names.reverse();
     }
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Scripts look for "Error creating bucket type" and got the bare reason.
+    /// Regression: scripts look for "Error creating bucket type", but got only the reason.
     #[test]
     fn a_refused_type_is_named_with_the_reason_beneath() {
         let refused = |verb, properties, reason| {

@@ -27,7 +27,7 @@ pub enum AdminRequest {
     AaeStatus,
     /// The trees of each vnode.
     TreeStatus,
-    /// Tombstones of this node, and the rounds by which they go.
+    /// Tombstones of this node, and the rounds that remove them.
     Tombstones,
     /// A question about the keys of a bucket, or a change of those that are found.
     Fold {
@@ -90,7 +90,7 @@ pub enum AdminRequest {
         /// The bucket, as TYPE/BUCKET.
         name: String,
     },
-    /// Delete keys of a bucket, as many as it can in a second; asked again until all are.
+    /// Delete keys of a bucket for a second. The client repeats this until all are deleted.
     BucketDrop {
         /// The bucket, as TYPE/BUCKET.
         name: String,
@@ -99,9 +99,9 @@ pub enum AdminRequest {
     },
     /// The defaults of buckets without type: agreed ones and those of the configuration.
     BucketDefaultsShow,
-    /// Make all nodes agree on those of this node's configuration.
+    /// Make all nodes agree on the defaults of this node's configuration.
     BucketDefaultsApply,
-    /// Make all nodes agree on some.
+    /// Make all nodes agree on some defaults.
     BucketDefaultsSet {
         /// As those of a bucket type.
         properties: String,
@@ -110,7 +110,7 @@ pub enum AdminRequest {
     BackendMigrate {
         /// The scope of the move.
         scope: MoveScope,
-        /// The backend that is to have it.
+        /// The target backend.
         target: String,
         /// Only report what would move, and the room for it.
         is_dry_run: bool,
@@ -129,7 +129,7 @@ pub enum AdminRequest {
     },
 }
 
-/// The requests that are a verb alone.
+/// The requests without arguments.
 const BARE: [(&str, AdminRequest); 17] = [
     ("ping", AdminRequest::Ping),
     ("health", AdminRequest::Health),
@@ -150,7 +150,7 @@ const BARE: [(&str, AdminRequest); 17] = [
     ("backend status", AdminRequest::BackendStatus),
 ];
 
-/// A reply, or one that refuses.
+/// A reply, or a refusal.
 pub(crate) type Replied = Result<AdminReply, AdminReply>;
 
 /// The answer.

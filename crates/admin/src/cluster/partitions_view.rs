@@ -1,4 +1,4 @@
-//! `cluster partition` and `cluster partition-count`: one partition, and how many there are.
+//! `cluster partition` and `cluster partition-count`: one partition, and the number of partitions.
 //!
 //! Pure: the agreed state comes in, texts and JSON come out.
 
@@ -60,7 +60,7 @@ fn unknown(which: &str) -> AdminReply {
     }
 }
 
-/// A verb named a partition that there is not.
+/// A verb named a partition that does not exist.
 pub(crate) fn no_partition(which: &str) -> AdminReply {
     AdminReply::refused(format!("Failed: there is no partition {which}"))
 }

@@ -1,4 +1,4 @@
-//! Findings of folds, for people and for programs.
+//! Findings of folds, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -87,7 +87,7 @@ pub(super) fn count(count: u64) -> AdminReply {
     reply.with_riak_text(count.to_string())
 }
 
-/// The outcome of a change, in a cluster of so many members.
+/// The outcome of a change, in a cluster of this many members.
 pub(super) fn changed(change: KeyChange, changed: KeysChanged, members: usize) -> AdminReply {
     let done = match change {
         KeyChange::Reap => "reaped",
