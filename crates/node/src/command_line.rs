@@ -391,7 +391,7 @@ fn describe(key: Option<&str>, arguments: &AdminArguments) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// The keys that `key` means, or all, with their values; with `key`, also the text that describes it.
+/// The keys that match `key`, or all, with their values; with `key`, also its description.
 fn described_json(configuration: &Configuration, key: Option<&str>) -> anyhow::Result<Value> {
     let Some(key) = key else {
         return Ok(keys_json(configuration));
@@ -480,7 +480,7 @@ fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<Exi
     Ok(show(&reply, arguments))
 }
 
-/// Asks until all is done, and shows the progress.
+/// Repeats a request until all is done, and shows the progress.
 fn ask_to_the_end(
     settings: &Settings,
     verb: BucketVerb,
@@ -508,7 +508,7 @@ fn fold_keys(fold: FoldArguments, arguments: &AdminArguments) -> anyhow::Result<
     let Some(path) = outfile.filter(|_| reply.is_ok) else {
         return Ok(show(&reply, arguments));
     };
-    // Scripts that read what Riak's command writes find the same.
+    // The output is the same as that of Riak's command, for scripts.
     let as_data = || format!("{:#}", reply.data);
     let results = reply.riak.as_deref().map_or_else(as_data, str::to_owned);
     std::fs::write(&path, format!("{results}\n"))

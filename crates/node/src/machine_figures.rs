@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use kvorum_stats::{MetricKind, MetricsText};
 use serde_json::{Map, Value, json};
 
-/// Loads are given in parts of this.
+/// Loads are given in parts of one by this number.
 const LOAD_UNIT: f64 = 256.0;
 
 /// The machine's figures at one moment.
@@ -24,7 +24,7 @@ pub(crate) struct MachineFigures {
 struct Load {
     /// Averages of 1, 5 and 15 minutes, in parts of [`LOAD_UNIT`].
     averages: [u64; 3],
-    /// Processes and threads that there are.
+    /// The number of processes and threads.
     processes: u64,
 }
 
@@ -181,7 +181,7 @@ fn mounts_of(mounts: &str, data_directory: &Path) -> Vec<PathBuf> {
     wanted
 }
 
-/// Spaces and the like stand as `\040`, in octal.
+/// Spaces and the like are escaped in octal, as `\040`.
 fn unescaped(place: &str) -> String {
     let mut plain = place.to_owned();
     for (escape, character) in [

@@ -90,7 +90,7 @@ fn value_of(configuration: &Configuration, key: &str) -> Option<String> {
     )
 }
 
-/// The limit that the node goes by at the moment, if it runs.
+/// The present limit of the node, if it runs.
 fn running_limit(configuration: &Configuration) -> Option<String> {
     let request = AdminRequest::Cluster {
         words: vec!["transfer-limit".to_owned()],

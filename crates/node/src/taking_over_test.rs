@@ -158,7 +158,7 @@ fn stores_of_each_engine_continue_under_their_names() {
         assert_eq!(opened.names(), names, "{engine}");
         opened.check();
         opened.close();
-        // The next start finds them as it left them.
+        // The next start finds them as the last run left them.
         settled(&disk, &settings).unwrap();
         let opened = Opened::open(&disk, &settings, &names, 3);
         opened.check();

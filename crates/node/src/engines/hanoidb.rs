@@ -39,7 +39,7 @@ pub(super) fn settings_of(settings: &Settings, memory: &Memory, drawn: u64) -> H
     }
 }
 
-/// Refuses the directory of a store of the original, in which one of ours would lie between its files.
+/// Refuses the directory of a store of the original, whose files would be mixed with ours.
 pub(super) fn refuse_original(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
     if disk.info(directory)?.is_none() {
         return Ok(());

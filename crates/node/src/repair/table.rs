@@ -168,7 +168,8 @@ fn details(text: &mut String, report: &RepairReport) -> std::fmt::Result {
 mod tests {
     use super::*;
 
-    /// A row for each of 64 stores repeated a sentence of 130 columns behind a path of 60.
+    /// Regression: the rows of 64 stores each repeated a sentence of 130 columns behind a path of
+    /// 60.
     #[test]
     fn rows_fit_in_100_columns_and_sentences_stand_once() {
         let index = "1278813932664540053428224228626747642198940975104";

@@ -27,7 +27,7 @@ const TYPES: [(&str, &str, Option<&str>); 8] = [
     ("fx_set", "bc", Some("set")),
 ];
 
-/// A server as that node was configured, with its data in `riak`.
+/// A server with that node's configuration, and the node's data in `riak`.
 fn site() -> Site {
     let mut site = Site::new();
     site.settings = [
@@ -220,7 +220,8 @@ async fn a_node_with_several_backends_is_imported_by_one_command_into_the_same()
     assert_all_there(&site).await;
 }
 
-/// A directory of one backend's stores has none of the others', which must not make them pass over theirs.
+/// A directory of one backend's stores has none of the others', whose imports must still find
+/// theirs.
 #[tokio::test]
 async fn directories_of_single_backends_are_imported_by_the_same_command() {
     let site = site();

@@ -1,4 +1,4 @@
-//! Hash trees of a node outlast its stop, and come back after its death.
+//! Hash trees of a node survive its stop, and are built again after a kill.
 
 use std::time::{Duration, Instant};
 

@@ -30,7 +30,7 @@ fn hinted(site: &Site) -> u64 {
         .sum()
 }
 
-/// All keys are found, at every node that is asked.
+/// Checks that each of these nodes finds all keys.
 fn check(sites: &[&Site]) {
     for site in sites {
         for number in 0..KEYS {

@@ -155,7 +155,7 @@ impl Server {
         rustix::process::kill_process(id, signal).unwrap();
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Stops the server, and waits for its end.
     pub(crate) fn stop(mut self) {
         self.signal(Signal::TERM);
         assert!(self.child.wait().unwrap().success());

@@ -1,4 +1,5 @@
-//! Tombstones of a cluster of three servers go from all replicas, and an operator sees why they stay.
+//! Tombstones of a cluster of three servers are removed from all replicas, and an operator sees why
+//! they stay.
 
 use serde_json::{Value, json};
 
