@@ -201,7 +201,7 @@ fn a_deleted_object_is_not_found_but_shows_its_clock() {
         let vclock = gone.header("x-riak-vclock").unwrap().to_owned();
         assert_eq!(client.ask("DELETE", path, &[], b"").await.status, 404);
         assert_eq!(client.ask("HEAD", path, &[], b"").await.status, 404);
-        // A version that the client names is not checked here.
+        // A delete that names a version succeeds even on a tombstone.
         let named = client
             .ask("DELETE", path, &[("X-Riak-Vclock", &vclock)], b"")
             .await;
