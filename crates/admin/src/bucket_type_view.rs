@@ -65,7 +65,7 @@ pub(crate) fn refused(refusal: &Refusal) -> AdminReply {
 /// Opening of the message about invalid properties.
 const INVALID: &str = "Invalid bucket properties: ";
 
-/// Riak's word for a reason, in words.
+/// The text for Riak's word for a reason.
 fn explained(reason: &str) -> &str {
     match reason {
         "not_active" => "it is not active: activate it first, or create it anew",

@@ -29,7 +29,7 @@ pub enum AdminRequest {
     TreeStatus,
     /// Tombstones of this node, and the rounds that remove them.
     Tombstones,
-    /// A question about the keys of a bucket, or a change of those that are found.
+    /// A question about the keys of a bucket, or a change of the keys that are found.
     Fold {
         /// The verb and its arguments.
         words: Vec<String>,
@@ -70,10 +70,10 @@ pub enum AdminRequest {
     BucketTypeUpdate {
         /// The type's name.
         name: String,
-        /// As when it is made.
+        /// In the form of its creation.
         properties: String,
     },
-    /// Take back properties of a bucket type, all that can be or one.
+    /// Reset one property of a bucket type, or all that can be reset.
     BucketTypeReset {
         /// The type's name.
         name: String,
@@ -117,7 +117,7 @@ pub enum AdminRequest {
     },
     /// Moves between backends.
     BackendStatus,
-    /// Take back moves between backends: those under way, or that of one partition.
+    /// Cancel moves between backends: all under way, or one partition's.
     BackendCancel {
         /// Its number or its index.
         partition: Option<String>,

@@ -51,7 +51,7 @@ pub struct JudgedEngine {
 pub struct Reason {
     /// The verdict.
     pub verdict: Verdict,
-    /// True if it counts here.
+    /// True if the reason applies here.
     pub counts: bool,
     /// The reason.
     pub text: String,

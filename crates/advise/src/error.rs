@@ -14,7 +14,7 @@ pub enum AdviseError {
     /// No engine has this name.
     #[error("no backend is called {name}; there are {known}")]
     UnknownEngine {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// The known names.
         known: String,

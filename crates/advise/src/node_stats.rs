@@ -61,7 +61,7 @@ fn facts_of(numbers: &BTreeMap<String, f64>) -> Facts {
             .filter(|number| number.is_finite())
     };
     let mut facts = Facts::default();
-    // Requests for data types count under the names of their type alone.
+    // Requests for data types count only under the names of their type.
     let of_types = |name: &str| -> f64 {
         let of_type = |kind: &str| get(&format!("{name}_{kind}_total"));
         TYPES.into_iter().filter_map(of_type).sum()

@@ -21,11 +21,11 @@ pub(crate) const DERIVED: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// All rules, and the facts that they ask for.
+/// All rules, and the facts that they need.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleTable {
-    /// The facts that can be given, in the order in which they are asked for.
+    /// The facts that can be given, in the order of the questions.
     #[serde(rename = "fact")]
     pub facts: Vec<FactDeclaration>,
     /// The rules.

@@ -17,8 +17,8 @@ const ASK_WITH_BACKLOG: Duration = Duration::from_secs(5);
 /// The least time between queries of an owner, which may have a new task right after a finished
 /// one.
 const ASK_MIN: Duration = Duration::from_millis(10);
-/// Background bytes that one byte put may cause. Work beyond that has another origin (a merge
-/// window that opens, an expiry date that comes): it is a backlog and no measure for the next puts.
+/// Background bytes that one byte put may cause. Work beyond that has another origin (an opened
+/// merge window, an expiry date): it is a backlog and no measure for the next puts.
 pub(crate) const FACTOR_MAX: f64 = 32.0;
 /// The time in which the weight of bytes put, as the cause of new work, falls by a factor of e.
 const EXPLAINED_WITHIN: Duration = Duration::from_secs(600);
@@ -174,8 +174,8 @@ impl Account {
         self.tasks.sort_by_key(|ranked| ranked.rank);
     }
 
-    /// Places an owner that comes back to a queue behind the waiting ones: it has no claim for the
-    /// time without a backlog.
+    /// Places a returning owner behind the waiting ones in its queue: it has no claim for the time
+    /// without a backlog.
     fn join_queues(&mut self, floors: &[u64; Rank::COUNT]) {
         for (served, floor) in self.served.iter_mut().zip(floors) {
             *served = (*served).max(*floor);

@@ -48,7 +48,7 @@ const SCARCE_PERCENT: u64 = 90;
 /// to reduce the number of files.
 const FILES_USED_UP_PERCENT: u64 = 98;
 
-/// The arbiter of one node. The driver passes events, takes decisions, and carries them out.
+/// The arbiter of one node. The driver passes events and carries out decisions.
 #[derive(Clone, Debug)]
 pub struct Arbiter {
     budgets: Budgets,
@@ -154,7 +154,7 @@ impl Arbiter {
         Decision::Rest(self.rest(wait, now))
     }
 
-    /// The present delay of a put. Callers wait if that holds up no other request.
+    /// The present delay of a put. Callers wait if that delays no other request.
     pub fn put_delay(&self) -> Duration {
         let fullness = self.fullness.max(self.memory_orders.fullness);
         put_delay(fullness, self.budgets.put_delay_max)
@@ -165,7 +165,7 @@ impl Arbiter {
         self.memory_orders
     }
 
-    /// True if puts are to be refused, as of the last look: memory or open files are used up.
+    /// True if puts must be refused, as of the last look: memory or open files are used up.
     pub fn refuses_puts(&self) -> bool {
         self.memory_orders.refuses_puts || self.are_files_used_up
     }

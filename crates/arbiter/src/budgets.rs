@@ -22,7 +22,7 @@ pub struct Budgets {
     /// Open files of the process. Near the limit, upkeep that reduces their number comes first; at
     /// the limit, puts are refused.
     pub open_files_max: Option<u64>,
-    /// The backlog at which puts are delayed the most; `None` delays them for pressing work alone.
+    /// The backlog at which puts are delayed the most; `None` delays them only for pressing work.
     pub backlog_bytes_max: Option<u64>,
     /// The longest delay of a put.
     pub put_delay_max: Duration,

@@ -17,7 +17,7 @@
 //!
 //! # Size
 //!
-//! A step is to last about [`Budgets::step_time`]. Its budget in bytes follows from the measured
+//! A step should last about [`Budgets::step_time`]. Its budget in bytes follows from the measured
 //! speed of steps of the same kind.
 //!
 //! # Speed

@@ -7,7 +7,7 @@
 //! stall. Near the budget puts are delayed more and more, and at it they are refused until
 //! deletions, flushes or an operator have made room.
 
-/// Memory that the stores of a node share and that can be reduced, and memory beside the stores. Bytes.
+/// Reducible memory that the stores of a node share, and memory beside the stores. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedMemory {
     /// In caches of read data.

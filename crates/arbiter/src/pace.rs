@@ -5,7 +5,7 @@
 //! charged its actual cost, so that an expensive one is followed by a longer rest.
 //!
 //! Transfers between nodes have a pace of their own: they are not a store's backlog, so they do not
-//! grow with the backlog, and they have to go on while requests are slowed. They share the I/O
+//! grow with the backlog, and they have to continue while requests are slowed. They share the I/O
 //! ceiling.
 
 use std::time::Duration;
@@ -23,7 +23,7 @@ const PAID_WITHIN: Duration = Duration::from_secs(15 * 60);
 const IDLE_PAID_WITHIN: Duration = Duration::from_secs(4 * 60 * 60);
 /// The window of the present ingest; it is short, since a burst needs its work soon.
 const PRESENT: Duration = Duration::from_secs(10);
-/// The window of the measured factor; it is long, since merges come in lumps.
+/// The window of the measured factor; it is long, since merges are irregular.
 const LONG: Duration = Duration::from_secs(10 * 60);
 /// The window of the factor of the value log's backlog, which follows puts at once, byte by byte, and
 /// is excess data on the disk.
@@ -168,7 +168,7 @@ impl Pace {
         }
     }
 
-    /// Notes bytes that clients put, and the background work that came with them.
+    /// Notes bytes put by clients, and the background work that they caused.
     pub(crate) fn ingested(&mut self, put_bytes: u64, arisen_bytes: f64, now: Moment) {
         self.ingest.add(put_bytes as f64, now);
         self.ingest_long.add(put_bytes as f64, now);
@@ -176,7 +176,7 @@ impl Pace {
         self.log_ingest.add(put_bytes as f64, now);
     }
 
-    /// Notes work of the value log that came with puts to stores.
+    /// Notes work of the value log that puts to stores caused.
     pub(crate) fn note_log_work(&mut self, arisen_bytes: f64, now: Moment) {
         self.log_arisen.add(arisen_bytes, now);
     }

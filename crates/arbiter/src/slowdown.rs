@@ -12,7 +12,7 @@ const FREE_PART: f64 = 0.5;
 /// stopped.
 pub fn put_delay(fullness: f64, delay_max: Duration) -> Duration {
     let way = (fullness - FREE_PART) / (1.0 - FREE_PART);
-    // Not a number counts as zero: an unknown figure causes no delay.
+    // NaN counts as zero: an unknown figure causes no delay.
     let way = if way > 0.0 { way.min(1.0) } else { 0.0 };
     delay_max.mul_f64(way * way)
 }

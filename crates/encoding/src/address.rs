@@ -31,7 +31,7 @@ macro_rules! name_bytes {
                 self.0.clone()
             }
 
-            /// True when there is no byte at all.
+            /// True for an empty name.
             pub fn is_empty(&self) -> bool {
                 self.0.is_empty()
             }

@@ -76,7 +76,7 @@ impl Codec {
     /// the written one.
     ///
     /// # Errors
-    /// The defect, in words.
+    /// A text about the defect.
     pub fn restore(self, stored: &[u8], raw_len: usize) -> Result<Vec<u8>, String> {
         let restored = match self {
             Self::Plain => stored.to_vec(),

@@ -1,5 +1,5 @@
-//! A load on a server of our own: `kvorum bench run` as a process of its own, so that its measurements of
-//! itself include nothing of earlier runs.
+//! A load on a server of our own: `kvorum bench run` as a process of its own, so that its
+//! measurements of itself include no earlier runs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -28,7 +28,7 @@ pub(crate) struct Load<'a> {
     pub(crate) log: &'a Path,
     /// Further arguments.
     pub(crate) arguments: Vec<String>,
-    /// True if its live view is shown, where there is a terminal.
+    /// True if its live view is shown, if there is a terminal.
     pub(crate) is_shown: bool,
 }
 

@@ -56,7 +56,7 @@ pub struct MatrixArguments {
 /// Runs a matrix and returns true if all its cells succeeded.
 ///
 /// # Errors
-/// A file that cannot be understood, results that are in the way, an interruption.
+/// An invalid file, existing results, an interruption.
 pub(crate) fn execute(
     arguments: &MatrixArguments,
     binary: &Path,

@@ -43,7 +43,7 @@ pub enum InspectError {
         /// The directory.
         path: PathBuf,
     },
-    /// A directory, where a single file is wanted.
+    /// A directory in place of a single file.
     #[error("{} is a directory; name a file in it, or check all of it with `kvorum verify`", path.display())]
     IsDirectory {
         /// The directory.

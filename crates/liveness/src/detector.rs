@@ -17,8 +17,8 @@ use crate::settings::LivenessSettings;
 const PACKET_BYTES_MAX: usize = 16 * 1024;
 
 /// A generation rises by one when other nodes take the node to be down, then by 16, by 256 and so
-/// on. Without a kept generation, a clock that was set back makes a run begin minutes behind the
-/// generation that the others have and do not send.
+/// on. If its last generation was not kept and its clock was set back, a run may begin minutes
+/// behind the generation that others have.
 const RENEWAL_BITS: u32 = 4;
 const RENEWAL_BITS_MAX: u32 = 40;
 

@@ -1,10 +1,10 @@
 //! Members that answer this node. Every member is asked repeatedly; one that leaves several
 //! questions in a row unanswered is silent. No clock, no socket.
 //!
-//! The detector alone is slow to see that the network is split: it probes one member at a time, and gives
-//! others time to report it as up. A request cannot wait so long, and needs an answer to this node.
-//! Questions are counted and not time: otherwise a node that was suspended would count all others
-//! as silent.
+//! The detector by itself is slow to detect a split network: it probes one member at a time, and
+//! gives others time to report it as up. A request cannot wait so long, and needs an answer to this
+//! node. Questions are counted and not time: otherwise a node that was suspended would count all
+//! others as silent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ impl Hearing {
         }
     }
 
-    /// The members to ask now; each of them counts as one that has not answered yet.
+    /// The members to ask now. Each counts as not having answered yet.
     pub(crate) fn ask(&mut self) -> Vec<NodeId> {
         for unanswered in self.unanswered.values_mut() {
             *unanswered = unanswered.saturating_add(1);

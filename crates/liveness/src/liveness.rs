@@ -161,8 +161,8 @@ impl Driver {
         }
     }
 
-    /// Asks a node for an answer. An answer that comes after the next questions still shows that the
-    /// node can be reached.
+    /// Asks a node for an answer. An answer after the next questions still shows that the node can
+    /// be reached.
     fn ask(&self, node: NodeId) {
         let (peers, events) = (self.peers.clone(), self.events.clone());
         let patience = self.settings.question_period * self.settings.unanswered_max;

@@ -103,7 +103,7 @@ fn control_group_files(groups: &str) -> Vec<PathBuf> {
         } else {
             continue;
         };
-        // In a container the path may be that of the host: then only the root exists.
+        // In a container, the path may be the host's: then only the root exists.
         let group = Path::new(group.trim_start_matches('/'));
         for above in group.ancestors() {
             files.push(Path::new(root).join(above).join(file));

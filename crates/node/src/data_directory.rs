@@ -99,8 +99,8 @@ impl EngineLeft {
         body
     }
 
-    /// Reads the file as this version writes it, or as earlier ones did without a checksum. The
-    /// latter is valid only if each of its words is.
+    /// Reads the file as this version writes it, or as earlier ones did without a checksum. A file
+    /// without a checksum is valid only if each of its words is.
     fn parse(bytes: &[u8]) -> Option<Self> {
         if let Some((_, body)) = decode(ENGINE_TITLE, bytes) {
             return Self::parse_body(&body);

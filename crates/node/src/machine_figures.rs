@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use kvorum_stats::{MetricKind, MetricsText};
 use serde_json::{Map, Value, json};
 
-/// Loads are given in parts of one by this number.
+/// The reported number for a load of one.
 const LOAD_UNIT: f64 = 256.0;
 
 /// The machine's figures at one moment.
@@ -153,7 +153,7 @@ fn memory_of(meminfo: &str) -> Option<Memory> {
     })
 }
 
-/// The file systems on devices, that of the root and that of the data directory, each once.
+/// The file systems on devices, of the root, and of the data directory, each once.
 fn mounts_of(mounts: &str, data_directory: &Path) -> Vec<PathBuf> {
     let mounted: Vec<(&str, PathBuf)> = mounts
         .lines()

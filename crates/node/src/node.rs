@@ -246,8 +246,9 @@ impl Node {
     }
 }
 
-/// The engine whose stores are in the data directory, when the configuration names another one. Refused
-/// while it may hold objects for other nodes: they would never be handed over.
+/// The engine whose stores are in the data directory, when the configuration names another one. A
+/// change is refused while these may have objects for other nodes, which would never be handed
+/// over.
 fn engine_before(
     disk: &dyn Disk,
     data: &DataDirectory,
@@ -374,8 +375,8 @@ fn exchange_settings(settings: &Settings) -> ExchangeSettings {
     }
 }
 
-/// The address that is announced to other nodes: the one listened on, or, if that stands for all
-/// addresses of the machine, this host's with its port.
+/// The address that is announced to other nodes: the listener's, or, for a listener on all
+/// addresses of the machine, this host's with the same port.
 fn announced_address(listened_on: SocketAddr, nodename: &str) -> anyhow::Result<SocketAddr> {
     if !listened_on.ip().is_unspecified() {
         return Ok(listened_on);

@@ -45,8 +45,8 @@ pub(crate) struct OpenFiles {
     has_peers: bool,
 }
 
-/// Raises the limit, and returns it with the present files and the needs of stores. Refuses a node that
-/// could not serve even alone.
+/// Raises the limit, and returns it with the present files and the needs of stores. Refuses a node
+/// that could not serve even as the only one.
 pub(crate) fn settle(disk: &dyn Disk, settings: &Settings) -> anyhow::Result<OpenFiles> {
     let limit = [
         machine::raise_open_files(),

@@ -131,7 +131,7 @@ fn usage_of_keys(verb: &str) -> Called {
     Called::CannotApply(format!("Usage: riak-admin {verb} {what}"))
 }
 
-/// The words without `-l LEVEL`, which makes Riak's program more verbose while it makes files.
+/// The words without `-l LEVEL`, the verbosity of Riak's program.
 fn without_level(words: Vec<OsString>) -> Vec<OsString> {
     let mut left = Vec::new();
     let mut words = words.into_iter();

@@ -1,5 +1,5 @@
-//! `show` and `set`: the values of keys of the configuration, in the form of Riak's table, and the one
-//! that can be changed while the node runs.
+//! `show` and `set`: the values of keys of the configuration, in the form of Riak's table, and the
+//! only key that can be changed while the node runs.
 
 use kvorum_settings::Configuration;
 use serde_json::{Map, Value, json};

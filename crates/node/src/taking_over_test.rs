@@ -48,7 +48,7 @@ fn several(old: &str, new: &str) -> Settings {
 /// The identity of each store, and the sequence at which it ends.
 type Names = Vec<(StoreId, Sequence)>;
 
-/// The open stores of a node: of partitions, and last that of hints.
+/// The open stores of a node: of partitions, and then of hints.
 struct Opened {
     stores: Vec<Arc<dyn Backend>>,
     _log: Option<ValueLog>,

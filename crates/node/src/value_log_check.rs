@@ -140,7 +140,7 @@ impl LogNote {
     }
 }
 
-/// Named logs other than the present one, whose loss was not accepted; and the present one, in words.
+/// Named logs other than the present one whose loss was not accepted; and the present one, as text.
 pub(crate) fn compare(
     disk: &dyn Disk,
     value_log: &Path,

@@ -20,28 +20,28 @@ pub enum RuntimeError {
     /// Another socket listens there. Stop the other program or choose another port.
     #[error("listen on {address}: the address is in use by another program")]
     AddressInUse {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
 
     /// No interface of this machine has the address. Correct it.
     #[error("listen on {address}: this machine does not have the address")]
     AddressNotHere {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
 
     /// The system refuses, as it does for ports below 1024. Choose another port or permit this one.
     #[error("listen on {address}: not permitted")]
     AddressDenied {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
 
     /// Listening failed in another way.
     #[error("listen on {address}: {source}")]
     Listen {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
         /// The system's error.
         source: io::Error,

@@ -134,7 +134,7 @@ impl Runtime {
     }
 
     /// Builds the runtime of a simulation: one thread, time that jumps to the next timer when all
-    /// tasks wait, randomness from the seed, and sockets in memory that lose and delay nothing.
+    /// tasks wait, randomness from the seed, and sockets in memory without loss or delay.
     pub fn simulated(seed: u64) -> Result<Executor> {
         let (executor, ..) = Self::simulated_over(seed, |_| (Network::default(), ()))?;
         Ok(executor)

@@ -70,7 +70,7 @@ impl<T: Copy> Watched<T> {
         self.shared.changed.notify_waiters();
     }
 
-    /// One more watcher; the value of this moment counts as seen.
+    /// Another watcher; the present value counts as seen.
     pub fn watch(&self) -> Watcher<T> {
         let shared = self.shared.clone();
         let seen = shared.present.lock().changes;

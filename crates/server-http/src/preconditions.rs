@@ -9,7 +9,7 @@
 //! nothing there: If-Match            fails for writers; readers get that nothing is there
 //! ```
 //!
-//! Unlike in the HTTP standard, `If-Modified-Since` counts beside an `If-None-Match` that found
+//! Unlike in the HTTP standard, `If-Modified-Since` applies beside an `If-None-Match` that found
 //! nothing. An unreadable date is ignored, as is a date in the future for `If-Modified-Since`.
 
 use http::Method;

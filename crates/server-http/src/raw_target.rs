@@ -109,7 +109,7 @@ enum State {
     /// The rest of the request line.
     Version,
     Headers,
-    /// A body, or the data of a chunk, with this many bytes to come.
+    /// A body, or the data of a chunk, with this many bytes missing.
     Body {
         rest: u64,
         is_chunk: bool,

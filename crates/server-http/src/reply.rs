@@ -91,7 +91,7 @@ pub(crate) fn in_pieces(
     answer
 }
 
-/// A small HTML page for people, where clients read only the status.
+/// A small HTML page for people. Clients read only the status.
 pub(crate) fn page(status: StatusCode) -> Answer {
     let reason = status.canonical_reason().unwrap_or("Error");
     let page = format!(

@@ -1,4 +1,4 @@
-//! `/ping`, `/health` and `/`, by which clients find out the abilities of a server.
+//! `/ping`, `/health` and `/`, which show clients the abilities of a server.
 
 use std::fmt::Write as _;
 

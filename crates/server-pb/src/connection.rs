@@ -21,7 +21,7 @@ use crate::settings::ServerSettings;
 const READ_BYTES: usize = 16 * 1024;
 /// Least room to read into within a request, in bytes.
 const READ_BYTES_MIN: usize = 1024;
-/// After a frame longer than this the input buffer is given back, in bytes.
+/// After a frame longer than this, in bytes, the input buffer is freed.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 /// Replies of a pipelined batch are sent before its end when they exceed this, in bytes.
 const SEND_BYTES: usize = 256 * 1024;

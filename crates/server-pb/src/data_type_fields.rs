@@ -56,7 +56,7 @@ fn set_changes(op: pb::SetOp) -> Vec<SetChange> {
         .collect()
 }
 
-/// Removes come before updates.
+/// Removes precede updates.
 fn map_changes(op: pb::MapOp) -> Result<Vec<FieldChange>, Refusal> {
     let removes = op.removes.into_iter().map(|field| {
         let kind = field_kind(field.r#type)?;

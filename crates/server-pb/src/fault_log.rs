@@ -1,4 +1,4 @@
-//! Faults of peers, logged once for each kind and connection, with a limit for each minute in all.
+//! Faults of peers, logged once for each kind and connection, with a limit per minute over all.
 //!
 //! A broken client repeats its mistake with every request, and some connect again for each; the log has
 //! to name the fault and the client, not the number of repetitions.
@@ -16,7 +16,7 @@ pub(crate) enum Fault {
     BadFrame,
     /// The stream ended within a frame.
     Truncated,
-    /// A large frame that did not come to its end in time.
+    /// A large frame that was not complete in time.
     TooSlow,
     /// A payload that is not a message of its code.
     Undecodable,

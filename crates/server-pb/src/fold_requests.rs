@@ -41,7 +41,7 @@ macro_rules! ranged_scope {
     };
 }
 
-/// The scope of a request that can ask for leaves of a tree as well.
+/// The scope of a request that can also name leaves of a tree.
 macro_rules! filtered_scope {
     ($request:ident) => {
         FoldScope {

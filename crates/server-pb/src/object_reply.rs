@@ -105,7 +105,7 @@ struct WireContent<'a> {
     end: Option<String>,
     seconds: u32,
     micros: u32,
-    /// The length that [`WireContent::put`] writes first, of the bytes that follow.
+    /// The length of the content, which [`WireContent::put`] writes first.
     len: usize,
 }
 

@@ -12,7 +12,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 /// another part of a vectored write.
 const SHARED_VALUE_BYTES_MIN: usize = 16 * 1024;
 
-/// A buffer that grew beyond this is given back after a write, in bytes.
+/// A buffer that grew beyond this, in bytes, is freed after a write.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 /// Parts of one vectored write: a value has one in front and one behind.

@@ -2,9 +2,8 @@
 //!
 //! Properties without a field (`dvv_enabled`, `stat_tracked`, `object_tag`) are not sent over this
 //! protocol. A list of hooks counts only together with its flag: an empty list with the flag set
-//! clears them. The fields that Riak 3.2 does not have (`node_confirms`, `sync_on_write`) are sent
-//! only where they are not the default. `expiry_secs` has a field of ours, which Riak's clients
-//! ignore.
+//! clears them. Fields that Riak 3.2 lacks (`node_confirms`, `sync_on_write`) are sent only if they
+//! differ from the default. `expiry_secs` has a field of ours, which Riak's clients ignore.
 
 use bytes::Bytes;
 use kvorum_properties::{
@@ -64,7 +63,7 @@ pub(crate) fn fields_of(properties: &BucketProperties) -> pb::RpbBucketProps {
     }
 }
 
-/// The properties that a client wants set. Every field that has no valid value is reported.
+/// The properties that a client sets. Every field without a valid value is reported.
 pub(crate) fn overlay_of(fields: &pb::RpbBucketProps) -> Result<PropertyOverlay, PropertyErrors> {
     let mut reader = Reader::default();
     let overlay = PropertyOverlay {

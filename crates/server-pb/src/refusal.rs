@@ -119,7 +119,7 @@ pub(crate) enum Refusal {
     /// change.
     #[error("\"Invalid AAE fold definition\"")]
     InvalidFold,
-    /// A context that no server of this kind gave.
+    /// A context that no server of this kind made.
     #[error("Invalid context: {0}")]
     InvalidContext(kvorum_data_types::DecodeError),
     /// There is no such active type, in a request about a data type.

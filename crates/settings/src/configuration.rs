@@ -122,7 +122,7 @@ impl Configuration {
         let mut lines = loader.reports(targets, &settings);
         lines.append(&mut ignored);
         lines.sort_by_key(|line| line.place);
-        // A default fails only through a setting that it refers to, which is reported by itself.
+        // A default fails only if it refers to a wrong setting, which is reported by itself.
         if loader
             .problems
             .iter()
@@ -193,7 +193,7 @@ struct Loader<'a> {
     anchors: &'a Anchors,
     written: &'a [Setting],
     replacements: Vec<Replacement>,
-    /// The index of the setting that applies, which is the last one, by pattern and free word.
+    /// The index of the setting that applies, the last one, by pattern and free word.
     winners: BTreeMap<(&'static str, String), usize>,
     problems: Vec<Problem>,
 }

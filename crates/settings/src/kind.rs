@@ -21,8 +21,7 @@ pub enum Kind {
     Flag(fn(&mut Settings, bool)),
     /// A whole number within bounds.
     Integer(RangeInclusive<u64>, fn(&mut Settings, u64)),
-    /// The word that means there is no limit (the setter gets `None`), or a whole number within
-    /// bounds.
+    /// The word for no limit (the setter gets `None`), or a whole number within bounds.
     IntegerOr(
         &'static str,
         RangeInclusive<u64>,

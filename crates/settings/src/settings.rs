@@ -116,7 +116,7 @@ impl StorageBackend {
 pub struct MultiSettings {
     /// `multi_backend.default`: the name of the backend of all buckets that name none; empty for the first.
     pub default: String,
-    /// `storage_backend = prefix_multi`: the prefix of a bucket's name counts before its property.
+    /// `storage_backend = prefix_multi`: the prefix of a bucket's name overrides its property.
     pub goes_by_prefix: bool,
     /// In the order of their names.
     pub backends: Vec<NamedBackend>,
@@ -315,7 +315,7 @@ pub enum KeyFunction {
     /// Bucket and key.
     #[default]
     Standard,
-    /// The bucket alone.
+    /// Only the bucket.
     BucketOnly,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Seen<'a> {
     pub(super) is_known: bool,
 }
 
-/// A partition that is to move.
+/// A partition that will move.
 struct Due {
     partition: Partition,
     index: String,
@@ -243,7 +243,7 @@ impl Seen<'_> {
         )
     }
 
-    /// Partitions that are to move, by their present and next owners.
+    /// Partitions that will move, by their present and next owners.
     fn due(&self) -> BTreeMap<(String, String), Vec<Due>> {
         let (state, ring) = (self.state, self.state.ring());
         let mut due: BTreeMap<_, Vec<Due>> = BTreeMap::new();

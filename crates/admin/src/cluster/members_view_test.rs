@@ -36,7 +36,7 @@ fn with_step(state: &ClusterState, partition: Partition, step: MoveStep) -> Clus
     )
 }
 
-/// A node that has handed over one of the partitions that are to move, and hands over another.
+/// A node that has handed over one partition, and hands over another.
 fn moving() -> ClusterState {
     let state = commit(&join(&founded(), 2));
     let (first, _) = state.next_moves(1)[0];

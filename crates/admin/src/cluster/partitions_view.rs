@@ -17,7 +17,7 @@ pub(super) fn count(state: &ClusterState) -> AdminReply {
     AdminReply::ok(text, json!({"partitions": count}))
 }
 
-/// `cluster partition`: the one that `which` names, as `id=3`, `index=0` or by either number alone.
+/// `cluster partition`: the partition of `which`: `id=3`, `index=0`, or just one of these numbers.
 pub(super) fn one(state: &ClusterState, which: &str) -> AdminReply {
     let size = state.ring().size();
     let Some(partition) = named(size, which) else {

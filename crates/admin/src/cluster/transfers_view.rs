@@ -39,7 +39,7 @@ pub(super) struct NodeTransfers {
     pub(super) rows: Vec<Row>,
 }
 
-/// A partition that is to move.
+/// A partition that will move.
 pub(super) struct Planned {
     pub(super) from: String,
     pub(super) to: String,

@@ -81,7 +81,7 @@ pub(super) fn keys(found: &Findings) -> AdminReply {
     AdminReply::ok(text, data.into())
 }
 
-/// A number of keys. Riak's command writes the number alone.
+/// A number of keys. Riak's command writes only the number.
 pub(super) fn count(count: u64) -> AdminReply {
     let reply = AdminReply::ok(format!("{count} keys\n"), json!({"count": count}));
     reply.with_riak_text(count.to_string())

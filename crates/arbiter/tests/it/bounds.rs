@@ -1,4 +1,4 @@
-//! The backlog stays bounded at all rates that the device sustains, and idle time works it off.
+//! The backlog stays bounded at all rates that the device sustains, and is done in idle time.
 
 use std::time::Duration;
 

@@ -25,8 +25,8 @@ impl Estimate {
         }
     }
 
-    /// Notes that a cell has ended or failed. Its load was expected to take `expected` seconds, and
-    /// it took `took`.
+    /// Notes that a cell has ended or failed. Its load was expected to take `expected` seconds; the
+    /// cell took `took`.
     pub(super) fn finish(&mut self, expected: f64, took: f64) {
         self.load -= expected;
         self.cells = self.cells.saturating_sub(1);

@@ -258,7 +258,7 @@ impl Cell {
         }
     }
 
-    /// Its name for people.
+    /// Its title.
     pub(super) fn title(&self) -> String {
         match &self.durability {
             Some(durability) => {

@@ -162,7 +162,7 @@ fn whole_log_hints_have_no_findings() {
     let checked = verify(&disk, Path::new(DATA));
     assert_eq!(checked.findings, []);
     assert_eq!(verify_live(&disk).findings, []);
-    // The store alone.
+    // Only the store.
     let checked = verify(&disk, Path::new(STORE));
     assert_eq!(checked.findings, []);
     let is_reported = |note: &String| note.contains("not among the checked files");
@@ -190,7 +190,7 @@ fn every_byte_of_a_log_hint_is_in_one_field_and_a_flip_is_shown_and_found() {
     }
 }
 
-/// Findings of verify about log hints, for a store that is not in use, and for one that is.
+/// Findings of verify about log hints, for a store that is not in use and for one in use.
 fn said_of_hints(disk: &MemoryDisk) -> [Vec<Finding>; 2] {
     [verify(disk, Path::new(DATA)), verify_live(disk)].map(|checked| {
         let findings = checked.findings.into_iter();

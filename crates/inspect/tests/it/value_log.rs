@@ -59,8 +59,8 @@ fn put(store: &Arc<dyn Backend>, number: u32) {
     receipt.wait().unwrap();
 }
 
-/// Segments that were collected, sealed ones with their contents, the active one, an announced
-/// erasure, and a missing segment, which was reported.
+/// Collected segments, sealed ones with their contents, the active one, an announced erasure, and a
+/// missing segment that was reported.
 fn filled() -> MemoryDisk {
     let disk = MemoryDisk::new();
     disk.create_directory(Path::new(DATA)).unwrap();
@@ -333,7 +333,7 @@ fn a_segment_that_tables_name_is_missing_whether_the_log_knows_it_or_not() {
         said.len() == 1 && said[0].contains("is another"),
         "{said:?}"
     );
-    // The store alone.
+    // Only the store.
     let checked = verify(&disk, Path::new("data/leveldb/0"));
     assert_eq!((checked.findings, checked.notes.len()), (vec![], 1));
 }

@@ -260,7 +260,7 @@ fn two_files(lines: &[&str], garbage: [u32; 2]) -> Opened {
     opened.fill(0..20);
     opened.fill(0..garbage[0]);
     opened.fill(10..10 + garbage[1]);
-    // The second one is full, and overwritten values are in later ones.
+    // The second file is full, and new values of old keys are in later files.
     opened.fill(20..40);
     // Both are finished before anything is merged.
     let tasks = opened.store.maintenance_due(NOW).into_iter();

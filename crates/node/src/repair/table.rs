@@ -83,7 +83,7 @@ fn row(text: &mut String, findings: &str, state: &str, bytes: &str, directory: &
     let _ = writeln!(text, "{findings:>8}  {state:<17}  {bytes:>9}  {directory}");
 }
 
-/// A directory as seen from the one that is repaired.
+/// The path of a directory, relative to the repaired one.
 fn below(root: &Path, directory: &Path) -> String {
     match directory.strip_prefix(root) {
         Ok(rest) if !rest.as_os_str().is_empty() => rest.display().to_string(),

@@ -1,4 +1,4 @@
-//! Verbs of operators as golden scripts (`admin_scripts/`), each on a node alone.
+//! Verbs of operators as golden scripts (`admin_scripts/`), each on a single node.
 //!
 //! A command is the words behind `kvorum admin`, with single quotes around a word that has spaces;
 //! `as-riak` in front asks for the texts of `riak-admin`. `put BUCKET KEY VALUE` and `delete BUCKET

@@ -2,7 +2,8 @@
 //! server with the same three.
 //!
 //! `contents.json` has for each key of the partition its type, its bucket, the key in hexadecimal, and its
-//! values in hexadecimal as that node answered them; for counters and data types the value alone, as JSON.
+//! values in hexadecimal as that node answered them; for counters and data types, only the value,
+//! as JSON.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -151,7 +152,7 @@ async fn values(client: &mut Client, answer: &Answer) -> Vec<Vec<u8>> {
     values
 }
 
-/// The value of a data type, or of a counter of Riak 1.4 where the bucket has no type.
+/// The value of a data type, or of a counter of Riak 1.4 if the bucket has no type.
 fn data_type(site: &Site, answer: &Answer) -> Value {
     let Answer {
         bucket_type,

@@ -158,7 +158,7 @@ fn help(site: &Site, words: &[&str]) -> (Vec<String>, bool) {
     (names.map(str::to_owned).collect(), text.contains("--json"))
 }
 
-/// All verbs below these words that have none below them, and true for each that takes `--json`.
+/// All verbs below these words without verbs of their own, with true for verbs with `--json`.
 fn verbs_below(site: &Site, words: &[&str]) -> Vec<(String, bool)> {
     let (names, has_json) = help(site, words);
     if names.is_empty() {

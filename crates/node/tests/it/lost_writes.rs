@@ -32,7 +32,7 @@ async fn round(client: &mut Client, number: u8) -> Result<Option<u8>, String> {
     Ok(reply.content.first().map(|it| it.value[0] - b'0'))
 }
 
-/// A node whose even keys were overwritten and whose odd ones were deleted, in one run with a kill at its end.
+/// A node after a run that overwrote the even keys, deleted the odd ones, and was killed.
 async fn killed(engine: &str) -> Site {
     let mut site = Site::new();
     site.settings = vec![

@@ -37,7 +37,7 @@ impl End {
     }
 }
 
-/// True when the caller of the tests wants the directories of this folder written again.
+/// True when the directories of this folder must be written again.
 pub(crate) fn is_recording(folder: &str) -> bool {
     std::env::var_os("KVORUM_RECORD").is_some_and(|it| it == folder)
 }

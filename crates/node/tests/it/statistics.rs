@@ -145,7 +145,7 @@ async fn the_figures_of_a_node_move_with_what_it_does() {
         assert!(!after.contains_key(name), "{name} cannot happen here");
     }
     check_the_table(&after);
-    // Each put of a new key, k1 again, the tombstone of k3, and the one that is written once; a write that a
+    // Each put of a new key, k1 again, the tombstone of k3, and the write-once key. A write that a
     // condition refused reached no vnode as a put.
     let (gets, puts) = (number("vnode_gets_total"), number("vnode_puts_total"));
     assert!(gets >= 40.0 && puts >= 43.0, "{gets} gets, {puts} puts");

@@ -37,7 +37,7 @@ pub enum IndexFieldError {
     },
 }
 
-/// Reads one value of a field, as it comes in protocol buffers.
+/// Reads one value of a field, as protocol buffers have it.
 ///
 /// # Errors
 /// [`IndexFieldError`] by the kind of error.

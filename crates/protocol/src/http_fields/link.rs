@@ -37,7 +37,7 @@ pub enum UrlGeneration<'a> {
     Second,
 }
 
-/// A `Link` header that holds anything but links; the request is answered with 400.
+/// A `Link` header with anything but links; the request is answered with 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{element:?} is not a link")]
 pub struct LinkError {

@@ -46,7 +46,8 @@ pub struct ObjectHeaders {
     pub content_encoding: Option<Vec<u8>>,
     /// `Link`.
     pub link: String,
-    /// Names and values of the rest: user metadata, the exact header, indexes. No name comes twice.
+    /// Names and values of the rest: user metadata, the exact header, indexes. No name appears
+    /// twice.
     pub others: Vec<(String, Vec<u8>)>,
 }
 

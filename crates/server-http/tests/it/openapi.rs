@@ -1,4 +1,4 @@
-//! The description of the interface: it is served, and answers are as it says.
+//! The description of the interface: it is served, and answers agree with it.
 
 use serde_json::Value;
 

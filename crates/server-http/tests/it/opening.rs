@@ -77,7 +77,7 @@ fn requests_wait_for_the_server_and_no_connection_is_refused_meanwhile() {
                  Content-Length: 3\r\n\r\nabc"
             );
             // Some are whole, some are cut within their line, their headers or their body, and some
-            // have sent nothing when the server comes.
+            // have sent nothing when the server is there.
             let cut = request.len() * number / 19;
             client.send(&request.as_bytes()[..cut]).await;
             clients.push((client, request, cut));

@@ -115,7 +115,7 @@ fn an_end_that_cannot_be_read_is_refused_and_nothing_is_stored() {
     });
 }
 
-/// An object that is put as it is keeps the end of the copy, too.
+/// An object that is put unchanged (`asis`) keeps the copy's time of expiry too.
 #[test]
 fn the_field_of_an_object_put_as_it_is_counts_before_its_metadata() {
     with_node(|node| async move {

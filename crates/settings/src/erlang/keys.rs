@@ -19,7 +19,7 @@ pub(super) struct ErlangKey {
 /// The translation of an Erlang value into one of riak.conf.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
-    /// Atoms, numbers and strings as they are.
+    /// Atoms, numbers and strings unchanged.
     Plain,
     /// Seconds; a negative number is `off`.
     SecondsOrOff,
@@ -29,7 +29,7 @@ pub(super) enum Form {
     ZeroIsOff,
     /// `true` is `off`, and the reverse.
     Inverted,
-    /// Some words have another name; others, and numbers, are as they are.
+    /// Some words have another name. Other words and numbers are unchanged.
     Words(&'static [(&'static str, &'static str)]),
     /// A value with a structure of its own. It replaces all keys with these prefixes.
     Special {

@@ -1,6 +1,6 @@
 //! `advanced.config` and `app.config`. Regression: operators set the backend, default properties and
-//! listeners in them, and a server that read riak.conf alone silently started with another backend and other
-//! defaults than Riak had.
+//! listeners in them, and a server that read only riak.conf silently started with another backend
+//! and other defaults than Riak had.
 
 use kvorum_settings::{
     Anchors, Configuration, DeleteMode, KeyFunction, Outcome, Place, Problems, StorageBackend,

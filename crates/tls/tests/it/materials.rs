@@ -1,4 +1,4 @@
-//! The three files of a node: checks that they fit, with the name of the file that does not.
+//! The three files of a node: checks that they fit, and errors that name the wrong file.
 
 use kvorum_runtime::WallTime;
 use kvorum_tls::{Authority, Material, MaterialError, Part, Pem, Validity};
