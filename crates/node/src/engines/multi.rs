@@ -116,7 +116,7 @@ impl Routes for AgreedRoutes {
             return (made.0, made.1.clone());
         }
         let table = self.made_of(&state);
-        // An equal table is kept, since callers compare tables.
+        // An equal table is kept, since callers compare pointers.
         let table = match *made.1 == table {
             true => made.1.clone(),
             false => Arc::new(table),

@@ -155,7 +155,7 @@ fn a_stop_closes_idle_connections_and_frees_the_address() {
         assert!(idle.receive().await.is_none());
         assert!(node.is_refusing().await);
         assert_eq!(node.open_connections.count(), 0);
-        node.server.stop().await; // once more does nothing
+        node.server.stop().await; // a second stop does nothing
     });
 }
 
