@@ -51,7 +51,7 @@ struct Dropping {
 
 /// The end of a call.
 enum Step {
-    /// More is left.
+    /// Some keys are left.
     Goes,
     /// All listed keys are deleted, except for failures.
     Ended,

@@ -103,7 +103,7 @@ pub enum AdminRequest {
     BucketDefaultsApply,
     /// Make all nodes agree on some defaults.
     BucketDefaultsSet {
-        /// As those of a bucket type.
+        /// In the form of a bucket type's properties.
         properties: String,
     },
     /// Move data to another backend.
@@ -158,11 +158,11 @@ pub(crate) type Replied = Result<AdminReply, AdminReply>;
 pub struct AdminReply {
     /// False when the request was refused; the text has the reason.
     pub is_ok: bool,
-    /// For people.
+    /// The text for people.
     pub text: String,
     /// Text for users of Riak's commands and their scripts, if it differs.
     pub riak: Option<Box<str>>,
-    /// For programs.
+    /// The data for programs.
     pub data: Value,
 }
 

@@ -37,7 +37,7 @@ use crate::vnode_view;
 
 /// The parts of the node that the admin interface reads.
 pub struct Parts {
-    /// For tasks, and the time of day.
+    /// The runtime, for tasks and the time of day.
     pub runtime: Runtime,
     /// The name of this node.
     pub node_name: String,

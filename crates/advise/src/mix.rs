@@ -76,7 +76,7 @@ fn default_of(advices: &[Advice], instead: Option<&str>) -> Option<String> {
     of_default_type.or(of_most).or(first)?.recommended.clone()
 }
 
-/// Of the backends that no subject has to avoid, the one with the highest sum of scores.
+/// The backend with the highest sum of scores, without backends that some subject has to avoid.
 fn best_for_all(advices: &[Advice]) -> Option<String> {
     let sum = |name: &str| -> Option<i64> {
         let scores = advices.iter().map(|advice| {

@@ -57,7 +57,7 @@ pub(crate) struct Account {
     written: u64,
     written_when_answered: u64,
     written_when_synced: u64,
-    /// It was synced since the log's last step.
+    /// True if it was synced since the log's last step.
     was_synced_for_log: bool,
 }
 

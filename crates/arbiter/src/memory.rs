@@ -70,7 +70,7 @@ pub(crate) fn orders(
     };
     let stores = stores.saturating_add(shared.beside_stores());
     let fixed = stores.saturating_sub(shared.write_buffers);
-    // Of a smaller budget the same part is kept, or caches would use it up.
+    // Caches and buffers keep the same part of a smaller budget, or they would use it up.
     let kept_caches = shared.caches_max.min(bytes_max) / KEPT_PART;
     let kept_buffers = shared.write_buffers_max.min(bytes_max) / KEPT_PART;
     let for_buffers = percent(bytes_max, SLOW_PERCENT).saturating_sub(fixed + kept_caches);

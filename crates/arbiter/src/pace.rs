@@ -470,7 +470,7 @@ mod tests {
         pace.set(backlogs(0), 100e6, 0.0, at(1000));
         let done = transferred_in_ten_seconds(&mut pace);
         assert!((39 << 20..42 << 20).contains(&done), "{done}");
-        // They depend on half of the free capacity, and not on the backlog.
+        // Transfers depend on half of the free capacity, and not on the backlog.
         pace.set(backlogs(9_000_000_000), 100e6, 0.5, at(11_000));
         assert!((51e6..53e6).contains(&pace.transfers_allowed()));
     }

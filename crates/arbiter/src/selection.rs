@@ -120,7 +120,7 @@ impl Selection {
     }
 }
 
-/// Of the owners in later ranks, the one that has waited longest.
+/// The owner that has waited longest in the later ranks.
 fn longest_waiting(
     accounts: &BTreeMap<Owner, Account>,
     first: Rank,

@@ -35,11 +35,11 @@ const REST_MAX: Duration = Duration::from_millis(200);
 
 /// The parts of a node that backups copy.
 pub struct Parts {
-    /// For the clock and rests.
+    /// The runtime, for its clock and for rests.
     pub runtime: Runtime,
-    /// Both the data and backups are on it.
+    /// The disk of the data and of backups.
     pub disk: Arc<dyn Disk>,
-    /// It has the stores and the agreed state.
+    /// The member, with the stores and the agreed state.
     pub member: Arc<Member>,
     /// The log of all stores, if there is one.
     pub log: Option<ValueLog>,

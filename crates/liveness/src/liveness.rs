@@ -104,7 +104,7 @@ struct Driver {
     runtime: Runtime,
     peers: Peers,
     detector: Detector,
-    /// For timers. It does not keep the detector running.
+    /// The events for timers, without keeping the detector running.
     events: mpsc::WeakSender<Event>,
     up: Arc<ArcSwap<BTreeSet<NodeId>>>,
     settings: LivenessSettings,

@@ -85,7 +85,7 @@ struct LastReading {
 
 /// The parts of a node for maintenance.
 pub struct Parts {
-    /// For the clock.
+    /// The runtime, for its clock.
     pub runtime: Runtime,
     /// The stores of partitions.
     pub vnodes: Arc<VnodeTable>,

@@ -76,7 +76,7 @@ pub(crate) const VALUE_LOG_NAME: &str = "value_log";
 /// The engine of the stores in a data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EngineLeft {
-    /// As `storage_backend` names it.
+    /// Its name, as in `storage_backend`.
     pub(crate) engine: String,
     /// Number of objects kept for other nodes; unknown after a kill.
     pub(crate) hints: Option<u64>,
@@ -136,9 +136,9 @@ pub(crate) enum EngineFile {
     /// There is no file: the directory is new, of an early version or a restored backup, or the
     /// file was lost.
     Missing,
-    /// It is damaged.
+    /// The file is damaged.
     Damaged,
-    /// It is whole.
+    /// The file is whole.
     Whole(EngineLeft),
 }
 

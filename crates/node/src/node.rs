@@ -68,7 +68,7 @@ pub(crate) struct Node {
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) backups: Arc<Backups>,
-    /// For the memory of requests.
+    /// Room for the memory of requests.
     pub(crate) room: Room,
     /// The addresses that other nodes connect to.
     pub(crate) peer_addresses: Vec<SocketAddr>,

@@ -11,7 +11,7 @@ use std::path::Path;
 pub(crate) enum Called {
     /// These words, the first being the program's name.
     Words(Vec<OsString>),
-    /// It cannot apply; the alternative.
+    /// A call that cannot apply; the alternative.
     CannotApply(String),
 }
 

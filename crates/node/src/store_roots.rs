@@ -33,7 +33,7 @@ pub(crate) struct StoreRoots {
 }
 
 impl StoreRoots {
-    /// By the settings; `None` for an engine that has no files.
+    /// The places by the settings; `None` for an engine without files.
     pub(crate) fn of(settings: &Settings) -> Option<Self> {
         let engine = settings.node.storage_backend;
         let several = settings.node.data_dir.join(MULTI);

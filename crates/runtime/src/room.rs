@@ -29,7 +29,7 @@ pub struct Taken {
 }
 
 impl Default for Room {
-    /// Without a bound.
+    /// Room without a bound.
     fn default() -> Self {
         Self::new(u64::MAX)
     }

@@ -89,13 +89,13 @@ impl<T> Drop for TaskGuard<T> {
 /// The reason why a task has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaskError {
-    /// It was aborted, or its runtime shut down.
+    /// The task was aborted, or its runtime shut down.
     #[error("the task {name} was aborted")]
     Aborted {
         /// The name given to the task.
         name: String,
     },
-    /// It panicked: a bug.
+    /// The task panicked: a bug.
     #[error("the task {name} panicked: {message}")]
     Panicked {
         /// The name given to the task.

@@ -88,7 +88,7 @@ impl SimulatedProcess {
         self.runtime.clone()
     }
 
-    /// Ends all its tasks at once. They are gone after the next time that the executor runs.
+    /// Ends all its tasks at once. They are gone after the executor's next run.
     pub fn kill(&self) {
         self.scope.kill();
     }

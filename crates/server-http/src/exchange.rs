@@ -25,7 +25,7 @@ pub(crate) struct Service {
     pub(crate) settings: HttpSettings,
     pub(crate) facts: Arc<dyn NodeFacts>,
     pub(crate) server_header: HeaderValue,
-    /// For bodies that are larger than a connection's usual buffers.
+    /// Room for bodies that are larger than a connection's usual buffers.
     pub(crate) room: Room,
     /// Limits log lines about failed changes of properties.
     pub(crate) not_agreed_log: LogQuota,

@@ -67,7 +67,7 @@ enum Asked {
 }
 
 impl Opening {
-    /// Without listeners yet. Requests other than probes wait for `wait_max` at most.
+    /// An opening without listeners yet. Requests other than probes wait for `wait_max` at most.
     pub fn new(runtime: Runtime, server_header: impl Into<String>, wait_max: Duration) -> Self {
         let shared = Shared {
             runtime,

@@ -40,7 +40,7 @@ const CLIENT_ID: &[u8] = &[0; 4];
 pub(crate) struct Shared {
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) settings: ServerSettings,
-    /// For requests and replies that are larger than a connection's usual buffers.
+    /// Room for requests and replies that are larger than a connection's usual buffers.
     pub(crate) room: Room,
     pub(crate) fault_quotas: Arc<FaultQuotas>,
 }

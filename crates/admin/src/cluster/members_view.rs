@@ -59,7 +59,7 @@ fn pending_shares(state: &ClusterState) -> Option<Shares> {
     Some(shares_of(partitions.map(|it| transition.target(it))))
 }
 
-/// The shares of the owners, each of one of these partitions.
+/// The owners' shares, from the owner of each partition.
 pub(super) fn shares_of(owners: impl Iterator<Item = NodeId>) -> Shares {
     let owners: Vec<NodeId> = owners.collect();
     let each = 100.0 / f64::from(u32::try_from(owners.len()).unwrap_or(u32::MAX));

@@ -21,7 +21,7 @@ const BAR: u64 = 44;
 
 /// The answers of all nodes.
 pub(super) struct AllTransfers {
-    /// By the nodes' names.
+    /// In the order of the nodes' names.
     pub(super) nodes: Vec<NodeTransfers>,
     /// Committed moves that no node has begun.
     pub(super) planned: Vec<Planned>,

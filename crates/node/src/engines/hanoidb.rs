@@ -11,8 +11,8 @@ use kvorum_settings::{self as settings, Settings};
 use super::shared_settings::{compression_of, segments_behind_max, sync_strategy};
 use super::tree_memory::{Allowance, Memory};
 
-/// The memory that the settings allow. Stores draw the sizes of their buffers, up to a unit, so that not all
-/// write tables at once.
+/// The memory that the settings allow. Stores draw the sizes of their buffers at random, up to a
+/// unit, so that not all write tables at once.
 pub(super) fn allowance(hanoidb: &settings::HanoidbSettings) -> Allowance {
     let unit = hanoidb.unit_bytes();
     Allowance {

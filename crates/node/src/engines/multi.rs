@@ -22,7 +22,7 @@ pub(super) struct AgreedRoutes {
     default: ChildNumber,
     /// Prefixes of bucket names.
     prefixes: Vec<(String, ChildNumber)>,
-    /// Set when the member has it, before any partition's store is opened.
+    /// Set when the member has the agreed state, before any partition's store is opened.
     state: OnceLock<Arc<dyn AgreedState>>,
     /// The table, with the version of its agreed state; 0 for none.
     made: ArcSwap<(u64, Arc<RouteTable>)>,

@@ -118,13 +118,13 @@ const CASES: &[Case] = &[
     refused("cluster replace", &[OWN, OWN]),
     refused("cluster force-replace", &[OWN, OWN]),
     refused("cluster recover", &[]),
-    // Its store is open.
+    // The partition's store is open.
     refused("cluster accept-loss", &["3"]),
     refused("down", &[OWN]),
     // Anti-entropy is passive by default.
     refused("tictacaae enable", &[]),
     refused("tictacaae disable", &[]),
-    // It has one backend.
+    // This node has one backend.
     refused("backend migrate", &["--all", "--to", "leveldb"]),
     refused("backend status", &[]),
     refused("backend cancel", &[]),

@@ -290,7 +290,7 @@ fn every_default_in_advanced_config_is_honoured_refused_or_named() {
                 assert!(output.status.success(), "{property}: {why}");
                 assert!(line.contains("figures of their own"), "{line}");
             }
-            // It is shown as it is set.
+            // The property is shown as it is set.
             ("dvv_enabled", _) | (_, Effect::Honoured) => {
                 assert!(output.status.success(), "{property}: {why}");
                 assert!(

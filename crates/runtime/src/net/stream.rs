@@ -16,7 +16,7 @@ use super::simulated::Pipe;
 /// are one system call.
 #[derive(Debug)]
 pub struct Stream {
-    /// Over TCP, or a pipe in memory.
+    /// A TCP connection, or a pipe in memory.
     inner: Either<TcpStream, DuplexStream>,
     local: SocketAddr,
     peer: SocketAddr,
