@@ -17,7 +17,7 @@ pub struct ShowOptions {
     pub limit: Option<u64>,
     /// Print a line with a JSON object for each piece.
     pub is_json: bool,
-    /// Leave out whole pieces.
+    /// Leave out undamaged pieces.
     pub only_damaged: bool,
 }
 

@@ -121,7 +121,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
         .with_context(|| format!("read the configuration file {}", file.display()))
 }
 
-/// For earlier versions, a relative `platform_data_dir` of a file was relative to the working
+/// Earlier versions resolved a relative `platform_data_dir` of a file against the working
 /// directory. If data is there, no new data directory is begun beside the file.
 fn refuse_the_place_of_before(
     configuration: &Configuration,

@@ -2,8 +2,8 @@
 //!
 //! Properties without a field (`dvv_enabled`, `stat_tracked`, `object_tag`) are not sent over this
 //! protocol. A list of hooks counts only together with its flag: an empty list with the flag set
-//! clears them. Fields that Riak 3.2 lacks (`node_confirms`, `sync_on_write`) are sent only if they
-//! differ from the default. `expiry_secs` has a field of ours, which Riak's clients ignore.
+//! clears the hooks. Fields that Riak 3.2 lacks (`node_confirms`, `sync_on_write`) are sent only if
+//! they differ from the default. `expiry_secs` has a field of ours, which Riak's clients ignore.
 
 use bytes::Bytes;
 use kvorum_properties::{
