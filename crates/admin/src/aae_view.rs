@@ -1,5 +1,6 @@
-//! `aae-status` and `tictacaae treestatus`: of each partition when its replicas were compared last, when that was
-//! complete, and how many keys were repaired; of each vnode how far its trees are.
+//! `aae-status` and `tictacaae treestatus`: for each partition, the times of the last and of the
+//! last complete comparison of its replicas, and the repaired keys; for each vnode, the state of
+//! its trees.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use kvorum_member::ExchangesReport;
 use kvorum_ring::RingSize;
 use serde_json::{Value, json};
 
-/// Everything that is known, for programs; `None` where anti-entropy is off.
+/// All data, for programs; `report` is `None` if anti-entropy is off.
 pub(crate) fn data(report: Option<&ExchangesReport>, size: RingSize) -> Value {
     let Some(report) = report else {
         return json!({"active": false, "exchanges": [], "trees": []});

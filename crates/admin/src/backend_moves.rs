@@ -1,9 +1,10 @@
 //! `backend migrate`, `backend status`, `backend cancel`: data moves between the backends of a node while it serves.
 //!
-//! A property names the backend of a type or a bucket, and each store moves the data that is elsewhere.
-//! So an order is a change of the property, which all nodes agree on, after a look at the room for the
-//! copies on this node. The other nodes check their own room before they copy. A partition is moved by
-//! a pin of its store. The pin goes with the partition to another owner, and is not changed meanwhile.
+//! A property names the backend of a type or a bucket, and each store moves the data that is
+//! elsewhere. So an order checks the room for the copies on this node, and then changes the
+//! property on all nodes. The other nodes check their own room before they copy. A partition is
+//! moved by a pin of its store. The pin follows the partition to another owner, and cannot be
+//! changed meanwhile.
 
 mod moves_view;
 mod place;
@@ -50,7 +51,7 @@ impl Room {
         all.keys += its.keys;
         all.bytes += its.bytes;
         all.needed_bytes = all.needed_bytes.saturating_add(its.needed_bytes);
-        // The stores of a node share their device; one in memory has all the room that there is.
+        // The stores of a node share their device. A store in memory reports unlimited room.
         all.available_bytes = match self.partitions {
             0 => its.available_bytes,
             _ => all.available_bytes.min(its.available_bytes),
@@ -184,7 +185,8 @@ impl BackendMoves<'_> {
         ))
     }
 
-    /// Gives each place back the backend that it is leaving on any node; pins are of this one.
+    /// Sets each place back to the backend that it is leaving on any node, and removes this node's
+    /// pins.
     fn cancel_all(&self) -> Replied {
         let mut taken_back = Vec::new();
         let all = self.all();
@@ -237,7 +239,7 @@ impl BackendMoves<'_> {
         Ok(AdminReply::ok(text, json!({ "taken_back": taken_back })))
     }
 
-    /// The places that are leaving a backend, and which.
+    /// The places that are leaving backends, with these backends.
     fn sources(all: &AllMoves) -> BTreeMap<Place, BTreeSet<String>> {
         let mut sources: BTreeMap<Place, BTreeSet<String>> = BTreeMap::new();
         for status in all.statuses() {
@@ -257,7 +259,7 @@ impl BackendMoves<'_> {
         AllMoves { nodes, down }
     }
 
-    /// True when it had a pin.
+    /// Removes a vnode's pin; true if it had one.
     fn unpin(&self, vnode: &Vnode) -> Result<bool, AdminReply> {
         let store = vnode.store_for_upkeep();
         let moves = store.moves().ok_or_else(has_one)?;

@@ -1,8 +1,8 @@
 //! `bucket-defaults`: the properties of all buckets without a type, changed on all nodes at once.
 //!
-//! `buckets.default.*` of a configuration counts when a cluster is founded, and while a node is alone. The
-//! nodes of a cluster agree on one set, since different files would give one bucket different properties.
-//! These verbs show both and change the agreed set.
+//! `buckets.default.*` of a configuration applies when a cluster is founded, and while a node is
+//! alone. The nodes of a cluster agree on one set, since different files would give one bucket
+//! different properties. These verbs show both and change the agreed set.
 
 use std::fmt::Write as _;
 

@@ -1,10 +1,10 @@
 //! `bucket count` and `bucket drop`: the keys of a bucket, counted and deleted.
 //!
-//! A drop is one listing of the bucket. Each call of the verb deletes keys of it for a second, and the rest
-//! of the listing stays here until the next call. So the command line shows the progress, and nothing runs
-//! on when the calls stop. A call on another node, or after a restart, begins anew and finds the keys that
-//! are left. Keys are deleted like a client's, with a tombstone through the coordinator, a few at a time. A
-//! key that is written meanwhile may stay.
+//! A drop uses a listing of the bucket. Each call of the verb deletes listed keys for a second, and
+//! the rest of the listing waits for the next call. So the command line shows the progress, and no
+//! work continues when the calls stop. A call on another node, or after a restart, begins anew and
+//! finds the keys that are left. Keys are deleted like a client's, with a tombstone through the
+//! coordinator, a few at a time. A key that is written meanwhile may stay.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::request::{AdminReply, Replied};
 const AT_ONCE: usize = 32;
 /// Time for which a call deletes.
 const STEP: Duration = Duration::from_secs(1);
-/// Time for which the nodes answer one listing; it begins again after that.
+/// Time limit of one listing. After that, a new one begins.
 const LISTING: Duration = Duration::from_secs(600);
-/// The same of a count, which is one call.
+/// The same for a count, which is one call.
 const COUNT: Duration = Duration::from_secs(3600);
 /// Pause after the node was too busy for a delete.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
@@ -51,9 +51,9 @@ struct Dropping {
 
 /// The end of a call.
 enum Step {
-    /// More is left.
+    /// Some keys are left.
     Goes,
-    /// All keys that were listed are deleted, but those that failed.
+    /// All listed keys are deleted, except for failures.
     Ended,
 }
 
@@ -147,8 +147,8 @@ impl BucketKeys<'_> {
 }
 
 impl Drops {
-    /// The drop of a bucket that was begun, or a new one. Drops without a call for long are removed: their
-    /// listings have ended.
+    /// The drop of a bucket that was begun, or a new one. Drops without a call for a long time are
+    /// removed, since their listings have ended.
     fn take(&self, place: &BucketPlace, now: Moment) -> Dropping {
         let mut drops = self.0.lock();
         drops.retain(|_, it| now.since(it.called) < LISTING);
@@ -205,7 +205,7 @@ impl Dropping {
                     self.listing = Some(listing);
                     return Ok(true);
                 }
-                // Its time is over, and the keys that it gave are gone: another one begins with the rest.
+                // The listing has timed out, and its keys are deleted. A new listing has the rest.
                 Some(Err(RequestError::Timeout)) if self.has_moved_on => {
                     self.has_moved_on = false;
                 }

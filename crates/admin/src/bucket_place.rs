@@ -14,7 +14,7 @@ pub(crate) struct BucketPlace {
 }
 
 impl BucketPlace {
-    /// The bucket named TYPE/BUCKET; the type `default` is that of buckets without one.
+    /// The bucket named TYPE/BUCKET; the type `default` means buckets without a type.
     pub(crate) fn named(name: &str) -> Result<Self, AdminReply> {
         let parts = name.split_once('/');
         let parts = parts.filter(|(of_type, bucket)| !of_type.is_empty() && !bucket.is_empty());

@@ -65,7 +65,7 @@ pub(crate) fn refused(refusal: &Refusal) -> AdminReply {
 /// Opening of the message about invalid properties.
 const INVALID: &str = "Invalid bucket properties: ";
 
-/// Riak's word for a reason, in words.
+/// The text for Riak's word for a reason.
 fn explained(reason: &str) -> &str {
     match reason {
         "not_active" => "it is not active: activate it first, or create it anew",
@@ -91,7 +91,7 @@ pub(crate) fn riak_text(
     let mut text = format!("{name} {word}\n\n");
     let mut names: Vec<&String> = properties.keys().collect();
     names.sort();
-    // Riak lists those of types from the end.
+    // Riak lists properties of types in reverse order.
     if claimant.is_some() {
         names.reverse();
     }
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Scripts look for "Error creating bucket type" and got the bare reason.
+    /// Regression: scripts look for "Error creating bucket type", but got only the reason.
     #[test]
     fn a_refused_type_is_named_with_the_reason_beneath() {
         let refused = |verb, properties, reason| {

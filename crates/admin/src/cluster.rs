@@ -46,8 +46,8 @@ use self::words::status_word;
 
 /// The port of a member that is named without one.
 const PEER_PORT: u16 = 8099;
-/// Partitions whose stores are refused as missing or others, and the others with the reason why their loss
-/// is not accepted unless they are named.
+/// Partitions whose stores are missing or another's. Then the other partitions, each with the
+/// reason why its loss must be accepted by name.
 fn split_refused(
     unopened: BTreeMap<Partition, Unopened>,
 ) -> (Vec<Partition>, Vec<(Partition, String)>) {
@@ -130,7 +130,7 @@ impl ClusterAdmin {
         Ok(AdminReply::ok(text, json!({"joined": own, "by": by})))
     }
 
-    /// Partitions that lack something and that no other node can repair.
+    /// Incomplete partitions that no other node can repair.
     fn incomplete_for_good(&self) -> Vec<Partition> {
         if self.state().ring().members().len() > 1 {
             return Vec::new();
@@ -140,8 +140,8 @@ impl ClusterAdmin {
         incomplete.map(|vnode| vnode.partition()).collect()
     }
 
-    /// Accepts the loss of one partition's store, or of all stores that are missing or others. A store
-    /// that could not be opened for another reason may be whole: an operator has to name it.
+    /// Accepts the loss of one partition's store, or of all stores that are missing or another's. A
+    /// store that could not be opened for another reason may be whole: an operator has to name it.
     fn accept_loss(&self, partition: &str) -> Replied {
         let size = self.state().ring().size();
         let (mut text, mut rows) = (String::new(), Vec::new());
@@ -200,7 +200,7 @@ impl ClusterAdmin {
 
     fn node_named(&self, name: &str) -> Result<NodeId, AdminReply> {
         let named = |state: &ClusterState| state.member_named(name).map(|(node, _)| node);
-        // It may be one that has just joined by way of another node.
+        // The node may have just joined through another node.
         let found = named(&self.state()).or_else(|| named(&self.newest().0));
         found.ok_or_else(|| refusals::not_a_member(name))
     }
@@ -273,7 +273,7 @@ impl ClusterAdmin {
         let now = state.plan().ok().map(|plan| plan.id);
         let shown = self.shown_plans(&state, now);
         let is_shown = |id: &u32| shown.contains(id);
-        // The log refuses a plan that has changed since, in words.
+        // The log refuses a plan that has changed since, with a text.
         let Some(id) = now.filter(is_shown).or_else(|| shown.first().copied()) else {
             let text =
                 "You must verify the plan with 'kvorum admin cluster plan' before committing";
@@ -298,7 +298,7 @@ impl ClusterAdmin {
         }
     }
 
-    /// The node that carries plans out, as Riak calls it.
+    /// The node that carries out plans: Riak's claimant.
     pub(crate) fn claimant_name(&self) -> String {
         let leader = self.member.state().agreement().status().leader;
         leader.map_or_else(
@@ -402,7 +402,7 @@ impl ClusterAdmin {
     }
 }
 
-/// `name@host` or `name@host:port`: where it listens, and its name.
+/// `name@host` or `name@host:port`: the node's address, and its name.
 fn address_of(node: &str) -> Result<(SocketAddr, String), AdminReply> {
     split_address(node).map_err(|error| AdminReply::refused(format!("{error:#}")))
 }

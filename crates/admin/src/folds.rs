@@ -1,6 +1,6 @@
 //! `tictacaae fold`: questions about the keys of a bucket, and actions on the keys that are found.
 //!
-//! Verbs and words are those of Riak 3.4; the answer comes when the fold is done.
+//! Verbs and words are those of Riak 3.4. The answer follows the end of the fold.
 
 mod asked;
 mod time_of_day;
@@ -19,7 +19,7 @@ use crate::request::{AdminReply, Replied};
 /// The time after which a fold is given up.
 const FOLD_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// The memory of a list at most, in bytes: about a quarter of the reply's line.
+/// Maximum memory of a list, in bytes: about a quarter of the reply's line.
 const LISTED_BYTES_MAX: usize = 4 << 20;
 
 const TOO_LONG: &str = "more keys than one answer can hold: count them, ask for a narrower range of \

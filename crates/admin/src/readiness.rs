@@ -1,4 +1,4 @@
-//! The vnodes that serve, in words: a node answers before all of its stores are open.
+//! Texts about the vnodes that serve, since a node answers before all of its stores are open.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) fn state_of(unopened: &Unopened) -> &'static str {
     }
 }
 
-/// The reason why it does not, if that is a failure.
+/// The reason why a vnode does not serve, if it failed.
 pub(crate) fn error_of(unopened: &Unopened) -> Option<&str> {
     match unopened {
         Unopened::Opening { .. } => None,
@@ -25,7 +25,7 @@ pub(crate) fn error_of(unopened: &Unopened) -> Option<&str> {
     }
 }
 
-/// The number of vnodes that serve, and those that do not: a line each for people, all of it for programs.
+/// The number of vnodes that serve, and each vnode that does not, as lines of text and as JSON.
 pub(crate) fn describe(vnodes: &VnodeTable, text: &mut String) -> Value {
     let (readiness, unopened) = (vnodes.readiness(), vnodes.unopened());
     let (open, opening, failed) = (readiness.open, readiness.opening, readiness.failed);

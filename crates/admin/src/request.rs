@@ -27,9 +27,9 @@ pub enum AdminRequest {
     AaeStatus,
     /// The trees of each vnode.
     TreeStatus,
-    /// Tombstones of this node, and the rounds by which they go.
+    /// Tombstones of this node, and the rounds that remove them.
     Tombstones,
-    /// A question about the keys of a bucket, or a change of those that are found.
+    /// A question about the keys of a bucket, or a change of the keys that are found.
     Fold {
         /// The verb and its arguments.
         words: Vec<String>,
@@ -70,10 +70,10 @@ pub enum AdminRequest {
     BucketTypeUpdate {
         /// The type's name.
         name: String,
-        /// As when it is made.
+        /// In the form of its creation.
         properties: String,
     },
-    /// Take back properties of a bucket type, all that can be or one.
+    /// Reset one property of a bucket type, or all that can be reset.
     BucketTypeReset {
         /// The type's name.
         name: String,
@@ -90,7 +90,7 @@ pub enum AdminRequest {
         /// The bucket, as TYPE/BUCKET.
         name: String,
     },
-    /// Delete keys of a bucket, as many as it can in a second; asked again until all are.
+    /// Delete keys of a bucket for a second. The client repeats this until all are deleted.
     BucketDrop {
         /// The bucket, as TYPE/BUCKET.
         name: String,
@@ -99,25 +99,25 @@ pub enum AdminRequest {
     },
     /// The defaults of buckets without type: agreed ones and those of the configuration.
     BucketDefaultsShow,
-    /// Make all nodes agree on those of this node's configuration.
+    /// Make all nodes agree on the defaults of this node's configuration.
     BucketDefaultsApply,
-    /// Make all nodes agree on some.
+    /// Make all nodes agree on some defaults.
     BucketDefaultsSet {
-        /// As those of a bucket type.
+        /// In the form of a bucket type's properties.
         properties: String,
     },
     /// Move data to another backend.
     BackendMigrate {
         /// The scope of the move.
         scope: MoveScope,
-        /// The backend that is to have it.
+        /// The target backend.
         target: String,
         /// Only report what would move, and the room for it.
         is_dry_run: bool,
     },
     /// Moves between backends.
     BackendStatus,
-    /// Take back moves between backends: those under way, or that of one partition.
+    /// Cancel moves between backends: all under way, or one partition's.
     BackendCancel {
         /// Its number or its index.
         partition: Option<String>,
@@ -129,7 +129,7 @@ pub enum AdminRequest {
     },
 }
 
-/// The requests that are a verb alone.
+/// The requests without arguments.
 const BARE: [(&str, AdminRequest); 17] = [
     ("ping", AdminRequest::Ping),
     ("health", AdminRequest::Health),
@@ -150,7 +150,7 @@ const BARE: [(&str, AdminRequest); 17] = [
     ("backend status", AdminRequest::BackendStatus),
 ];
 
-/// A reply, or one that refuses.
+/// A reply, or a refusal.
 pub(crate) type Replied = Result<AdminReply, AdminReply>;
 
 /// The answer.
@@ -158,11 +158,11 @@ pub(crate) type Replied = Result<AdminReply, AdminReply>;
 pub struct AdminReply {
     /// False when the request was refused; the text has the reason.
     pub is_ok: bool,
-    /// For people.
+    /// The text for people.
     pub text: String,
     /// Text for users of Riak's commands and their scripts, if it differs.
     pub riak: Option<Box<str>>,
-    /// For programs.
+    /// The data for programs.
     pub data: Value,
 }
 

@@ -37,11 +37,11 @@ use crate::vnode_view;
 
 /// The parts of the node that the admin interface reads.
 pub struct Parts {
-    /// For tasks, and the time of day.
+    /// The runtime, for tasks and the time of day.
     pub runtime: Runtime,
     /// The name of this node.
     pub node_name: String,
-    /// It changes properties.
+    /// The coordinator, which changes properties.
     pub coordinator: Arc<Coordinator>,
     /// The statistics.
     pub facts: Arc<dyn NodeFacts>,
@@ -522,13 +522,13 @@ impl AdminServer {
     }
 }
 
-/// The answer to a ping, with the process that gives it.
+/// The answer to a ping, with the number of this process.
 fn pong() -> AdminReply {
     let process = rustix::process::getpid().as_raw_nonzero().get();
     AdminReply::ok("pong", json!({"answer": "pong", "process": process}))
 }
 
-/// Has this process stop as SIGTERM does.
+/// Stops this process as SIGTERM does.
 pub fn stop_this_process() -> AdminReply {
     let own = rustix::process::getpid();
     match rustix::process::kill_process(own, rustix::process::Signal::TERM) {

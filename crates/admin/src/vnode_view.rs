@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use kvorum_maintenance::{bytes_text, counted};
 use serde_json::Value;
 
-/// A table of the vnodes' fields, at most 100 columns wide; `backends` are those of a node that has several.
+/// A table of the vnodes' fields, at most 100 columns wide; `backends` has the backends of a node
+/// with several.
 pub(crate) fn text(node: &str, backends: Option<&str>, vnodes: &[Value]) -> String {
     let engine = vnodes.iter().find_map(|it| it["backend"].as_str());
     let engine = engine.map_or_else(String::new, |engine| match backends {

@@ -11,7 +11,7 @@ use crate::facts::{Facts, Value};
 use crate::render::{bytes_text, count_text};
 use crate::rules::{DERIVED, Rule, RuleTable, Verdict};
 
-/// Ratio of two runs' speeds from which one counts as faster.
+/// Ratio of two runs' speeds at which one counts as faster.
 const FASTER_BY: f64 = 1.1;
 
 /// The advice for one kind of data.
@@ -25,13 +25,13 @@ pub struct Advice {
     pub is_one_of_several: bool,
     /// Value of the property `backend` of this subject in that case; none for the default backend.
     pub backend_property: Option<String>,
-    /// The best engine of all, if that is another one, not built in yet.
+    /// The best engine of all, if it is not built in yet.
     pub better_later: Option<String>,
     /// All engines, the best first.
     pub engines: Vec<JudgedEngine>,
-    /// The facts that it rests on.
+    /// The facts behind the advice.
     pub facts: Facts,
-    /// Facts that are not known and on which rules depend.
+    /// Unknown facts on which rules depend.
     pub missing: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ pub struct JudgedEngine {
 pub struct Reason {
     /// The verdict.
     pub verdict: Verdict,
-    /// True if it counts here.
+    /// True if the reason applies here.
     pub counts: bool,
     /// The reason.
     pub text: String,
@@ -135,7 +135,7 @@ fn reason_of(rule: &Rule) -> Reason {
     }
 }
 
-/// The facts that a rule needs and that are not known.
+/// The unknown facts that a rule needs.
 fn unknown_of(rule: &Rule, facts: &Facts) -> Vec<String> {
     let unknown = rule
         .when
@@ -147,13 +147,13 @@ fn unknown_of(rule: &Rule, facts: &Facts) -> Vec<String> {
             None => vec![condition.fact.clone()],
         }
     });
-    // The number of keys of a node serves as well as that of the cluster.
+    // The number of keys of a node replaces that of the cluster.
     let counts_keys = facts.get("keys_per_node").is_some();
     let is_known = |name: &str| facts.get(name).is_some() || (name == "keys" && counts_keys);
     names.filter(|name| !is_known(name)).collect()
 }
 
-/// Reasons from runs on several engines, about one of them.
+/// Reasons about one engine, from runs on several.
 fn measured(engine: &str, runs: &[BenchResult]) -> Vec<Reason> {
     let of_engine = |run: &&BenchResult| run.backend.as_deref() == Some(engine);
     let others: Vec<_> = runs.iter().filter(|run| !of_engine(run)).collect();
@@ -185,7 +185,7 @@ fn measured(engine: &str, runs: &[BenchResult]) -> Vec<Reason> {
 }
 
 impl JudgedEngine {
-    /// True if some reason rules it out.
+    /// True if some reason rules the engine out.
     pub fn is_to_be_avoided(&self) -> bool {
         let mut reasons = self.reasons.iter();
         reasons.any(|reason| reason.counts && reason.verdict == Verdict::Avoid)

@@ -13,7 +13,7 @@ const FORMAT: u64 = 1;
 pub struct BenchResult {
     /// Its name.
     pub name: String,
-    /// The engine of the server, where it is known.
+    /// The engine of the server, if known.
     pub backend: Option<String>,
     /// Operations of all kinds per second.
     pub operations_per_second: f64,
@@ -75,7 +75,7 @@ impl BenchResult {
                 facts.set("value_bytes", Value::Number(bytes), &from);
             }
             if let Some(keys) = term("key_generator").and_then(keys) {
-                // The configuration is as given; a scaled run had the number of keys times its scale.
+                // The configuration is unscaled: the run had this number of keys times its scale.
                 let scale = run.get("scale").and_then(Json::as_f64).unwrap_or(1.0);
                 facts.set("keys", Value::Number((keys * scale).round()), &from);
             }
@@ -162,7 +162,7 @@ fn value_bytes(term: &str) -> Option<f64> {
     } else if term.contains("uniform_") {
         Some(f64::midpoint(first, second?))
     } else if term.contains("exponential_") || term.contains("semi_compressible") {
-        // The least, and the mean of the random rest; some are larger by a factor.
+        // The minimum plus the mean of the random part. Some values are larger by a factor.
         let mean = first + second?;
         Some(match numbers.get(2..4) {
             Some([factor, probability]) => mean * (1.0 - probability + factor * probability),
@@ -173,7 +173,7 @@ fn value_bytes(term: &str) -> Option<f64> {
     }
 }
 
-/// The number of keys, from the generator as an Erlang term: the largest number there is.
+/// The number of keys, from the generator as an Erlang term: the largest number in it.
 fn keys(term: &str) -> Option<f64> {
     numbers(term).into_iter().reduce(f64::max)
 }

@@ -46,7 +46,7 @@ pub struct CapacityAnswer {
     pub disk_bytes_per_object: f64,
     /// Disk on each node for live data, in bytes.
     pub disk_live_bytes_per_node: u64,
-    /// Disk on each node to provide, in bytes.
+    /// Disk to provide on each node, in bytes.
     pub disk_bytes_per_node: u64,
     /// Keys for each GiB of a node's memory.
     pub keys_per_gib: u64,

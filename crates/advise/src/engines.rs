@@ -8,7 +8,7 @@ use crate::error::AdviseError;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EngineTable {
-    /// The engines, in order of preference where nothing else decides.
+    /// The engines, in order of preference if nothing else decides.
     #[serde(rename = "engine")]
     pub engines: Vec<Engine>,
     /// Riak's figures, to set beside ours.
@@ -29,7 +29,7 @@ pub struct Engine {
     pub built_in: bool,
     /// A description in one line.
     pub summary: String,
-    /// The cost of an object, where it is built in.
+    /// The cost of an object, if known.
     pub costs: Option<Costs>,
 }
 
@@ -39,16 +39,16 @@ pub struct Engine {
 pub struct Costs {
     /// Memory for each key.
     pub memory_per_key: Figure,
-    /// The most memory for each key while a node has few, if that is more.
+    /// Maximum of memory for each key on a node with few keys, if it is larger.
     pub memory_per_key_few: Option<Figure>,
-    /// Fewer keys on a node than this are few.
+    /// A node with fewer keys than this has few.
     pub few_keys: Option<Figure>,
     /// True if the whole entry is in memory as well.
     #[serde(default)]
     pub memory_has_entry: bool,
     /// Disk for each entry besides its bytes; none for an engine that writes nothing.
     pub disk_per_entry: Option<Figure>,
-    /// The size to whose multiples entries on disk are rounded up.
+    /// Entries on disk are rounded up to a multiple of this size.
     pub disk_align: Option<Figure>,
     /// Ratio of bytes on disk to live bytes.
     pub space_factor: Option<Figure>,
@@ -69,15 +69,15 @@ impl Costs {
     }
 }
 
-/// Riak's bitcask, in bytes a key besides those of the source.
+/// The memory of Riak's bitcask for each key, in bytes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RiakFigures {
-    /// As documented; bucket and key come on top.
+    /// As documented, without bucket and key.
     pub memory_per_key_documented: Figure,
-    /// As measured, at least; the key comes on top.
+    /// The least as measured, without the key.
     pub memory_per_key_measured_min: Figure,
-    /// As measured, at most; the key comes on top.
+    /// The most as measured, without the key.
     pub memory_per_key_measured_max: Figure,
 }
 
@@ -95,11 +95,11 @@ pub struct ObjectFigures {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeFigures {
-    /// Its memory at rest.
+    /// Its memory when idle.
     pub memory: Figure,
 }
 
-/// A number and where it comes from.
+/// A number and its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
@@ -121,7 +121,7 @@ impl EngineTable {
         })
     }
 
-    /// The same with those engines marked as built in that the caller has.
+    /// The same table, with exactly the caller's engines marked as built in.
     #[must_use]
     pub fn with_built_in(mut self, names: &[&str]) -> Self {
         for engine in &mut self.engines {

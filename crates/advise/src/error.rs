@@ -14,12 +14,12 @@ pub enum AdviseError {
     /// No engine has this name.
     #[error("no backend is called {name}; there are {known}")]
     UnknownEngine {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// Those that there are.
+        /// The known names.
         known: String,
     },
-    /// The engine is known, and its costs are not.
+    /// The engine is known, but its costs are not.
     #[error("backend {name} is not built in yet, so there are no figures of it")]
     NoCosts {
         /// The engine.
@@ -30,7 +30,7 @@ pub enum AdviseError {
     UnknownFact {
         /// The name that was given.
         name: String,
-        /// Those that there are.
+        /// The known names.
         known: String,
     },
     /// A value is not of its fact's kind.
@@ -48,7 +48,7 @@ pub enum AdviseError {
     BadInput {
         /// The form that was expected.
         expected: &'static str,
-        /// The reason why it is not.
+        /// The reason.
         reason: String,
     },
 }

@@ -41,7 +41,7 @@ pub struct FactDeclaration {
     pub question: String,
 }
 
-/// A known value, and how it is known.
+/// A known value, and its source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Known {
     /// The value.
@@ -57,13 +57,13 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Notes a fact; a later word counts more.
+    /// Sets a fact. A later value replaces an earlier one.
     pub fn set(&mut self, name: &str, value: Value, from: &str) {
         let from = from.to_owned();
         self.known.insert(name.to_owned(), Known { value, from });
     }
 
-    /// Takes over every fact of `other`.
+    /// Adds every fact of `other`.
     pub fn extend(&mut self, other: &Self) {
         self.known.extend(other.known.clone());
     }

@@ -1,7 +1,7 @@
-//! Several backends on one node: the configuration where bucket types are best in different ones.
+//! Several backends on one node: the configuration for bucket types that suit different ones.
 //!
-//! A node of several backends costs files and memory for each of them. The advice therefore also names the
-//! single backend that would serve for all, if there is one.
+//! A node of several backends costs files and memory for each of them. The advice therefore also
+//! names the single backend that would suit all types, if there is one.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,11 +15,11 @@ use crate::advice::Advice;
 pub struct Mix {
     /// The backend of bucket types that name none.
     pub default: String,
-    /// All of them.
+    /// All backends.
     pub backends: Vec<String>,
     /// Lines of the configuration file.
     pub settings: Vec<String>,
-    /// The backend for a node of one: it has to be avoided for no subject.
+    /// The backend for a node with only one. No subject has to avoid it.
     pub instead: Option<String>,
     /// Subjects outside of the default backend, with the value of their property `backend`.
     pub properties: Vec<(String, String)>,
@@ -28,8 +28,8 @@ pub struct Mix {
 /// The bucket type that exists from the start; its backend is the default one.
 const DEFAULT_TYPE: &str = "bucket type default";
 
-/// The mix that suits all subjects best, each in its own backend; none if one backend is the best for
-/// all subjects with a best one. The recommendations are changed accordingly.
+/// The mix that suits all subjects best, each in its own backend; none if all recommendations are
+/// the same backend. The recommendations are changed accordingly.
 pub fn mix(advices: &mut [Advice]) -> Option<Mix> {
     let backends: BTreeSet<String> = advices
         .iter()
@@ -66,7 +66,7 @@ pub fn mix(advices: &mut [Advice]) -> Option<Mix> {
     })
 }
 
-/// The backend of the default type; else the best for all where a subject has it, or the first
+/// The backend of the default type; else the best for all, if a subject has it; else the first
 /// subject's.
 fn default_of(advices: &[Advice], instead: Option<&str>) -> Option<String> {
     let recommended = || advices.iter().filter(|it| it.recommended.is_some());
@@ -76,7 +76,7 @@ fn default_of(advices: &[Advice], instead: Option<&str>) -> Option<String> {
     of_default_type.or(of_most).or(first)?.recommended.clone()
 }
 
-/// The backend with the best sum of those that no subject has to avoid.
+/// The backend with the highest sum of scores, without backends that some subject has to avoid.
 fn best_for_all(advices: &[Advice]) -> Option<String> {
     let sum = |name: &str| -> Option<i64> {
         let scores = advices.iter().map(|advice| {
@@ -94,7 +94,7 @@ fn best_for_all(advices: &[Advice]) -> Option<String> {
     let names = advices.first()?.engines.iter();
     let names = names.map(|engine| engine.name.clone());
     let summed = names.filter_map(|name| Some(((is_best_for_one(&name), sum(&name)?), name)));
-    // The first of equal sums counts: it is the better one for the first subject.
+    // The first of equal sums wins: it is the better one for the first subject.
     let best = summed.reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.map(|(_, name)| name)
 }

@@ -41,7 +41,7 @@ fn from_stats(text: &str) -> Result<BTreeMap<String, f64>, AdviseError> {
     Ok(numbers.collect())
 }
 
-/// Samples without labels; all that is needed are.
+/// Samples without labels. No others are needed.
 fn from_metrics(text: &str) -> BTreeMap<String, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let samples = lines.filter_map(|line| {
@@ -61,7 +61,7 @@ fn facts_of(numbers: &BTreeMap<String, f64>) -> Facts {
             .filter(|number| number.is_finite())
     };
     let mut facts = Facts::default();
-    // Requests for data types count under the names of their type alone.
+    // Requests for data types count only under the names of their type.
     let of_types = |name: &str| -> f64 {
         let of_type = |kind: &str| get(&format!("{name}_{kind}_total"));
         TYPES.into_iter().filter_map(of_type).sum()
@@ -83,7 +83,7 @@ fn facts_of(numbers: &BTreeMap<String, f64>) -> Facts {
         let index_use: f64 = index_use.into_iter().filter_map(get).sum();
         facts.set("uses_indexes", Value::Flag(index_use > 0.0), from);
         let listings = get("list_fsm_create_total").unwrap_or(0.0);
-        // Listings now and then are housekeeping.
+        // Occasional listings are housekeeping.
         let lists_keys = listings > (reads + writes) / 1000.0;
         facts.set("lists_keys", Value::Flag(lists_keys), from);
     }

@@ -14,7 +14,7 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
     }
 }
 
-/// A count, with thousands apart.
+/// A count, with separated thousands.
 pub(crate) fn count_text(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();

@@ -8,7 +8,7 @@ use crate::error::AdviseError;
 use crate::facts::{FactDeclaration, Facts, Value};
 
 const TABLE: &str = "rules.toml";
-/// Facts that are worked out, and so never asked for.
+/// Derived facts, for which no question is asked.
 pub(crate) const DERIVED: [(&str, &[&str]); 3] = [
     ("keydir_memory_share", &["keys", "memory_bytes", "nodes"]),
     (
@@ -21,11 +21,11 @@ pub(crate) const DERIVED: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// All rules, and the facts that they ask for.
+/// All rules, and the facts that they need.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleTable {
-    /// The facts that can be given, in the order in which they are asked for.
+    /// The facts that can be given, in the order of the questions.
     #[serde(rename = "fact")]
     pub facts: Vec<FactDeclaration>,
     /// The rules.
@@ -50,9 +50,9 @@ pub struct Rule {
     /// True if it holds for our engine of this name.
     #[serde(default = "yes")]
     pub holds_here: bool,
-    /// The state of affairs here, with its figure where it was measured.
+    /// The state of affairs here, with a figure if one was measured.
     pub here: String,
-    /// The place that shows it: a path from `docs/`.
+    /// The document that shows it, as a path from `docs/`.
     pub proof: String,
 }
 
@@ -64,11 +64,11 @@ fn yes() -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It does not fit.
+    /// The engine does not fit.
     Avoid,
-    /// It has a price.
+    /// The engine has a drawback.
     Caution,
-    /// It fits well.
+    /// The engine fits well.
     Prefer,
 }
 

@@ -10,17 +10,17 @@ use crate::backoff::{Backoff, TaskId};
 use crate::event::Answer;
 use crate::rank::{Rank, Scarcity};
 
-/// The query period of an owner without puts and backlog: it finds tasks that time alone makes due.
+/// The query period of an owner without puts and backlog, for tasks that become due by time.
 const ASK_IDLE: Duration = Duration::from_secs(10);
 /// The query period of an owner with a backlog and without puts.
 const ASK_WITH_BACKLOG: Duration = Duration::from_secs(5);
 /// The least time between queries of an owner, which may have a new task right after a finished
 /// one.
 const ASK_MIN: Duration = Duration::from_millis(10);
-/// Background bytes that one byte put may cause. Work beyond that has another origin (a merge
-/// window that opens, an expiry date that comes): it is a backlog and no measure for the next puts.
+/// Background bytes that one byte put may cause. Work beyond that has another origin (an opened
+/// merge window, an expiry date): it is a backlog and no measure for the next puts.
 pub(crate) const FACTOR_MAX: f64 = 32.0;
-/// The time after which bytes put explain new work e times less.
+/// The time in which the weight of bytes put, as the cause of new work, falls by a factor of e.
 const EXPLAINED_WITHIN: Duration = Duration::from_secs(600);
 /// The window of the rate of puts.
 const INGEST_WINDOW: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ pub(crate) struct RankedTask {
 /// One owner.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
-    /// In the order of their ranks; syncs apart.
+    /// In the order of their ranks, without syncs.
     pub(crate) tasks: Vec<RankedTask>,
     pub(crate) sync: Option<RankedTask>,
     /// A step or a question is under way.
@@ -57,7 +57,7 @@ pub(crate) struct Account {
     written: u64,
     written_when_answered: u64,
     written_when_synced: u64,
-    /// It was synced since the log's last step.
+    /// True if it was synced since the log's last step.
     was_synced_for_log: bool,
 }
 
@@ -123,7 +123,7 @@ impl Account {
         };
         self.ingest.add(put_bytes as f64, now);
         let arisen_bytes = match self.answered_at.replace(now) {
-            // It comes from an earlier life.
+            // The work is from an earlier run.
             None => 0.0,
             Some(before) => {
                 let arisen = self.backlog_bytes() as f64 - known_bytes;
@@ -174,15 +174,15 @@ impl Account {
         self.tasks.sort_by_key(|ranked| ranked.rank);
     }
 
-    /// Places an owner that comes back to a queue behind the waiting ones: it has no claim for the
-    /// time without a backlog.
+    /// Places a returning owner behind the waiting ones in its queue: it has no claim for the time
+    /// without a backlog.
     fn join_queues(&mut self, floors: &[u64; Rank::COUNT]) {
         for (served, floor) in self.served.iter_mut().zip(floors) {
             *served = (*served).max(*floor);
         }
     }
 
-    /// The first task that is not held back and may begin.
+    /// The first task that may begin and is not held back.
     pub(crate) fn next(
         &self,
         now: Moment,
@@ -204,7 +204,7 @@ impl Account {
         tasks.any(|ranked| TaskId::of(&ranked.task) == id)
     }
 
-    /// True when a task is not left alone.
+    /// True when a task may be worked on now.
     pub(crate) fn is_free(&self, ranked: &RankedTask, now: Moment) -> bool {
         let id = TaskId::of(&ranked.task);
         self.backoff.held_until(id, now).is_none()
@@ -217,7 +217,7 @@ impl Account {
             .filter(|ranked| self.is_free(ranked, now))
     }
 
-    /// True when it had puts since its last answer: tasks may have grown.
+    /// True when it had puts since its last answer, so that its tasks may have grown.
     pub(crate) fn has_changed(&self) -> bool {
         self.written != self.written_when_answered
     }
@@ -236,8 +236,8 @@ impl Account {
         self.written != self.written_when_synced
     }
 
-    /// True when the log may gain from a sync of it: it has had none since the log's last step. An
-    /// owner with continuous puts is synced once between two steps of the log.
+    /// True when a sync of this owner may free a part of the log: the owner was not synced since
+    /// the log's last step. With continuous puts it is synced once between two steps of the log.
     pub(crate) fn may_free_log(&self) -> bool {
         self.is_unsynced() && !self.was_synced_for_log
     }
@@ -294,8 +294,7 @@ impl Account {
         listed.saturating_add(self.unlisted_bytes)
     }
 
-    /// Normal collections with the unlisted bytes behind them; none while the first of them is held
-    /// back.
+    /// Normal collections with the unlisted bytes; none while the first collection is held back.
     pub(crate) fn collection_bytes(&self, now: Moment) -> u64 {
         let collections = self.tasks.iter().filter(|it| {
             let is_normal = !it.rank.is_pressing() && !it.rank.is_idle();

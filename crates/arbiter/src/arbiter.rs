@@ -33,14 +33,14 @@ const ASK_LOG: Duration = Duration::from_millis(100);
 const ASK_WORKED: Duration = Duration::from_secs(1);
 /// The shortest rest of a thread. Saved credit makes up for it.
 const REST_MIN: Duration = Duration::from_micros(200);
-/// The least assumed cost of a step, which is the smallest budget: the last few bytes of a task
-/// come with the ends of files, which are not declared.
+/// The least assumed cost of a step, which is the smallest budget: the last step of a task also
+/// writes ends of files, which no task declares.
 const DECLARED_MIN: u64 = crate::speed::BUDGET_MIN;
 /// Time of pressing work that fills the spring, in seconds.
 const PRESSING_TIME_MAX: f64 = 10.0;
 /// The least bytes that fill the spring.
 const PRESSING_BYTES_MIN: f64 = 64e6;
-/// The delay of the spring behind the backlog, in seconds: writers see no jumps.
+/// The time in which the spring follows the backlog, in seconds, so that delays do not jump.
 const SPRING_SECONDS: f64 = 2.0;
 /// The used share of a budget at which it is scarce, in percent.
 const SCARCE_PERCENT: u64 = 90;
@@ -48,7 +48,7 @@ const SCARCE_PERCENT: u64 = 90;
 /// to reduce the number of files.
 const FILES_USED_UP_PERCENT: u64 = 98;
 
-/// The arbiter of one node. The driver passes events, takes decisions, and carries them out.
+/// The arbiter of one node. The driver passes events and carries out decisions.
 #[derive(Clone, Debug)]
 pub struct Arbiter {
     budgets: Budgets,
@@ -63,10 +63,10 @@ pub struct Arbiter {
     is_looking: bool,
     /// Steps have ended since the last look.
     has_worked: bool,
-    /// Upkeep or a transfer would have done more since the last look than its share.
+    /// Upkeep or a transfer was limited by its share since the last look.
     was_held_back: bool,
     sync_after: Moment,
-    /// The value log waits for stores: its last step synced one.
+    /// The value log waits for stores, as its last step synced one.
     is_log_trimming: bool,
     scarcity: Scarcity,
     open_files: Option<u64>,
@@ -154,7 +154,7 @@ impl Arbiter {
         Decision::Rest(self.rest(wait, now))
     }
 
-    /// The present delay of a put. Callers wait if that holds up no other request.
+    /// The present delay of a put. Callers wait if that delays no other request.
     pub fn put_delay(&self) -> Duration {
         let fullness = self.fullness.max(self.memory_orders.fullness);
         put_delay(fullness, self.budgets.put_delay_max)
@@ -165,7 +165,7 @@ impl Arbiter {
         self.memory_orders
     }
 
-    /// True if puts are to be refused, as of the last look: memory or open files are used up.
+    /// True if puts must be refused, as of the last look: memory or open files are used up.
     pub fn refuses_puts(&self) -> bool {
         self.memory_orders.refuses_puts || self.are_files_used_up
     }
@@ -180,12 +180,12 @@ impl Arbiter {
         (self.scarcity.memory, self.scarcity.open_files)
     }
 
-    /// The time that a transfer between nodes has to wait before it reads or writes `bytes`; with
-    /// zero they count as spent.
+    /// The time that a transfer between nodes has to wait before it reads or writes `bytes`. If the
+    /// time is zero, the bytes count as spent.
     pub fn transfer(&mut self, bytes: u64, now: Moment) -> Duration {
         self.pace.refill(now);
         let wait = self.pace.transfer(bytes, now);
-        // Requests that are slower for it do not count as undisturbed.
+        // Requests that a transfer slows do not count as undisturbed.
         self.has_worked |= wait.is_zero();
         self.was_held_back |= !wait.is_zero();
         wait
@@ -243,7 +243,7 @@ impl Arbiter {
         let is_idle = backlogs.sum() == 0;
         self.look_at = now.plus(if is_idle { LOOK_IDLE } else { LOOK_BUSY });
         if let Some(log) = self.accounts.get_mut(&Owner::ValueLog) {
-            // A log that is idle in two looks is due for a mark.
+            // A log that is idle in two looks has to write a mark.
             log.ask_within(if is_idle { LOOK_IDLE } else { LOOK_BUSY });
         }
     }
@@ -257,7 +257,7 @@ impl Arbiter {
         match owner {
             Owner::ValueLog => {
                 self.is_log_trimming &= !answer.tasks.is_empty();
-                // Puts to the log are puts to stores, and counted there.
+                // Puts to the log are puts to stores, where they are counted.
                 self.pace.note_log_work(change.arisen_bytes, now);
             }
             Owner::Store(_) => {
@@ -451,7 +451,7 @@ impl Arbiter {
                 until = until.min(self.sync_after.max(now.plus(REST_MIN)));
             }
         }
-        // Holds end by the next look, or are found by it.
+        // A hold ends before the next look, or the look finds it.
         until.since(now).clamp(REST_MIN, LOOK_IDLE)
     }
 }

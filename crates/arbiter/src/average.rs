@@ -15,7 +15,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// `window` is the time after which an amount counts e times less.
+    /// The weight of an amount falls by a factor of e within `window`.
     pub(crate) fn over(window: Duration) -> Self {
         Self {
             window_seconds: window.as_secs_f64(),
@@ -47,7 +47,7 @@ impl Rate {
     }
 }
 
-/// A whole number of bytes or microseconds of a computed amount; zero for no number.
+/// A computed amount as a whole number of bytes or microseconds; zero for NaN.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a float becomes the nearest number there is, and fractions of a byte count for nothing"
@@ -56,7 +56,7 @@ pub(crate) fn whole(amount: f64) -> u64 {
     amount as u64
 }
 
-/// A duration of computed seconds, at most `most`.
+/// Computed seconds as a duration, at most `most`.
 pub(crate) fn seconds(amount: f64, most: Duration) -> Duration {
     Duration::try_from_secs_f64(amount.max(0.0)).map_or(most, |duration| duration.min(most))
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use kvorum_backend::{Task, TaskKind};
 use kvorum_runtime::Moment;
 
-/// After a first failure.
+/// The delay after a first failure.
 const FAILURE_DELAY: Duration = Duration::from_secs(1);
 const FAILURE_DELAY_MAX: Duration = Duration::from_secs(300);
 /// Acknowledged writes wait behind syncs, and the value log grows without them.
 const SYNC_DELAY_MAX: Duration = Duration::from_secs(10);
-/// Space may appear at any time, and only these tasks free any.
+/// Space may be freed at any time, and these tasks free space.
 const NO_SPACE_DELAY_MAX: Duration = Duration::from_secs(5);
-/// After a step that did nothing.
+/// The delay after a step that did nothing.
 const FRUITLESS_DELAY: Duration = Duration::from_millis(100);
 const FRUITLESS_DELAY_MAX: Duration = Duration::from_secs(10);
 
@@ -81,7 +81,7 @@ impl Backoff {
         self.holds.remove(&id);
     }
 
-    /// Forgets tasks that are no longer due.
+    /// Removes tasks that are no longer due.
     pub(crate) fn keep(&mut self, tasks: &[Task], now: Moment) {
         let is_due = |id: &TaskId| tasks.iter().any(|task| TaskId::of(task) == *id);
         // A task that disappears and returns keeps its hold: only time ends it.
@@ -129,8 +129,7 @@ mod tests {
         assert_eq!(backoff.held_until(ID, now), Some(now.plus(FAILURE_DELAY)));
     }
 
-    /// Regression: merges on a disk that had been full were held back for five minutes after there
-    /// was room.
+    /// Regression: after a full disk had room again, merges were held back for five more minutes.
     #[test]
     fn what_had_no_space_is_tried_again_soon_and_at_once_when_there_is() {
         let mut backoff = Backoff::default();

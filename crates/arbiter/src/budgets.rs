@@ -5,8 +5,8 @@ use std::time::Duration;
 /// The limits of background work, and the size of its steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budgets {
-    /// The target duration of one step. Longer steps do the same work with less overhead, and a
-    /// request that meets one waits longer.
+    /// The target duration of one step. Longer steps do the same work with less overhead, but a
+    /// request behind one waits longer.
     pub step_time: Duration,
     /// Bytes read and written per second, of all work but syncs; `None` means no ceiling of its own.
     /// It limits pressing work too.
@@ -16,15 +16,15 @@ pub struct Budgets {
     /// The cores that the process may use.
     pub cores: u32,
     /// Memory of the stores and of requests: memtables, caches, key directories, queued batches.
-    /// Near it, upkeep that frees memory comes first, caches shrink and puts slow down; at it, puts
-    /// are refused.
+    /// Near the limit, upkeep that frees memory comes first, caches shrink and puts slow down; at
+    /// the limit, puts are refused.
     pub memory_bytes_max: Option<u64>,
-    /// Open files of the process. Near it, upkeep that makes files fewer comes first; at it, puts are
-    /// refused.
+    /// Open files of the process. Near the limit, upkeep that reduces their number comes first; at
+    /// the limit, puts are refused.
     pub open_files_max: Option<u64>,
-    /// The backlog at which puts are delayed the most; `None` delays them for pressing work alone.
+    /// The backlog at which puts are delayed the most; `None` delays them only for pressing work.
     pub backlog_bytes_max: Option<u64>,
-    /// The most that a put is delayed.
+    /// The longest delay of a put.
     pub put_delay_max: Duration,
     /// The query period of a store with puts.
     pub ask_period: Duration,

@@ -8,7 +8,7 @@ use crate::foreground::Latency;
 use crate::memory::SharedMemory;
 use crate::order::{Order, Owner};
 
-/// Something that the driver has seen or done.
+/// An observation or action of the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The answer to [`crate::Decision::Look`].
@@ -32,16 +32,16 @@ pub enum Event {
 /// Cheap figures of the whole node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Looked {
-    /// All possible owners, with a number that changes with puts to them. A missing one is
-    /// forgotten.
+    /// All possible owners, with a number that changes with puts to them. Missing owners are
+    /// removed.
     pub written: Vec<(Owner, u64)>,
-    /// Latencies of reads since the last look, or since there were last enough of them.
+    /// Latencies of reads since the last look with enough of them.
     pub reads: Latency,
     /// Latencies of writes, without their delays by backpressure.
     pub writes: Latency,
     /// Open files of the process, if known.
     pub open_files: Option<u64>,
-    /// Memory that can give way.
+    /// Memory that can be reduced.
     pub memory: SharedMemory,
     /// Free space on the disk of the stores and the log, if known.
     pub disk: Option<DiskRoom>,
@@ -52,7 +52,7 @@ pub struct Looked {
 pub struct DiskRoom {
     /// Free space, in bytes.
     pub available_bytes: u64,
-    /// The part of it that is held back for work that frees space, in bytes. Clients' writes leave it alone.
+    /// The part of it reserved for work that frees space, in bytes. Clients' writes may not use it.
     pub reserve_bytes: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct Answer {
     pub tasks: Vec<Task>,
     /// Payload bytes put since it was opened.
     pub put_bytes: u64,
-    /// Its backlog in all, if that is more than the sum of its tasks.
+    /// Its whole backlog, if it is more than the sum of its tasks.
     pub backlog_bytes: u64,
     /// Memory that it holds.
     pub memory_bytes: u64,
@@ -90,10 +90,10 @@ pub struct Ended {
 /// Results of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepResult {
-    /// The engine's word.
+    /// The outcome that the engine reports.
     Done(StepOutcome),
     /// An error, which the driver has reported.
     Failed,
-    /// The task had no space. It is tried again soon, and at once when there is some.
+    /// The task had no space. It is tried again soon, and at once when there is space.
     NoSpace,
 }

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use crate::average::seconds;
 
-/// The least number of requests with a meaningful slowest hundredth; a driver that sees fewer goes
-/// on counting.
+/// The least number of requests with a meaningful slowest hundredth. With fewer, a driver continues
+/// counting.
 pub const COUNT_MIN: u64 = 20;
 /// The least number with a meaningful mean.
 const MEAN_COUNT_MIN: u64 = 200;
@@ -28,23 +28,22 @@ const TAIL_SLOWER: Slower = Slower {
     times: 2.0,
     seconds: 0.000_5,
 };
-/// The same for their mean, evened out over a second or two.
+/// The same for the mean, smoothed over a second or two.
 const MEAN_SLOWER: Slower = Slower {
     times: 1.25,
     seconds: 0.000_25,
 };
 /// The weight of a new mean.
 const MEAN_FOLLOWED: f64 = 0.2;
-/// The most that counts of a mean, as a multiple of the limit: a request that hangs belongs to the
-/// tail.
+/// The cap on a mean, as a multiple of the limit: a request that hangs belongs to the tail.
 const MEAN_TAKEN_MAX: f64 = 2.0;
 /// The part of the share that is left after a look with slowed requests.
 const FALL: f64 = 0.6;
-/// The addition to the share after a look without slowed requests, if upkeep wanted more; without
-/// any requests it is much more.
+/// The addition to the share after a look without slowed requests, if the share limited upkeep.
+/// Without any requests it is much larger.
 const RISE: f64 = 0.05;
 const RISE_UNWATCHED: f64 = 0.25;
-/// The least share; below it is zero.
+/// The least share; smaller ones become zero.
 const SHARE_MIN: f64 = 0.02;
 /// The largest share with which requests count as undisturbed.
 const SHARE_UNDISTURBED: f64 = 0.1;
@@ -112,7 +111,7 @@ fn whole_power(power: usize) -> i32 {
 pub(crate) struct Meanwhile {
     /// Upkeep did nothing.
     pub(crate) was_idle: bool,
-    /// It would have done more than its share.
+    /// Its share limited upkeep.
     pub(crate) was_held_back: bool,
 }
 
@@ -128,7 +127,7 @@ pub(crate) struct Foreground {
 struct Lane {
     tail: Baseline,
     mean: Baseline,
-    /// Evened out, in seconds.
+    /// The smoothed mean, in seconds.
     recent_mean: Option<f64>,
     last: Latency,
 }
@@ -137,8 +136,8 @@ struct Lane {
 #[derive(Clone, Debug, Default)]
 struct Baseline(Option<f64>);
 
-/// A slower latency: this many times as long, plus this many seconds. A smaller difference has no
-/// effect.
+/// The limit of a latency: the baseline times a factor, plus some seconds. A smaller difference has
+/// no effect.
 #[derive(Clone, Copy, Debug)]
 struct Slower {
     times: f64,
@@ -190,7 +189,7 @@ impl Foreground {
 }
 
 impl Lane {
-    /// True when requests suffer.
+    /// True when requests are slowed.
     fn look(&mut self, latency: Latency, is_undisturbed: bool) -> bool {
         self.last = latency;
         if latency.count < COUNT_MIN {
@@ -288,8 +287,7 @@ mod tests {
         foreground.share()
     }
 
-    /// A closed loop on a busy machine: each request takes half as long again, and as evenly as
-    /// before.
+    /// A closed loop on a busy machine: each request takes 50 % longer, with the same spread.
     #[test]
     fn all_a_little_slower_is_slower_though_the_tail_is_not() {
         let mut foreground = Foreground::new();
@@ -334,7 +332,7 @@ mod tests {
     fn what_is_slow_without_upkeep_becomes_the_measure() {
         let mut foreground = Foreground::new();
         look(&mut foreground, 1000, 10);
-        // The load has changed: requests take five times as long without upkeep too.
+        // The load has changed: requests take five times as long even without upkeep.
         assert!(look(&mut foreground, 5000, 5) < SHARE_UNDISTURBED);
         assert!(look(&mut foreground, 5000, 60) > 0.9);
     }

@@ -1,14 +1,13 @@
 //! Reactions to memory running out, so that the system never kills a node: write buffers and caches
 //! are reduced first, then writers are slowed, then refused.
 //!
-//! Key directories, indexes of tables, trees of hashes and queued batches cannot be reduced, and have to
-//! have room.
-//! Write buffers get the rest of the budget, and caches the rest after those; both keep a small
-//! part of their configured sizes, since a node without would stall. Near the budget puts are
-//! delayed more and more, and at it they are refused until deletions, flushes or an operator have
-//! made room.
+//! Key directories, indexes of tables, trees of hashes and queued batches cannot be reduced, so
+//! they come first. Write buffers get the rest of the budget, and caches the rest after write
+//! buffers. Both keep a small part of their configured sizes, since a node without them would
+//! stall. Near the budget puts are delayed more and more, and at it they are refused until
+//! deletions, flushes or an operator have made room.
 
-/// Memory that the stores of a node share and that can be reduced, and memory beside the stores. Bytes.
+/// Reducible memory that the stores of a node share, and memory beside the stores. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedMemory {
     /// In caches of read data.
@@ -42,15 +41,15 @@ pub struct MemoryOrders {
     /// The fill of memory on the scale of the spring: 1 is the point at which puts are refused, and
     /// more is possible.
     pub fullness: f64,
-    /// Puts are to be refused.
+    /// Puts must be refused.
     pub refuses_puts: bool,
 }
 
 /// The part of their configured sizes that caches and write buffers keep.
 const KEPT_PART: u64 = 16;
-/// The share of the budget from which on puts are delayed, in percent.
+/// The share of the budget above which puts are delayed, in percent.
 const SLOW_PERCENT: u64 = 90;
-/// The share below which refused puts are taken again, in percent.
+/// The share below which puts are accepted again, in percent.
 const TAKEN_AGAIN_PERCENT: u64 = 97;
 
 /// The limits for the memory of `stores`, write buffers included, and for shared memory and memory
@@ -71,7 +70,7 @@ pub(crate) fn orders(
     };
     let stores = stores.saturating_add(shared.beside_stores());
     let fixed = stores.saturating_sub(shared.write_buffers);
-    // The same part of a small budget, or they would use it up.
+    // Caches and buffers keep the same part of a smaller budget, or they would use it up.
     let kept_caches = shared.caches_max.min(bytes_max) / KEPT_PART;
     let kept_buffers = shared.write_buffers_max.min(bytes_max) / KEPT_PART;
     let for_buffers = percent(bytes_max, SLOW_PERCENT).saturating_sub(fixed + kept_caches);

@@ -1,8 +1,8 @@
-//! The merges in progress, and the room that they need: each takes space for its copies before it
-//! frees any.
+//! The merges in progress, and the space that they need: a merge takes space for its copies before
+//! it frees any.
 //!
-//! A merge begins when there is room for its copies beside those of all in progress. If space is
-//! scarce already, merges go on one after another: the reserve is enough for one.
+//! A merge begins when there is room for its copies beside those of all merges in progress. If
+//! space is scarce already, merges continue one after another, since the reserve is enough for one.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ pub(crate) type MergeId = (Owner, TaskId);
 /// Merges that were begun and are not done.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Merges {
-    /// With the bytes that each writes, from its task when it began.
+    /// The bytes that each merge writes, by its task at the beginning.
     begun: BTreeMap<MergeId, u64>,
-    /// The one that was worked on last.
+    /// The merge of the last step.
     last: Option<MergeId>,
 }
 
@@ -44,12 +44,12 @@ impl Merges {
         }
     }
 
-    /// Forgets merges without a due task.
+    /// Removes merges without a due task.
     pub(crate) fn keep(&mut self, is_due: impl Fn(&MergeId) -> bool) {
         self.begun.retain(|id, _| is_due(id));
     }
 
-    /// The one that was worked on last.
+    /// The merge of the last step.
     pub(crate) fn last(&self) -> Option<MergeId> {
         self.last
     }

@@ -42,7 +42,7 @@ impl Order {
 /// The next action of a free worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Look around and report [`crate::Looked`].
+    /// Take a look and report [`crate::Looked`].
     Look,
     /// Query the backlog and report [`crate::Answer`].
     Ask(Owner),

@@ -5,7 +5,7 @@
 //! charged its actual cost, so that an expensive one is followed by a longer rest.
 //!
 //! Transfers between nodes have a pace of their own: they are not a store's backlog, so they do not
-//! grow with the backlog, and they have to go on while requests are slowed. They share the I/O
+//! grow with the backlog, and they have to continue while requests are slowed. They share the I/O
 //! ceiling.
 
 use std::time::Duration;
@@ -16,32 +16,32 @@ use crate::account::FACTOR_MAX;
 use crate::average::{Rate, seconds};
 use crate::budgets::Budgets;
 
-/// The time within which the normal backlog is done even if it stays at that: the term that bounds the
-/// effect of an error in the measured factor.
+/// The time in which a backlog of constant size would be done. This term bounds the effect of an
+/// error in the measured factor.
 const PAID_WITHIN: Duration = Duration::from_secs(15 * 60);
 /// The same for idle work.
 const IDLE_PAID_WITHIN: Duration = Duration::from_secs(4 * 60 * 60);
 /// The window of the present ingest; it is short, since a burst needs its work soon.
 const PRESENT: Duration = Duration::from_secs(10);
-/// The window of the measured factor; it is long, since merges come in lumps.
+/// The window of the measured factor; it is long, since merges are irregular.
 const LONG: Duration = Duration::from_secs(10 * 60);
 /// The window of the factor of the value log's backlog, which follows puts at once, byte by byte, and
 /// is excess data on the disk.
 const LOG_LONG: Duration = Duration::from_secs(30);
-/// The time within which that debt is paid. With less the log would work in bursts, and with more
-/// it would pass its bound, where its work is urgent and unlimited, if the factor is slightly low.
+/// The time in which the value log's backlog is done. A shorter time would cause bursts. With a
+/// longer one and a factor that is slightly low, the log would pass its bound, where its work is
+/// urgent and unlimited.
 const LOG_PAID_WITHIN: Duration = Duration::from_secs(10);
-/// Bytes per second beyond twice the rate of new work, the limit of its payment. A backlog from other
-/// sources than puts (an opened merge window, a lowered bound) is like any other.
+/// The limit of the log's need beyond twice the rate of new work, in bytes per second. A backlog
+/// from other sources than puts (an opened merge window, a lowered bound) is like any other.
 const LOG_PAID_BESIDE: f64 = 16.0 * 1024.0 * 1024.0;
 /// The rate below which the factor is not yet meaningful: for stores it counts as one byte of work
 /// for each byte put. Bytes per second over the window.
 const FACTOR_PRIOR: f64 = 64.0 * 1024.0;
-/// The least need while there is any backlog: for tasks that cost nothing but a step. Bytes per
-/// second.
+/// The least need while there is any backlog, for tasks without bytes. Bytes per second.
 const NEEDED_MIN: f64 = 1024.0 * 1024.0;
 /// The rate of transfers that slow requests do not reduce: a node that is added to a busy cluster
-/// has to be filled some day. Bytes per second.
+/// has to be filled at some time. Bytes per second.
 pub(crate) const TRANSFERS_MIN: f64 = 4.0 * 1024.0 * 1024.0;
 /// The limit of saved credit: it makes up for rests that last longer than requested.
 const SAVED: Duration = Duration::from_millis(50);
@@ -132,14 +132,14 @@ impl Credit {
         }
     }
 
-    /// Until there is credit.
+    /// The time until there is credit.
     fn wait_seconds(&self) -> f64 {
         if self.level > 0.0 {
             0.0
         } else if self.per_second <= 0.0 {
             f64::INFINITY
         } else {
-            // Exactly zero is nothing to spend: the least bit more.
+            // A level of exactly zero is no credit, so the wait is not zero.
             (-self.level / self.per_second).max(1e-6)
         }
     }
@@ -168,7 +168,7 @@ impl Pace {
         }
     }
 
-    /// Notes bytes that clients put, and the background work that came with them.
+    /// Notes bytes put by clients, and the background work that they caused.
     pub(crate) fn ingested(&mut self, put_bytes: u64, arisen_bytes: f64, now: Moment) {
         self.ingest.add(put_bytes as f64, now);
         self.ingest_long.add(put_bytes as f64, now);
@@ -176,13 +176,13 @@ impl Pace {
         self.log_ingest.add(put_bytes as f64, now);
     }
 
-    /// Notes work of the value log that came with puts to stores.
+    /// Notes work of the value log that puts to stores caused.
     pub(crate) fn note_log_work(&mut self, arisen_bytes: f64, now: Moment) {
         self.log_arisen.add(arisen_bytes, now);
     }
 
-    /// Sets the pace. `free` is the maximum of all workers, `share` the part of the capacity
-    /// between the need and that which is free for upkeep.
+    /// Sets the pace. `free` is the maximum of all workers, `share` the part of the capacity beyond
+    /// the need that upkeep may use.
     pub(crate) fn set(&mut self, backlogs: Backlogs, free: f64, share: f64, now: Moment) {
         let normal = backlogs.normal.saturating_add(backlogs.pressing) as f64;
         let needed = self.arising(now)
@@ -213,8 +213,8 @@ impl Pace {
         self.transfers_credit.refill(elapsed);
     }
 
-    /// The time that a transfer has to wait before its next `bytes`, as of the last refill; with
-    /// zero they count as spent.
+    /// The time that a transfer has to wait before its next `bytes`, as of the last refill; if the
+    /// time is zero, they count as spent.
     pub(crate) fn transfer(&mut self, bytes: u64, now: Moment) -> Duration {
         let wait = self.io_credit.wait_seconds();
         let wait = wait.max(self.transfers_credit.wait_seconds());
@@ -250,8 +250,7 @@ impl Pace {
         seconds(wait, Duration::MAX)
     }
 
-    /// True when work that does not press has to wait for the sake of requests, as of the last
-    /// refill.
+    /// True when work that does not press has to wait because of requests, as of the last refill.
     pub(crate) fn is_held_by_requests(&self) -> bool {
         self.steps_credit.wait_seconds() > 0.0
     }
@@ -262,7 +261,7 @@ impl Pace {
         self.io_credit.draw(declared_bytes as f64);
     }
 
-    /// It has ended, and its true cost is known.
+    /// Ends a step, whose true cost is now known.
     pub(crate) fn ended(&mut self, declared_bytes: u64, cost_bytes: u64, now: Moment) {
         let more = cost_bytes as f64 - declared_bytes as f64;
         self.steps_credit.draw(more);
@@ -271,7 +270,7 @@ impl Pace {
         self.done.add(cost_bytes as f64, now);
     }
 
-    /// Processor time of steps and syncs.
+    /// Notes processor time of steps and syncs.
     pub(crate) fn used_cpu(&mut self, cpu: Duration, now: Moment) {
         self.cpu_credit.draw(cpu.as_secs_f64());
         self.cpu_credit.forgive_beyond(OVERDRAWN_MAX);
@@ -341,7 +340,7 @@ mod tests {
         }
     }
 
-    /// Bytes that steps of 64 KiB do in ten seconds of endless work.
+    /// The bytes that steps of 64 KiB process in ten seconds without a pause in work.
     fn done_in_ten_seconds(pace: &mut Pace, is_pressing: bool) -> u64 {
         let (mut now, mut done) = (at(1000), 0);
         pace.refill(now);
@@ -447,7 +446,7 @@ mod tests {
         assert!(pressed > 95_000, "{pressed}");
     }
 
-    /// Bytes that a transfer of pages of 64 KiB does in ten seconds.
+    /// The bytes that a transfer moves in ten seconds, in pages of 64 KiB.
     fn transferred_in_ten_seconds(pace: &mut Pace) -> u64 {
         let (mut now, mut done) = (at(1000), 0);
         while now < at(11_000) {
@@ -471,7 +470,7 @@ mod tests {
         pace.set(backlogs(0), 100e6, 0.0, at(1000));
         let done = transferred_in_ten_seconds(&mut pace);
         assert!((39 << 20..42 << 20).contains(&done), "{done}");
-        // They depend on half of the free capacity, and not on the backlog.
+        // Transfers depend on half of the free capacity, and not on the backlog.
         pace.set(backlogs(9_000_000_000), 100e6, 0.5, at(11_000));
         assert!((51e6..53e6).contains(&pace.transfers_allowed()));
     }

@@ -38,13 +38,13 @@ impl Rank {
         Self(urgency * KIND_RANKS + kind)
     }
 
-    /// True when only the I/O ceiling limits it, and neither foreground requests nor the
-    /// processor's budget.
+    /// True when only the I/O ceiling limits the work, not foreground requests or the processor's
+    /// budget.
     pub(crate) fn is_pressing(self) -> bool {
         self.0 < KIND_RANKS
     }
 
-    /// True for work of idle times.
+    /// True for work that is done in idle times.
     pub(crate) fn is_idle(self) -> bool {
         self.0 >= 2 * KIND_RANKS
     }
@@ -54,8 +54,8 @@ impl Rank {
     }
 }
 
-/// Compactions are numbered by their level; a store that consists of several has the number of each
-/// in the highest byte.
+/// Compactions are numbered by their level. In a store made of several, the highest byte is the
+/// number of the inner store.
 fn is_level_0(task: &Task) -> bool {
     task.subject << u8::BITS == 0
 }
@@ -66,7 +66,7 @@ fn urgency_of(task: &Task, scarcity: Scarcity) -> Urgency {
         task.kind,
         TaskKind::Merge | TaskKind::Collect | TaskKind::Compact | TaskKind::Reclaim
     );
-    // Data that stores have in memory alone keeps segments of the log.
+    // Data that is only in memory keeps segments of the log.
     let frees_disk = frees_files || frees_memory;
     if (scarcity.memory && frees_memory)
         || (scarcity.open_files && frees_files)

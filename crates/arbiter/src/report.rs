@@ -56,8 +56,7 @@ pub struct Report {
     pub due: Vec<DueTask>,
     /// The backlog of each owner, in bytes; an owner without one is missing.
     pub backlog_by_owner: BTreeMap<Owner, u64>,
-    /// The backlog by kind. The part of stores beyond their tasks counts with the kind of their
-    /// first.
+    /// The backlog by kind. A store's backlog beyond its tasks has the kind of its first task.
     pub backlog_by_kind: BTreeMap<TaskKind, u64>,
     /// The whole backlog.
     pub backlog_bytes: u64,

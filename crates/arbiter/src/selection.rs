@@ -1,8 +1,8 @@
 //! Choice of the next owner: by rank, within a rank the value log, then the store served least, and
-//! now and then the one that has waited longest.
+//! at intervals the owner that has waited longest.
 //!
-//! The log goes first because its backlog comes from the puts to all stores: with a share like that of
-//! one store it would fall behind until it becomes urgent. The stores still get a quarter of the bytes.
+//! The log goes first because its backlog comes from the puts to all stores: with the share of one
+//! store it would fall behind until it became urgent. The stores still get a quarter of the bytes.
 //!
 //! This is deficit round robin without the rounds: the owner that was served fewer bytes than the
 //! others of its rank goes next, so that later turns make up for a step that costs more than
@@ -19,7 +19,7 @@ use crate::rank::Rank;
 
 /// One of this many bytes is for waiting owners of any rank.
 const WAITERS_PART: u64 = 16;
-/// One of this many bytes of a rank that the log has too is for stores.
+/// One of this many bytes is for stores, in a rank in which the log has work too.
 const STORES_PART: u64 = 4;
 /// The limit of saved bytes, for waiting owners and for stores beside the log.
 const SAVED_MAX: u64 = 16 << 20;
@@ -27,7 +27,7 @@ const SAVED_MAX: u64 = 16 << 20;
 /// The queues, one for each rank.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    /// The earlier service of the store that was served last, by rank.
+    /// The service of the last served store before that step, by rank.
     floors: [u64; Rank::COUNT],
     /// Bytes due to stores because the log went before them.
     stores_bytes: u64,
@@ -58,8 +58,9 @@ impl Selection {
         &self.floors
     }
 
-    /// The next task to do. `budget_of` returns the cost of a step of a task; `waits` is true for tasks that
-    /// have to wait for another's end, and `may_begin` for ranks whose long-waiting tasks may begin.
+    /// The next task to do. `budget_of` returns the cost of a step of a task; `waits` is true for
+    /// tasks that have to wait for the end of another, and `may_begin` for ranks in which waiting
+    /// tasks may begin.
     pub(crate) fn choose(
         &self,
         accounts: &BTreeMap<Owner, Account>,
@@ -81,8 +82,7 @@ impl Selection {
                     Owner::ValueLog => u64::MAX,
                     Owner::Store(_) => account.served[ranked.rank.place()],
                 };
-                // Among equally served ones, such as a store that was not served yet, the log is
-                // first.
+                // The log goes before stores that were served equally or not yet.
                 (ranked.rank, served, *owner)
             })
             .map(|(owner, _, ranked)| (owner, ranked))?;
@@ -120,7 +120,7 @@ impl Selection {
     }
 }
 
-/// The owner behind the first rank that has waited longest.
+/// The owner that has waited longest in the later ranks.
 fn longest_waiting(
     accounts: &BTreeMap<Owner, Account>,
     first: Rank,

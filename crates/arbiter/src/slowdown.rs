@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// The part of its bound up to which the backlog causes no delay.
+/// The part of the bound up to which the backlog causes no delay.
 const FREE_PART: f64 = 0.5;
 
 /// The delay of a put while the backlog is `fullness` of its bound.
 ///
-/// Zero up to one half; from there it grows with the square of the distance, so that its beginning
-/// is hardly noticeable; at the bound and beyond it is `delay_max`, never more: a put is slowed,
-/// not stopped.
+/// Zero up to one half; from there it grows with the square of the distance, so that the first
+/// delays are hardly noticeable. At the bound and beyond it is `delay_max`: a put is slowed, not
+/// stopped.
 pub fn put_delay(fullness: f64, delay_max: Duration) -> Duration {
     let way = (fullness - FREE_PART) / (1.0 - FREE_PART);
-    // Not a number counts as zero: an unknown figure causes no delay.
+    // NaN counts as zero: an unknown figure causes no delay.
     let way = if way > 0.0 { way.min(1.0) } else { 0.0 };
     delay_max.mul_f64(way * way)
 }

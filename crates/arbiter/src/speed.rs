@@ -54,8 +54,8 @@ impl Speeds {
         self.all.per_second().unwrap_or(SPEED_AT_FIRST)
     }
 
-    /// Learns from a step. The last step of a task ends it, with syncs and renames, and its bytes
-    /// are not a measure; nor are those of one that was abandoned early.
+    /// Learns from a step. The last step of a task also syncs and renames, and a step may be
+    /// abandoned early, so their bytes are no measure.
     pub(crate) fn learn(&mut self, kind: TaskKind, cost_bytes: u64, is_done: bool, took: Duration) {
         if cost_bytes == 0 || took.is_zero() {
             return;
@@ -68,7 +68,7 @@ impl Speeds {
         speed.note(cost_bytes, took);
         if let Some(per_second) = speed.per_second() {
             let wanted = whole(per_second * self.step_time.as_secs_f64());
-            // One fast step does not make the next a long one.
+            // A single fast step must not make the next one long.
             speed.budget = wanted.min(speed.budget * 2).clamp(BUDGET_MIN, BUDGET_MAX);
         }
     }

@@ -1,4 +1,4 @@
-//! The existing backups: the files that they share with the node, and those on disk for them alone.
+//! The existing backups, with the bytes that only they keep on disk.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ struct Kept {
     directory: PathBuf,
     files: u64,
     bytes: u64,
-    /// Bytes that the node has dropped since, and no earlier backup has.
+    /// Bytes of files that neither the node nor an earlier backup has.
     own_bytes: u64,
 }
 
@@ -30,7 +30,7 @@ struct Kept {
 type Inodes = BTreeSet<(u64, u64)>;
 
 impl Backups {
-    /// Takes note of a backup.
+    /// Adds a backup to the list.
     pub(crate) fn keep(&self, directory: &Path) -> anyhow::Result<()> {
         let mut directories = self.listed();
         directories.retain(|it| it != directory);
@@ -95,7 +95,7 @@ impl Backups {
         }
     }
 
-    /// For operators, after the rest of `kvorum admin maintenance`, and for programs.
+    /// The list for operators, at the end of `kvorum admin maintenance`, and for programs.
     pub fn show(&self) -> (String, Value) {
         let kept = self.kept();
         let mut text = String::new();

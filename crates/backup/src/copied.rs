@@ -1,19 +1,17 @@
 //! A start on a data directory that was copied: put on another machine, or put back later.
 //!
-//! A copy made by `cp` or `rsync` is not recognizable by its contents, and it is as dangerous as a
-//! restored backup: two nodes would have one identity, or a node would have forgotten its votes,
-//! and its vnodes would go on under actors whose dots were used since. No copy can keep a file's
-//! time of birth. So a small file, the place, is written once with its own time of birth; if they
-//! differ, it is a copy.
+//! A copy made by `cp` or `rsync` has the same contents, and is as dangerous as a restored backup:
+//! two nodes would have one identity, or a node would have lost its votes, and its vnodes would use
+//! dots again. No copy can keep a file's time of birth. So a small file, the place, contains its
+//! own time of birth. In a copy the two differ.
 //!
-//! Inode and device numbers are not used: the first are often the same on two new file systems that
-//! were filled alike, and the second change with every mount. Nor is the machine's identity: a
+//! Inode numbers are not used, since two new file systems that were filled alike often have the
+//! same. Device numbers change with every mount. The machine's identity is not used either: a
 //! volume that is attached to another machine is not a copy. A file system without times of birth
 //! is ignored. A directory keeps its times when it is moved, remounted or mounted into a container.
-//! Copies below the files are not detected: images of disks, snapshots of file systems and of
-//! virtual machines.
+//! Images of disks and snapshots of file systems or virtual machines are not detected.
 //!
-//! A single node is never refused. Its vnodes take fresh actors, which costs next to nothing.
+//! A single node is never refused. Its vnodes take fresh actors, which costs little.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +36,7 @@ const OTHERS_TITLE: &str = "kvorum number of other members";
 /// The maximum length of either file, in bytes; each has two lines.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// Members are looked at this often.
+/// The members are counted this often.
 const NOTED_EVERY: Duration = Duration::from_secs(1);
 
 /// The time of a file's birth, since 1970; `None` if the file system does not have it.
@@ -50,8 +48,8 @@ pub fn born_at(path: &Path) -> Option<Duration> {
     born.duration_since(UNIX_EPOCH).ok()
 }
 
-/// Refuses a copy of a node of several, unless the operator has confirmed it; removes the leases of
-/// any other copy, and notes the places of both directories.
+/// Refuses a copied node of a larger cluster, unless the operator has confirmed it. Removes the
+/// leases of any other copy, and writes the places of both directories.
 pub fn settle_copied(
     disk: &dyn Disk,
     data: &Path,
@@ -68,7 +66,7 @@ pub fn settle_copied(
     }
     for directory in directories {
         if let Err(error) = note_place(disk, directory, born_at) {
-            // For example a full disk, on which a node has to start.
+            // A node must start even on a full disk.
             tracing::warn!(event = "place_not_noted", directory = %directory.display(), error = %error);
         }
     }
@@ -113,7 +111,7 @@ fn settle_copy(
     Ok(())
 }
 
-/// Forgets the places of the directories, so that the present ones are noted.
+/// Removes the places of the directories, so that new ones are written.
 pub(crate) fn forget_place(
     disk: &dyn Disk,
     data: &Path,
@@ -125,7 +123,7 @@ pub(crate) fn forget_place(
     Ok(())
 }
 
-/// True for a directory with another time of birth than its place's. A place that cannot be read
+/// True for a directory whose place was born at another time than it states. An unreadable place
 /// proves nothing.
 fn is_copied(disk: &dyn Disk, directory: &Path, born_at: BornAt<'_>) -> bool {
     let path = directory.join(PLACE_NAME);
@@ -142,7 +140,7 @@ fn born_noted(disk: &dyn Disk, path: &Path) -> Option<Duration> {
     Some(Duration::from_nanos(nanos))
 }
 
-/// Writes the place of a directory without a readable one.
+/// Writes a directory's place, unless it has a readable one.
 fn note_place(disk: &dyn Disk, directory: &Path, born_at: BornAt<'_>) -> Result<(), DiskError> {
     let path = directory.join(PLACE_NAME);
     if born_noted(disk, &path).is_some() {
@@ -150,7 +148,7 @@ fn note_place(disk: &dyn Disk, directory: &Path, born_at: BornAt<'_>) -> Result<
     }
     create_directory_durably(disk, directory)?;
     remove_if_there(disk, &path)?;
-    // Not by a new file that takes the name: this file's own time of birth counts.
+    // The file is not replaced by rename: its own time of birth counts.
     let file = disk.open(&path, OpenMode::CreateNew)?;
     let Some(nanos) = born_at(&path).and_then(|born| u64::try_from(born.as_nanos()).ok()) else {
         drop(file);
@@ -168,13 +166,13 @@ fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
     }
 }
 
-/// Notes the number of other nodes around it.
+/// Notes the number of other nodes in the cluster.
 fn note_others(disk: &dyn Disk, data: &Path, others: u64) -> Result<(), DiskError> {
     let text = encode(OTHERS_TITLE, 1, &format!("others {others}\n"));
     replace_file(disk, &data.join(OTHERS_NAME), &text)
 }
 
-/// Notes it always, as the cluster changes.
+/// Keeps the note of other nodes current as the cluster changes.
 pub async fn keep_others_noted(
     runtime: Runtime,
     disk: Arc<dyn Disk>,
@@ -196,8 +194,7 @@ pub async fn keep_others_noted(
     }
 }
 
-/// The last noted number; `None` when that cannot be read. It is zero for a directory without the
-/// note.
+/// The last noted number; `None` for an unreadable note, zero without a note.
 pub fn others_noted(disk: &dyn Disk, data: &Path) -> Option<u64> {
     let path: PathBuf = data.join(OTHERS_NAME);
     if matches!(disk.info(&path), Ok(None)) {
@@ -272,7 +269,7 @@ mod tests {
         assert!(!is_there(&disk, "data/dot_leases"));
         assert!(!is_there(&disk, "data/restore.in-cluster"));
         start(&disk, Some(8)).unwrap();
-        // The confirmation was for that copy.
+        // The confirmation was for that copy only.
         assert!(start(&disk, Some(9)).is_err());
     }
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use kvorum_disk::Disk;
 use kvorum_vnode::{LEASES_NAME, remove_kept_trees};
 
-/// Removes all leases and kept trees, for good: vnodes take fresh actors then, and build their trees.
+/// Removes all leases and kept trees, durably: vnodes then take fresh actors and rebuild their
+/// trees.
 pub(crate) fn remove_leases(
     disk: &dyn Disk,
     data: &Path,

@@ -1,15 +1,15 @@
 //! `kvorum admin backup`: the whole node as a directory that a node can be started on.
 //!
-//! Files that never change get a second name in the backup, small ones that change are copied. One
-//! store after the other is linked, with a rest after each; then the value log, with the segments
-//! held for every store's copy; then the agreed state. So no put waits, and the copy of a store is
-//! its state after a crash at some moment after the beginning of the backup, without later batches.
+//! Files that never change are linked into the backup, and small ones that change are copied. The
+//! stores are linked one by one, with a rest after each; then the value log, with the segments held
+//! for every store's copy; then the agreed state. No put waits. The copy of a store is its state as
+//! after a crash at some moment of the backup, without later batches.
 //!
 //! A backup must not have the vnodes' dot leases. A lease asserts that its vnode has lost nothing
 //! since, and a restored copy lacks all later writes. Without leases all vnodes take fresh actors.
-//! The directory that is overwritten may have leases, so the backup's mark makes the next start
+//! A directory that a restore overwrites may have leases, so the backup's mark makes the next start
 //! remove them. The notes of rounds are in the backup: a restored replica whose mark is still the
-//! watermark's goes on as a source.
+//! watermark's continues as a source.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,19 +35,19 @@ const REST_MAX: Duration = Duration::from_millis(200);
 
 /// The parts of a node that backups copy.
 pub struct Parts {
-    /// For the clock and rests.
+    /// The runtime, for its clock and for rests.
     pub runtime: Runtime,
-    /// Both the data and backups are on it.
+    /// The disk of the data and of backups.
     pub disk: Arc<dyn Disk>,
-    /// It has the stores and the agreed state.
+    /// The member, with the stores and the agreed state.
     pub member: Arc<Member>,
-    /// The log of all stores, where there is one.
+    /// The log of all stores, if there is one.
     pub log: Option<ValueLog>,
     /// The value of `storage_backend`.
     pub engine: &'static str,
-    /// Absolute or below the working directory.
+    /// Absolute or relative to the working directory.
     pub data_directory: PathBuf,
-    /// The agreed state's.
+    /// The directory of the agreed state.
     pub ring_directory: PathBuf,
     /// The name of the file with the format of the data directory.
     pub format_name: &'static str,
@@ -65,14 +65,14 @@ pub struct Backups {
 /// The contents of a backup.
 #[derive(Clone, Copy, Debug)]
 pub struct Made {
-    /// Files by the way that they were made.
+    /// The numbers of linked and copied files.
     pub files: BackedUp,
-    /// From the call to the end.
+    /// The time from the call to the end.
     pub took: Duration,
 }
 
 impl Backups {
-    /// Makes nothing yet.
+    /// No backup is made yet.
     pub fn new(parts: Parts) -> Self {
         Self {
             parts,
@@ -84,7 +84,7 @@ impl Backups {
     /// Makes a backup in a directory that is empty or missing. Blocks.
     ///
     /// # Errors
-    /// In words for the operator; the directory is left empty then.
+    /// A text for the operator. The directory is then left empty.
     pub fn make(&self, directory: &Path) -> anyhow::Result<Made> {
         let Some(_under_way) = self.under_way.try_lock() else {
             bail!("another backup is being made; wait for it");
@@ -167,7 +167,7 @@ impl Backups {
         self.copy_notes(directory, &mut files)?;
 
         let stores = self.stores()?;
-        // Segments of the log that copies need stay there for as long as this is kept.
+        // Holds the log's segments that the copies need.
         let mut held = Vec::new();
         for (place, store) in &stores {
             let from = runtime.now();
@@ -224,7 +224,8 @@ impl Backups {
         }
     }
 
-    /// The notes of rounds, before the stores: a store without the last batch that its notes name has none.
+    /// Copies the notes of rounds before the stores: a note is void for a store without the last
+    /// batch that it names.
     fn copy_notes(&self, directory: &Path, files: &mut BackedUp) -> anyhow::Result<()> {
         let notes = self.parts.data_directory.join(NOTES_NAME);
         if self.parts.disk.info(&notes)?.is_none() {
@@ -234,9 +235,8 @@ impl Backups {
         copied.context("copy the notes of rounds")
     }
 
-    /// The card, the record of stores, and the agreed log: the marks of a log's end before the log,
-    /// which may be longer but not shorter, and each log before its snapshots, which may be newer
-    /// but not older.
+    /// Copies the card, the record of stores, and the agreed log. The mark of a log's end precedes
+    /// the log, which may be longer. A log precedes its snapshots, which may be newer.
     fn copy_ring(&self, directory: &Path, files: &mut BackedUp) -> anyhow::Result<()> {
         let (disk, data) = (&*self.parts.disk, &self.parts.data_directory);
         for mark in kvorum_member::check::second_marks(disk, data) {
@@ -255,7 +255,7 @@ impl Backups {
         for entry in disk.list(from)? {
             let (source, target) = (from.join(&entry.name), to.join(&entry.name));
             match entry.kind {
-                // Transfers begin again: the stores may have less than was noted for them.
+                // Transfers start again, since the stores may have less than their notes say.
                 EntryKind::Directory if entry.name == "transfers" => {}
                 EntryKind::Directory => self.copy_tree(&source, &target, files)?,
                 EntryKind::File if is_left_out(&entry.name) => {}

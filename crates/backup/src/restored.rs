@@ -1,8 +1,8 @@
 //! A start on a data directory that was restored from a backup.
 //!
-//! A single node starts. One of several has forgotten its later votes, and would bring back objects
-//! that were deleted since and forgotten everywhere else: it is refused before it sends anything,
-//! unless the operator has confirmed it.
+//! A single node starts. A node of a larger cluster lacks its later votes, and would bring back
+//! objects that were deleted since. It is refused before it sends anything, unless the operator has
+//! confirmed it.
 
 use std::path::Path;
 
@@ -13,11 +13,11 @@ use crate::copied::forget_place;
 use crate::leases::remove_leases;
 use crate::names::{IN_CLUSTER_NAME, MARK_NAME, MEMBERS_WORD, UNFINISHED_NAME};
 
-/// A mark is a few lines. Bytes.
+/// Maximum bytes of a mark, which has a few lines.
 const MARK_BYTES_MAX: u64 = 4096;
 
-/// Removes the leases of the former data, if the directory was restored from a backup: their vnodes
-/// have lost all later writes, and must not go on under the same actors.
+/// If the directory was restored from a backup, removes the leases of the former data: its vnodes
+/// have lost all later writes, and must take fresh actors.
 pub fn settle_restored(disk: &dyn Disk, data: &Path, ring_directory: &Path) -> anyhow::Result<()> {
     if disk.info(&data.join(UNFINISHED_NAME))?.is_some() {
         bail!(
@@ -48,13 +48,13 @@ pub fn settle_restored(disk: &dyn Disk, data: &Path, ring_directory: &Path) -> a
         );
     }
     remove_leases(disk, data, ring_directory)?;
-    // The copy is known.
+    // A restored directory does not count as a copy.
     forget_place(disk, data, ring_directory)?;
     let text = text.trim_end().replace('\n', ", ");
     tracing::warn!(event = "restored_from_backup", backup = %text);
     disk.remove_file(&mark)?;
     if is_confirmed {
-        // It is about this backup, and no other.
+        // The confirmation is for this backup only.
         disk.remove_file(&confirmed)?;
     }
     disk.sync_directory(data)?;
@@ -128,7 +128,7 @@ mod tests {
         for name in ["backup", "dot_leases", "restore.in-cluster"] {
             assert!(!is_there(&disk, name), "{name}");
         }
-        // The word was about that backup.
+        // The confirmation was for that backup only.
         mark(2);
         assert!(settle(&disk).is_err());
         mark(1);

@@ -31,7 +31,7 @@ macro_rules! name_bytes {
                 self.0.clone()
             }
 
-            /// True when there is no byte at all.
+            /// True for an empty name.
             pub fn is_empty(&self) -> bool {
                 self.0.is_empty()
             }
@@ -100,7 +100,7 @@ impl BucketType {
     }
 }
 
-/// The place of an object, in the form of clients.
+/// The address of an object, in the form that clients use.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     /// The bucket type; the default one for untyped buckets.

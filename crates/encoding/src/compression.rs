@@ -5,18 +5,18 @@
 
 /// The least length to compress: below it, the gain is small for the cost of the call.
 const COMPRESSED_BYTES_MIN: usize = 128;
-/// The sample of bytes that are too many for an attempt on the whole.
+/// The length of a sample.
 const SAMPLE_BYTES: usize = 4096;
-/// The length from which on a sample decides.
+/// The shortest length for which a sample decides.
 const SAMPLED_BYTES_MIN: usize = 4 * SAMPLE_BYTES;
 
-/// Methods of compressing new values or blocks.
+/// The compression of new values or blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
-    /// LZ4 block: some 500 MB/s in, several GB/s out.
+    /// LZ4 block: compresses about 500 MB/s, restores several GB/s.
     Lz4,
     /// Zstandard at this level (1 to 19): smaller and slower.
     Zstd(i32),
@@ -76,7 +76,7 @@ impl Codec {
     /// the written one.
     ///
     /// # Errors
-    /// The defect, in words.
+    /// A text about the defect.
     pub fn restore(self, stored: &[u8], raw_len: usize) -> Result<Vec<u8>, String> {
         let restored = match self {
             Self::Plain => stored.to_vec(),

@@ -5,16 +5,16 @@ use bytes::Bytes;
 use crate::bytes_reader::{ByteReader, Truncated};
 use crate::varint::put_varint;
 
-/// The keys from `from` up to but without `to`.
+/// The keys from `from`, included, to `to`, excluded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
     /// The first key.
     pub from: Bytes,
-    /// The first key behind; `None` for all from the first on.
+    /// The first key behind the range; `None` for a range without an end.
     pub to: Option<Bytes>,
 }
 
-/// The first possible key behind another.
+/// The smallest key greater than another.
 pub fn successor(key: &[u8]) -> Bytes {
     [key, &[0]].concat().into()
 }
@@ -31,13 +31,13 @@ impl KeyRange {
         &self.from[..] <= key && self.to.as_ref().is_none_or(|to| key < &to[..])
     }
 
-    /// True when a key may be in both.
+    /// True when a key may be in both ranges.
     pub fn overlaps(&self, other: &Self) -> bool {
         let ends_behind = |one: &Self, from: &Bytes| one.to.as_ref().is_none_or(|to| to > from);
         ends_behind(self, &other.from) && ends_behind(other, &self.from)
     }
 
-    /// True when every key of the other is in it.
+    /// True when this range has every key of the other.
     pub fn has_all_of(&self, other: &Self) -> bool {
         let ends_no_sooner = match (&self.to, &other.to) {
             (None, _) => true,
@@ -59,8 +59,8 @@ impl KeyRange {
         }
     }
 
-    /// Appends it: varint length and bytes of the first key, 1 if there is a key behind or else 0,
-    /// and if there is, varint length and bytes of it.
+    /// Appends the range: varint length and bytes of `from`; then 0, or 1 with varint length and
+    /// bytes of `to`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.from.len() as u64);
         out.extend_from_slice(&self.from);

@@ -6,8 +6,8 @@
 //!            number    u32     big-endian
 //! ```
 //!
-//! No storage key begins with these two bytes: behind a zero its first part has 0x01, where it ends, or
-//! 0xFF. So pages are in a range of their own, and in no range of a bucket or a type.
+//! No storage key begins with these two bytes: in its first part, a zero is followed by 0x01 or
+//! 0xFF. So pages have a range of their own, outside the ranges of buckets and types.
 
 use bytes::{BufMut as _, Bytes};
 
@@ -31,13 +31,13 @@ pub fn page_of_key(key: &[u8]) -> Option<(&[u8], u32)> {
     Some((object, u32::from_be_bytes(*number)))
 }
 
-/// The common prefix of the keys of pages, of all objects whose storage keys have this prefix.
+/// The common prefix of the page keys of all objects whose storage keys have this prefix.
 pub fn pages_prefix(objects: &[u8]) -> Vec<u8> {
     [&MARK, objects].concat()
 }
 
-/// A key without the mark of pages: it begins with the storage key of the object. Other keys are returned
-/// as they are.
+/// A page key without its mark, so that it begins with the object's storage key. Other keys are
+/// returned unchanged.
 pub fn without_page_mark(key: &[u8]) -> &[u8] {
     key.strip_prefix(&MARK).unwrap_or(key)
 }

@@ -16,7 +16,7 @@ pub enum SegmentFilter {
     },
 }
 
-/// The part of a [`SegmentFilter`] that the 16 bits of segments in sorted tables decide.
+/// A [`SegmentFilter`] cut to the 16 bits of segments in sorted tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldedFilter {
     mask: u16,
@@ -35,14 +35,14 @@ impl SegmentFilter {
         }
     }
 
-    /// The number of segments or leaves that it names.
+    /// The number of segments or leaves in the filter.
     pub fn named(&self) -> usize {
         match self {
             Self::Segments(wanted) | Self::Leaves { wanted, .. } => wanted.len(),
         }
     }
 
-    /// The part for folded segments: it admits all that the whole filter does.
+    /// The filter for folded segments. It admits at least the same entries.
     pub fn folded(&self) -> FoldedFilter {
         let (mask, wanted) = match self {
             Self::Segments(wanted) => (

@@ -22,7 +22,7 @@ use crate::{Address, Bucket, BucketType, Key};
 const ESCAPED_ZERO: [u8; 2] = [0x00, 0xff];
 const PART_END: [u8; 2] = [0x00, 0x01];
 
-/// An address in storage order.
+/// An address as ordered bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StorageKey(Bytes);
 
@@ -127,9 +127,8 @@ pub fn bucket_prefix(bucket_type: &BucketType, bucket: &Bucket) -> Vec<u8> {
     out
 }
 
-/// The lengths of the prefixes of an encoded key for its type, and for its type and bucket, as by
-/// [`type_prefix`] and [`bucket_prefix`]. The pages of a bucket's objects have prefixes of their own, as by
-/// [`crate::pages_prefix`].
+/// The lengths of an encoded key's prefixes by [`type_prefix`] and [`bucket_prefix`]. The key of a
+/// page has the prefixes of [`crate::pages_prefix`].
 ///
 /// # Errors
 /// The bytes do not begin as a storage key or the key of a page does.
@@ -154,11 +153,11 @@ fn stored_type(bucket_type: &BucketType) -> &[u8] {
     }
 }
 
-/// Most storage keys are not longer; with their length, 64 bytes.
+/// Most storage keys are no longer. With a byte for the length, they take 64 bytes.
 const SHORT_LEN_MAX: usize = 63;
 
-/// A short storage key next to its reference count: every request makes one, and a list of bytes
-/// would take a second allocation to be shared.
+/// A short storage key, stored beside its reference count. Every request makes one, and a shared
+/// `Vec` would take a second allocation.
 struct ShortKey {
     len: u8,
     bytes: [u8; SHORT_LEN_MAX],

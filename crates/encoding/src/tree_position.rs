@@ -1,14 +1,14 @@
 //! The position of an entry in anti-entropy trees, by the segment stored beside it.
 //!
-//! Sorted tables sum up the segments of each block's keys, cut to 16 bits. Those bits are the low
-//! ones of a position, so that a fold over one leaf of a tree reads few blocks.
+//! Sorted tables sum up the segments of each block's keys, cut to 16 bits. These are the low bits
+//! of a position, so that a fold over one leaf of a tree reads few blocks.
 
 use crate::checksum::checksum;
 
-/// The bits of a position: as many as the largest tree has leaves for.
+/// The bits of a position, which is a leaf of the largest tree.
 pub const POSITION_BITS: u32 = 22;
 
-/// The segment of the entry under a storage key: engines keep it beside the entry.
+/// The segment of a storage key, which engines keep beside the entry.
 pub fn key_segment(key: &[u8]) -> u32 {
     checksum(key)
 }

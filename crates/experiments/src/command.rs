@@ -1,5 +1,5 @@
-//! The verbs of `kvorum bench` that make pages: `report` and `compare`, and those that make runs
-//! first: `matrix` and `quick`.
+//! The verbs of `kvorum bench` that make pages: `report` and `compare`, and, with runs of their
+//! own, `matrix` and `quick`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

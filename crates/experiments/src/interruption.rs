@@ -1,5 +1,4 @@
-//! Ends long work in order when a person or the system asks for it: children are stopped, finished work
-//! is kept.
+//! Ends long work in order on a signal: children are stopped, and finished work is kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,6 @@
 //! Experiments: runs of `kvorum bench` on servers of their own, and the pages that show them.
 //!
-//! A tool at the rim: it starts this very binary as server and as load generator, and has
-//! `kvorum-report` read their results.
+//! The tool starts this binary as server and as load generator; `kvorum-report` reads the results.
 
 pub mod command;
 mod interruption;

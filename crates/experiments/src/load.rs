@@ -1,5 +1,5 @@
-//! A load on a server of our own: `kvorum bench run` as a process of its own, so that its measurements of
-//! itself include nothing of earlier runs.
+//! A load on a server of our own: `kvorum bench run` as a process of its own, so that its
+//! measurements of itself include no earlier runs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -11,7 +11,7 @@ use kvorum_report::draw::Unit;
 use crate::interruption::Interruption;
 use crate::server_process::{ServerProcess, terminate};
 
-/// Room on the disk below which a load is ended.
+/// Free space on the disk below which a load is ended.
 const ROOM_MIN_BYTES: u64 = 2 << 30;
 
 /// A load to be run.
@@ -28,7 +28,7 @@ pub(crate) struct Load<'a> {
     pub(crate) log: &'a Path,
     /// Further arguments.
     pub(crate) arguments: Vec<String>,
-    /// True if its live view is shown, where there is a terminal.
+    /// True if its live view is shown, if there is a terminal.
     pub(crate) is_shown: bool,
 }
 
@@ -86,14 +86,14 @@ pub(crate) fn run(
     if outcome.is_err() {
         terminate(&child);
     }
-    // One that does not end by itself within its own grace would hold up nothing but this line.
+    // The load ends by itself within its own time limit.
     let _ = child.wait();
-    // It is kept with the results.
+    // The results include a copy.
     let _ = std::fs::remove_file(&targets);
     outcome
 }
 
-/// Ends a load before it fills the disk, which others may live on too.
+/// Ends a load before it fills the disk, which other programs may use too.
 fn check_room(directory: &Path) -> anyhow::Result<()> {
     let disk = rustix::fs::statvfs(directory)
         .with_context(|| format!("cannot ask for the room in {}", directory.display()))?;
@@ -102,7 +102,7 @@ fn check_room(directory: &Path) -> anyhow::Result<()> {
         anyhow::bail!(
             "only {} are left on the disk of {}; choose a shorter --duration or another place",
             Unit::Bytes.text(
-                // A number for people.
+                // The number is only displayed.
                 f64::from(u32::try_from(room >> 10).unwrap_or(u32::MAX)) * 1024.0
             ),
             directory.display()

@@ -1,9 +1,9 @@
 //! `kvorum bench matrix`: tests times backends (times durabilities), each on a server of its own,
 //! and the pages that compare them.
 //!
-//! A matrix takes hours, so that an interruption must not cost finished cells: every cell is recorded
-//! when its results are complete, and `--resume` runs the rest. A cell whose plan has changed since is
-//! run again.
+//! A matrix takes hours, so an interruption must not cost finished cells. Every cell is recorded
+//! when its results are complete, and `--resume` runs the rest. A cell whose plan has changed since
+//! is run again.
 
 mod cell;
 mod estimate;
@@ -56,7 +56,7 @@ pub struct MatrixArguments {
 /// Runs a matrix and returns true if all its cells succeeded.
 ///
 /// # Errors
-/// A file that cannot be understood, results that are in the way, an interruption.
+/// An invalid file, existing results, an interruption.
 pub(crate) fn execute(
     arguments: &MatrixArguments,
     binary: &Path,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The program that runs this: where servers and loads come from.
+/// The running program, which is also started as server and load.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// The binary `kvorum`.

@@ -1,7 +1,7 @@
 //! `kvorum bench quick`: the speed of this machine with each backend, in two minutes and a few lines.
 //!
-//! No configuration, no server to start first, no files left behind. It shows the range to expect; a
-//! comparison for publication is made by the matrix.
+//! The command needs no configuration and no running server, and leaves no files. It shows the
+//! range to expect. The matrix makes comparisons for publication.
 
 use std::io::{IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const OVERHEAD_SECONDS: f64 = 4.0;
 /// Loads on each backend: puts alone, then gets and puts.
 const LOADS: [(&str, &str); 2] = [("puts", "[{put, 1}]"), ("mix", "[{get, 3}, {put, 1}]")];
 
-/// A load; the operations are put in.
+/// The configuration of a load, in which the operations are inserted.
 const CONFIGURATION: &str = "\
 {mode, max}.
 {duration, 1}.
@@ -169,7 +169,7 @@ fn arguments(backend: &str, seconds: f64, server: &ServerProcess) -> Vec<String>
         .collect()
 }
 
-/// The ten lines.
+/// Prints the results.
 fn print_outcomes(outcomes: &[Outcome], out: &mut dyn Write) -> anyhow::Result<()> {
     let description = outcomes
         .first()

@@ -1,5 +1,4 @@
-//! A server of our own: configured in a directory that goes away with it, started, waited for,
-//! stopped.
+//! A server in a temporary directory: configured, started, awaited and stopped.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -16,8 +15,8 @@ use crate::interruption::Interruption;
 /// Time in which a server has to answer; an empty one needs a fraction of a second.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// Time for a graceful stop before the server is killed: some gigabytes that an engine gathers in
-/// memory may have to be written.
+/// Time for a graceful stop before the server is killed: an engine may have to write some gigabytes
+/// from memory.
 const STOP_WITHIN: Duration = Duration::from_secs(180);
 
 /// Below the range from which the system takes ports for outgoing connections.
@@ -27,14 +26,14 @@ const PORTS: std::ops::Range<u16> = 20_000..30_000;
 const PING: [u8; 5] = [0, 0, 0, 1, 1];
 const PONG: [u8; 5] = [0, 0, 0, 1, 2];
 
-/// The beginning of the names of servers' directories.
+/// The prefix of the names of servers' directories.
 pub(crate) const DIRECTORY_PREFIX: &str = "server-";
 
 /// The parameters of a server's start.
 pub(crate) struct ServerPlan<'a> {
     /// The binary `kvorum`.
     pub(crate) binary: &'a Path,
-    /// The parent of its directory, which is removed with all data when it ends.
+    /// The parent of the server's directory. That directory is removed when the server ends.
     pub(crate) below: &'a Path,
     /// The file of its output.
     pub(crate) log: &'a Path,
@@ -110,7 +109,7 @@ impl ServerProcess {
         }
     }
 
-    /// Asks it to stop and waits for its end; kills it when it takes too long.
+    /// Stops the server and waits for its end; kills it when it takes too long.
     pub(crate) fn stop(mut self) -> anyhow::Result<()> {
         terminate(&self.child);
         let start = Instant::now();
@@ -146,7 +145,7 @@ impl ServerProcess {
         );
     }
 
-    /// The end of its output, and the file of the rest.
+    /// The end of its output, and the path of the whole output.
     fn last_words(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -160,7 +159,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // It may have ended before, which is as good.
+        // It may have ended before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

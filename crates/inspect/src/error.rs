@@ -1,4 +1,4 @@
-//! Reasons why a file or a directory cannot be inspected. Damage in it is not one of them.
+//! Reasons why a file or a directory cannot be inspected. Damage is not one of them.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use kvorum_backend::BackendError;
 use kvorum_disk::DiskError;
 use kvorum_segment::SegmentError;
 
-/// The result of looking into something.
+/// The result of an inspection.
 pub type Result<T> = std::result::Result<T, InspectError>;
 
 /// Failure of an inspection.
@@ -43,13 +43,13 @@ pub enum InspectError {
         /// The directory.
         path: PathBuf,
     },
-    /// A directory, where a single file is wanted.
+    /// A directory in place of a single file.
     #[error("{} is a directory; name a file in it, or check all of it with `kvorum verify`", path.display())]
     IsDirectory {
         /// The directory.
         path: PathBuf,
     },
-    /// A directory that is a part of a store: name the store's own.
+    /// A directory with a part of a store. Name the store's own directory.
     #[error(
         "{} has only the old tables of the store in {}: name that directory",
         path.display(),

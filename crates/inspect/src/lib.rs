@@ -1,9 +1,8 @@
 //! Inspection of Kvorum's files: one file as annotated bytes, and whole directories checked.
 //!
-//! The crates that write the bytes define their meaning. This crate finds the crate that wrote a
-//! file, the form of display, and the order in which a directory is checked. Nothing is written and
-//! no thread is started: [`Plan`] cuts the work of a check into units that a caller may run side by
-//! side.
+//! The crates that write the bytes define their meaning. This crate selects the crate for a file,
+//! the form of display, and the order of checks in a directory. Nothing is written and no thread is
+//! started: [`Plan`] cuts the work of a check into units that a caller may run side by side.
 //!
 //! This crate has no byte layouts of its own.
 

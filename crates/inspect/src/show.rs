@@ -15,9 +15,9 @@ pub struct ShowOptions {
     pub from: u64,
     /// Print this many pieces at most.
     pub limit: Option<u64>,
-    /// One JSON object a piece and line.
+    /// Print a line with a JSON object for each piece.
     pub is_json: bool,
-    /// Leave out whole pieces.
+    /// Leave out undamaged pieces.
     pub only_damaged: bool,
 }
 
@@ -26,7 +26,7 @@ pub struct ShowOptions {
 pub struct Shown {
     /// Pieces that were printed.
     pub pieces: u64,
-    /// Those of them that are damaged.
+    /// Damaged pieces among those.
     pub damaged: u64,
 }
 

@@ -1,5 +1,5 @@
-//! A store of the engines over merge trees checked from end to end without being opened: nothing is written,
-//! repaired or set aside.
+//! The complete check of a store of an engine over merge trees. The store is not opened: nothing is
+//! written, repaired or set aside.
 //!
 //! Every checksum of every file is computed; then every table is walked, and its contents are
 //! compared with the manifest, and with the blob files and the segments of the value log that its
@@ -26,7 +26,7 @@ use crate::value_logs::Found;
 use crate::{InspectError, Result, segment_directory, value_logs};
 
 /// Checks a store except for its tables and blob files; with `is_live`, only its finished files.
-/// One of the value logs may be the one with its bodies.
+/// One of the value logs may have the store's bodies.
 pub(crate) fn check(
     node_disk: &dyn Disk,
     directory: &Path,
@@ -79,10 +79,10 @@ pub(crate) fn check_file(
     Ok(check.found)
 }
 
-/// Bytes that entries use, by blob file; segments of the value log count as such.
+/// Bytes that entries use, by blob file. Segments of the value log count as blob files.
 type Used = BTreeMap<u64, u64>;
 
-/// The use of all tables by the manifest.
+/// The bytes that all tables use, as the manifest records them.
 fn used_by_entries(contents: &Contents) -> Used {
     let files = contents.files.iter();
     let mut used = Used::new();
@@ -327,7 +327,7 @@ impl Check<'_> {
         }
     }
 
-    /// Adds the keys of damaged blocks. Their checksums are findings already.
+    /// Adds the keys of damaged blocks. The wrong checksums are findings already.
     fn name_gaps(&mut self, file: &ListedFile, gaps: Vec<Gap>) {
         for gap in gaps {
             let keys = match file.kind {
@@ -417,7 +417,7 @@ fn not_understood(file: &ListedFile, keys: Vec<String>) -> Finding {
     }
 }
 
-/// The keys from one up to another.
+/// The keys from one to another, as text.
 fn range_shown(from: &[u8], to: &[u8]) -> String {
     format!("{} up to {}", key_shown(from), key_shown(to))
 }

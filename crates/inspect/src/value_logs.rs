@@ -13,19 +13,19 @@ use crate::{InspectError, Result};
 
 /// The result of looking for the log of an id.
 pub(crate) enum Found {
-    /// It is in this directory.
+    /// The log is in this directory.
     Here(PathBuf, KnownSegments),
-    /// The checked directories have another one.
+    /// The checked directories have another log.
     Another,
-    /// The checked directories have none.
+    /// The checked directories have no log.
     NotChecked,
 }
 
 /// The log's id in a manifest that a repair rebuilt: the next opening finds the log of its tables.
 const UNKNOWN: u64 = 0;
 
-/// Finds the log of an id. If it is in use, the store's references to segments have to be read
-/// before.
+/// Finds the log of an id. If the log is in use, the store's references to segments must be read
+/// first.
 pub(crate) fn find(disk: &dyn Disk, directories: &BTreeSet<PathBuf>, log_id: u64) -> Result<Found> {
     for directory in directories {
         let there = list_segments(disk, directory)?;

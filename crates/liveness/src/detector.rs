@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use crate::hearing::Hearing;
 use crate::settings::LivenessSettings;
 
-/// Larger than a datagram: it travels over a stream.
+/// Larger than a datagram, since packets travel over a stream.
 const PACKET_BYTES_MAX: usize = 16 * 1024;
 
-/// A generation is raised by one when others take the node to be down, then by 16, by 256 and so on. If
-/// a run's generation was not kept before a clock was set back, the others remember one that may be
-/// minutes ahead, and do not send it.
+/// A generation rises by one when other nodes take the node to be down, then by 16, by 256 and so
+/// on. If its last generation was not kept and its clock was set back, a run may begin minutes
+/// behind the generation that others have.
 const RENEWAL_BITS: u32 = 4;
 const RENEWAL_BITS_MAX: u32 = 40;
 
@@ -27,7 +27,7 @@ const RENEWAL_BITS_MAX: u32 = 40;
 pub(crate) struct Presence {
     node: [u8; 16],
     generation: u64,
-    /// Number of times that it was raised. It stays on this node.
+    /// Number of times that the generation was raised. It is not sent.
     #[serde(skip)]
     renewals: u32,
 }
@@ -102,13 +102,13 @@ impl foca::Runtime<Presence> for &mut Wanted {
 
 /// An event for the detector.
 pub(crate) enum Event {
-    /// A message came.
+    /// A message arrived.
     Heard(Bytes),
-    /// A timer that it wanted has run out.
+    /// A timer of the detector has expired.
     TimeOut(Timer<Presence>),
     /// These are the members.
     Members(BTreeSet<NodeId>),
-    /// Time to say hello to members that seem to be down.
+    /// Time to announce this node to members that seem to be down.
     Announce,
     /// Time to ask the members for an answer.
     Ask,
@@ -143,7 +143,7 @@ impl Detector {
         }
     }
 
-    /// Takes an event in. An event that the library refuses (a message of a stranger, an outdated
+    /// Handles an event. An event that the library refuses (a message of a non-member, an outdated
     /// timer) changes nothing.
     pub(crate) fn take(&mut self, event: Event) -> Wanted {
         let mut wanted = Wanted::default();
@@ -173,16 +173,17 @@ impl Detector {
         wanted
     }
 
-    /// The library stops probing when it takes a new identity, until it receives a message. A node that
-    /// is cut off at that moment would take all members to be up for ever. An empty update makes it see
-    /// that there are members to probe.
+    /// After a change of identity, the library does not probe until it receives a message. A node
+    /// that is cut off at that moment would count all members as up for ever. An empty update
+    /// starts the probing.
     fn stay_connected(&mut self, wanted: &mut Wanted) -> Result<(), foca::Error> {
         self.foca
             .apply_many(std::iter::empty(), false, &mut *wanted)?;
         self.announce(wanted)
     }
 
-    /// Says hello to members that seem to be down. Once is not enough: the hello may be lost.
+    /// Announces this node to members that seem to be down, again and again, since messages may be
+    /// lost.
     fn announce(&mut self, wanted: &mut Wanted) -> Result<(), foca::Error> {
         let known = self.known();
         let unknown: Vec<NodeId> = self.members.difference(&known).copied().collect();
@@ -192,8 +193,7 @@ impl Detector {
         Ok(())
     }
 
-    /// The members that are up, this node included: nodes that are heard by some node and are not silent to
-    /// this one.
+    /// The members that are up, this node included: up by the library, and not silent to this node.
     pub(crate) fn up(&self) -> BTreeSet<NodeId> {
         let mut up = self.known();
         up.retain(|node| !self.hearing.is_silent(*node));
@@ -236,7 +236,7 @@ mod tests {
         NodeId::from_bytes([number; 16])
     }
 
-    /// Delivers all messages at once; timers are forgotten.
+    /// Delivers all messages at once; timers are dropped.
     fn settle(detectors: &mut BTreeMap<NodeId, Detector>, mut waiting: Vec<(NodeId, Wanted)>) {
         while let Some((_, wanted)) = waiting.pop() {
             for (to, data) in wanted.messages {
@@ -301,7 +301,7 @@ mod tests {
         assert!(!all[&node(1)].up().contains(&node(2)));
     }
 
-    /// A run whose generation could not be kept, and a clock that was set back by a minute behind it.
+    /// A run whose generation was not kept, and a clock that was then set back by a minute.
     #[test]
     fn who_is_taken_for_its_past_overtakes_it_within_a_few_greetings() {
         let mut all = detectors(3);
@@ -336,7 +336,7 @@ mod tests {
         let wanted = detector.take(Event::Announce);
         assert!(wanted.timers.iter().any(is_of_probe));
         assert_eq!(detector.up().len(), 3);
-        // While it probes, nothing is started again.
+        // A running probe is not started again.
         let wanted = detector.take(Event::Announce);
         assert!(!wanted.timers.iter().any(is_of_probe));
     }
@@ -352,7 +352,7 @@ mod tests {
             detector.take(Event::Answered(node(3)));
         }
         assert_eq!(detector.up(), BTreeSet::from([node(1), node(3)]));
-        // No greeting is needed: the library has had it all the time.
+        // No announcement is needed, since the library counts the member as up.
         assert!(detector.take(Event::Announce).messages.is_empty());
         detector.take(Event::Answered(node(2)));
         assert_eq!(detector.up().len(), 3);

@@ -1,10 +1,10 @@
-//! Members that answer this node: every member is asked again and again, and one that leaves several
+//! Members that answer this node. Every member is asked repeatedly; one that leaves several
 //! questions in a row unanswered is silent. No clock, no socket.
 //!
-//! The detector alone is slow to see that the network is split: it probes one member at a time, and gives
-//! others time to report it as up. A request has neither that time nor that detour: it depends on an answer
-//! to this node. Questions are counted rather than time: otherwise a node that was suspended for a while
-//! would take all others to be silent.
+//! The detector by itself is slow to detect a split network: it probes one member at a time, and
+//! gives others time to report it as up. A request cannot wait so long, and needs an answer to this
+//! node. Questions are counted and not time: otherwise a node that was suspended would count all
+//! others as silent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ impl Hearing {
         }
     }
 
-    /// Takes over the members. A new one has not been asked yet.
+    /// Sets the members. A new one has not been asked yet.
     pub(crate) fn follow_members(&mut self, members: &BTreeSet<NodeId>) {
         self.unanswered.retain(|node, _| members.contains(node));
         for node in members.iter().filter(|node| **node != self.this_node) {
@@ -34,7 +34,7 @@ impl Hearing {
         }
     }
 
-    /// The members to ask now; each of them counts as one that has not answered yet.
+    /// The members to ask now. Each counts as not having answered yet.
     pub(crate) fn ask(&mut self) -> Vec<NodeId> {
         for unanswered in self.unanswered.values_mut() {
             *unanswered = unanswered.saturating_add(1);
@@ -48,7 +48,7 @@ impl Hearing {
         }
     }
 
-    /// True for a member from which no answer comes. The question asked last does not count: it has just
+    /// True for a member that does not answer. The last question does not count, since it has just
     /// been asked.
     pub(crate) fn is_silent(&self, node: NodeId) -> bool {
         let unanswered = self.unanswered.get(&node);

@@ -5,15 +5,15 @@
 //! a node that is wrongly taken to be down loses no data, and one wrongly taken to be up costs a failed
 //! request.
 //!
-//! The detector hears of nodes through other nodes. So it makes few mistakes about busy nodes, but is slow. A
-//! request needs an answer to *this* node: a member that does not answer several questions in a row counts as
-//! down here, even if it answers other nodes.
+//! The detector accepts reports of other nodes. So it makes few mistakes about busy nodes, but is
+//! slow. A request needs an answer to *this* node: a member that does not answer several questions
+//! in a row counts as down here, even if it answers other nodes.
 //!
-//! The detector itself ([`foca`]) is pure; the seams give it messages, timers and randomness, so that a
-//! simulation owns them. A node is known by its identity; each of its runs has a higher generation, and
-//! the higher one wins.
+//! The detector itself ([`foca`]) is pure; the seams give it messages, timers and randomness, so
+//! that a simulation controls them. Each run of a node has a higher generation than the one before,
+//! and the highest wins.
 //!
-//! Outside this crate: the use of a node.
+//! Outside this crate: the decisions about nodes that are down.
 
 mod detector;
 mod hearing;

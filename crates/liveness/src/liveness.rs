@@ -20,10 +20,11 @@ const SERVICE: u8 = b'L';
 /// A message of this service without content: only the answer to it counts.
 const QUESTION: &[u8] = &[SERVICE];
 
-/// Events that wait for the detector. More come only if it is stuck, and then they are outdated.
+/// Maximum of events that wait for the detector. More wait only if it is stuck, and they are
+/// outdated.
 const EVENTS_MAX: usize = 10_000;
 
-/// The nodes that are up, as far as this one has found. Cheap to clone.
+/// The nodes that seem to be up. Cheap to clone.
 #[derive(Clone)]
 pub struct Liveness {
     events: mpsc::Sender<Event>,
@@ -32,9 +33,9 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// Starts the detector. `generation` has to be higher than in any earlier run of this node. The
-    /// time in microseconds is, unless clocks jump; a node that is then mistaken for its own past notices,
-    /// and takes a higher one.
+    /// Starts the detector. `generation` must be higher than in any earlier run of this node, as is
+    /// the time in microseconds unless clocks jump. A node that others mistake for an earlier run
+    /// takes a higher one.
     pub fn start(
         runtime: &Runtime,
         peers: Peers,
@@ -60,7 +61,7 @@ impl Liveness {
         }
     }
 
-    /// True for a member that seems to be up. Cheap: every request asks.
+    /// True for a member that seems to be up. Cheap, since every request calls it.
     pub fn is_up(&self, node: NodeId) -> bool {
         self.up.load().contains(&node)
     }
@@ -80,14 +81,14 @@ impl Liveness {
         message.head.first() == Some(&SERVICE)
     }
 
-    /// Takes in another node's message. Its answer is empty, as is the answer to a question.
+    /// Handles another node's message. The answer to it is empty, as is the answer to a question.
     pub fn hear(&self, message: &Message) {
         if Self::serves(message) && message.head.len() > QUESTION.len() {
             self.send(Event::Heard(message.head.slice(1..)));
         }
     }
 
-    /// Announces that this node leaves, so that the others need not find out.
+    /// Announces that this node leaves, so that the others need not detect it.
     pub fn leave(&self) {
         self.send(Event::Leave);
     }
@@ -103,7 +104,7 @@ struct Driver {
     runtime: Runtime,
     peers: Peers,
     detector: Detector,
-    /// For timers; it does not keep the detector going.
+    /// The events for timers, without keeping the detector running.
     events: mpsc::WeakSender<Event>,
     up: Arc<ArcSwap<BTreeSet<NodeId>>>,
     settings: LivenessSettings,
@@ -160,8 +161,8 @@ impl Driver {
         }
     }
 
-    /// Asks a node for an answer. An answer that comes after the next questions still shows that the
-    /// node can be reached.
+    /// Asks a node for an answer. An answer after the next questions still shows that the node can
+    /// be reached.
     fn ask(&self, node: NodeId) {
         let (peers, events) = (self.peers.clone(), self.events.clone());
         let patience = self.settings.question_period * self.settings.unanswered_max;
@@ -170,14 +171,13 @@ impl Driver {
             let question = Message::of_head(Bytes::from_static(QUESTION));
             let answer = peers.request(node, Lane::Control, question, deadline);
             if let (Ok(_), Some(events)) = (answer.await, events.upgrade()) {
-                // A detector that is gone needs no answer.
+                // A stopped detector needs no answer.
                 let _sent_or_gone = events.send(Event::Answered(node)).await;
             }
         });
     }
 
-    /// Sends a message. One that does not arrive within a probe's period is late: the detector assumes
-    /// loss anyway.
+    /// Sends a message, or gives up after a probe's period: by then the detector counts it as lost.
     fn send(&self, node: NodeId, data: &Bytes) {
         let mut head = BytesMut::with_capacity(1 + data.len());
         head.put_u8(SERVICE);
@@ -198,7 +198,7 @@ impl Driver {
         self.runtime.spawn("liveness timer", async move {
             runtime.sleep(duration).await;
             if let Some(events) = events.upgrade() {
-                // A detector that is gone needs no timer.
+                // A stopped detector needs no timer.
                 let _sent_or_gone = events.send(event).await;
             }
         });

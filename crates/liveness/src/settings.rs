@@ -1,4 +1,4 @@
-//! Patience of the failure detector.
+//! Time limits of the failure detector.
 
 use std::time::Duration;
 
@@ -7,9 +7,10 @@ use std::time::Duration;
 pub struct LivenessSettings {
     /// One member is probed this often.
     pub probe_period: Duration,
-    /// A member that does not answer, to others neither, has this long to make itself heard.
+    /// A member that has answered no probe, directly or through others, counts as down after this
+    /// time.
     pub suspicion: Duration,
-    /// Members that seem to be down are greeted this often.
+    /// This node is announced this often to members that seem to be down.
     pub greeting_period: Duration,
     /// Every member is asked for an answer this often.
     pub question_period: Duration,

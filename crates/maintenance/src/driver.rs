@@ -33,9 +33,9 @@ use crate::step_log::{DoneStep, StepLog};
 use crate::stop_signal::StopSignal;
 use crate::unwritable::Failures;
 
-/// Threads that share a round of syncs. Two share the file system's own commits: measured with 64
-/// files of 256 KiB in rounds of 16, the device was busy for 65 ms instead of 92 ms with one, and the
-/// log's syncs took as long as before. Four made those slower.
+/// Threads that share a round of syncs. Two threads share commits of the file system. Measured with
+/// 64 files of 256 KiB in rounds of 16, the device was busy for 65 ms instead of 92 ms with one
+/// thread, and the log's syncs took no longer. Four threads slowed the log's syncs.
 const SYNC_THREADS: usize = 2;
 /// The number of the hints' store among those of partitions, which are lower.
 const HINTS: u16 = u16::MAX;
@@ -43,8 +43,8 @@ const HINTS: u16 = u16::MAX;
 const SYNCS_SHARED_MIN: usize = 4;
 /// The interval in which free memory is returned to the system.
 const MEMORY_GIVEN_BACK_EVERY: Duration = Duration::from_secs(1);
-/// The interval in which open files are counted: that means reading a directory with an entry for
-/// each.
+/// The interval in which open files are counted: counting reads a directory with an entry for each
+/// file.
 const FILES_COUNTED_EVERY: Duration = Duration::from_secs(10);
 /// The time after which a new reading begins, even with few requests.
 const LATENCY_READ_MAX: Duration = Duration::from_secs(5);
@@ -85,15 +85,15 @@ struct LastReading {
 
 /// The parts of a node for maintenance.
 pub struct Parts {
-    /// For the clock.
+    /// The runtime, for its clock.
     pub runtime: Runtime,
     /// The stores of partitions.
     pub vnodes: Arc<VnodeTable>,
     /// The store of hints for other nodes.
     pub hints: Arc<VnodeHints>,
-    /// Shared by all stores, where there is one.
+    /// The log of all stores, if there is one.
     pub value_log: Option<Arc<dyn MaintainedLog>>,
-    /// It reaps tombstones.
+    /// The coordinator, which reaps tombstones.
     pub coordinator: Arc<Coordinator>,
     /// Times of requests.
     pub stats: Arc<Stats>,
@@ -107,7 +107,7 @@ pub struct Parts {
     pub giving_way: GivingWay,
     /// Room for the memory of requests.
     pub room: Room,
-    /// The free space that clients' writes leave alone, if that is known.
+    /// The free space that clients' writes may not use, if known.
     pub reserve: Option<Arc<Reserve>>,
     /// Returns free memory of the allocator to the system.
     pub give_memory_back: fn(),
@@ -154,7 +154,7 @@ impl Maintenance {
         }
     }
 
-    /// Works until stopped; for a thread of its own.
+    /// Works until stopped, on a thread of its own.
     pub fn run(&self) {
         while !self.stop.is_set() {
             let rest = self.turn();
@@ -169,8 +169,8 @@ impl Maintenance {
         self.stop.stop();
     }
 
-    /// The present rate for transfers into this node, in bytes a second, or the device's known rate
-    /// without a limit.
+    /// The present rate for transfers into this node, in bytes per second; without a limit, the
+    /// measured speed.
     pub fn transfer_rate(&self) -> u64 {
         let now = self.parts.runtime.now();
         let arbiter = self.parts.arbiter.lock();
@@ -262,8 +262,8 @@ impl Maintenance {
         self.give_memory_back();
     }
 
-    /// Often, so that it is little at a time; not at every look, since most free memory is soon
-    /// used again.
+    /// Returns free memory to the system: often, so that each time it is little, but not at every
+    /// look, since most of it is soon used again.
     fn give_memory_back(&self) {
         let now = self.parts.runtime.now();
         let last = &mut self.seen.lock().memory_given_back_at;
@@ -391,7 +391,7 @@ impl Maintenance {
         std::thread::scope(|scope| {
             for _ in 1..SYNC_THREADS {
                 let builder = std::thread::Builder::new().name("maintenance".into());
-                // Without the second thread the first does it all.
+                // Without a second thread, the first does all the work.
                 let _started_or_not = builder.spawn_scoped(scope, work_through);
             }
             work_through();
@@ -565,13 +565,13 @@ fn latency_of(totals: HistogramTotals, last: &mut LastReading, now: Moment) -> L
 /// A task as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TaskLabel {
-    /// Its owner, and the part of a store that consists of several.
+    /// Its owner, with the part if a store consists of several.
     pub(crate) owner: String,
     /// The name of that part.
     pub(crate) part: Option<String>,
     /// The word for the task.
     pub(crate) task: &'static str,
-    /// In the numbering of the store, or of the part.
+    /// The subject, by the numbers of the store or of the part.
     pub(crate) subject: u64,
 }
 

@@ -28,8 +28,8 @@ struct World<S = Bitcask> {
     randomness: Arc<SeededRandomness>,
     now: Moment,
     bytes_per_second: f64,
-    /// The number of steps, and those that cost more than twice their declaration, with both
-    /// figures.
+    /// The number of steps, and the declared and true costs of those that cost more than twice as
+    /// much as declared.
     steps: u64,
     overruns: Vec<(Order, u64)>,
     kinds: BTreeMap<TaskKind, u64>,
@@ -241,9 +241,9 @@ fn check_costs<S>(world: &World<S>, kinds: &[TaskKind]) {
     );
 }
 
-/// Values are of one letter and take next to nothing when they are packed: steps count them
-/// unpacked, and the declared cost was once the length of the files, so that four of ten cost more
-/// than twice as much.
+/// Regression: values of one letter compress to almost nothing. Steps counted them uncompressed,
+/// but the declared cost was the length of the files, so four steps in ten cost more than twice as
+/// much.
 #[test]
 fn of_a_thousand_real_steps_of_leveldb_at_most_one_costs_more_than_twice_what_it_declared() {
     for (bytes_per_second, steps) in [(20e6, 3000), (300e6, 1000)] {
@@ -256,7 +256,7 @@ fn of_a_thousand_real_steps_of_leveldb_at_most_one_costs_more_than_twice_what_it
 
 #[test]
 fn of_a_thousand_real_steps_at_most_one_costs_more_than_twice_what_it_declared() {
-    // Budgets of about 40 KB and 600 KB: small ones meet every fixed cost.
+    // Budgets of about 40 KB and 600 KB: small ones show every fixed cost.
     for (bytes_per_second, steps) in [(20e6, 3000), (300e6, 1000)] {
         let mut world = World::new(bytes_per_second, &small_segments(), Budgets::default());
         world.overwrite_until(steps);
@@ -278,8 +278,7 @@ fn overwritten_stores_are_merged_until_no_backlog_is_left() {
     }
 }
 
-/// Merges keep up with writers: level 0 never has this many tables that writers would have to pay for
-/// it.
+/// Merges keep up with writers: level 0 never has so many tables that writers are slowed.
 #[test]
 fn an_overwritten_leveldb_is_kept_within_its_level_zero() {
     let settings = small_tables();
@@ -347,7 +346,7 @@ fn every_budget_of_the_settings_reaches_the_arbiter() {
     assert!(none.open_files_max.is_some_and(|count| count >= 64));
 }
 
-/// Bytes that steps did in ten seconds after merges had become due.
+/// Bytes that steps processed in ten seconds after merges had become due.
 fn done_with(overrides: &[&str]) -> (World, f64) {
     done_by(&small_segments(), overrides)
 }

@@ -1,12 +1,12 @@
-//! Log lines about a full disk: one when it is full, now and then one with the number of failed
-//! steps, and one when there is room again. Each of many stores tries again every few seconds, and
-//! a line for each try would bury everything else, and fill a disk that the log shares.
+//! Log lines about a full disk: one when it is full, at growing intervals one with the number of
+//! failed steps, and one when there is room again. Each of many stores tries again every few
+//! seconds. A line for each try would hide all other lines, and fill a disk that the log shares.
 
 use std::time::Duration;
 
 use kvorum_runtime::Moment;
 
-/// Time until the next such line; twice as long each time.
+/// Time until the second line about a full disk; it doubles each time.
 const SAID_AGAIN_AFTER: Duration = Duration::from_secs(60);
 const SAID_AGAIN_AFTER_MAX: Duration = Duration::from_secs(3600);
 
@@ -54,7 +54,8 @@ impl FullDisk {
 mod tests {
     use super::*;
 
-    /// A full disk was in the log once a second for ever, and more often with more partitions.
+    /// Regression: a full disk was logged once a second for ever, and more often with more
+    /// partitions.
     #[test]
     fn a_full_disk_is_said_at_once_and_then_ever_more_seldom() {
         let mut full = FullDisk::default();

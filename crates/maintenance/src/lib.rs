@@ -2,8 +2,8 @@
 //! can be reduced, the record of steps for requests and operators, and the machine's limits for the
 //! process.
 //!
-//! A node fills [`Parts`]. Its log comes in as a [`MaintainedLog`], so that nothing here depends on
-//! the assembly of a node.
+//! A node fills [`Parts`]. Its log is a [`MaintainedLog`] here, so that this crate does not depend
+//! on the assembly of a node.
 
 mod counted;
 mod driver;

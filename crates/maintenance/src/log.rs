@@ -10,7 +10,7 @@ pub trait MaintainedLog: Send + Sync {
     /// The number of batches committed since the start.
     fn batches(&self) -> u64;
 
-    /// The reason why the log takes no more writes, if that is so.
+    /// The reason why the log takes no more writes; `None` if it does.
     fn failure(&self) -> Option<String>;
 
     /// Bytes of memory that wait to be written.
@@ -19,7 +19,7 @@ pub trait MaintainedLog: Send + Sync {
     /// The log's due tasks, without scrubbing.
     fn due(&self, now: Timestamp) -> Answer;
 
-    /// The part that a scrub would read now, if every file is to be read again within `period`.
+    /// The part that a scrub would read now, if every file is read again within `period`.
     fn scrub_due(&self, period: Option<Duration>, now: Timestamp) -> Option<Task>;
 
     /// Reads a part again. Damage is logged.

@@ -57,7 +57,8 @@ pub fn raise_open_files() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// The number of files and sockets that the process has open; `None` where the system does not say.
+/// The number of files and sockets that the process has open; `None` if the system does not report
+/// it.
 pub fn open_files() -> Option<u64> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     // One of them is the directory being read.
@@ -102,7 +103,7 @@ fn control_group_files(groups: &str) -> Vec<PathBuf> {
         } else {
             continue;
         };
-        // In a container the path may be that of the host: then only the root exists.
+        // In a container, the path may be the host's: then only the root exists.
         let group = Path::new(group.trim_start_matches('/'));
         for above in group.ancestors() {
             files.push(Path::new(root).join(above).join(file));
@@ -111,7 +112,7 @@ fn control_group_files(groups: &str) -> Vec<PathBuf> {
     files
 }
 
-/// A limit in bytes, unless it means that there is none.
+/// A limit in bytes; `None` for a value that means no limit.
 fn limit(text: &str) -> Option<u64> {
     let bytes: u64 = text.trim().parse().ok()?;
     (bytes < NO_LIMIT).then_some(bytes)
@@ -173,7 +174,7 @@ mod tests {
         assert_eq!(memory_of_files(&both), one);
         let none = [machine, own, of_own("max\n"), of_above("17179869184\n")];
         assert_eq!(memory_of_files(&none), machines);
-        // A group also counts without a value for the machine, and another group does not.
+        // A group's limit counts even without a value for the machine. Another group's does not.
         assert_eq!(memory_of_files(&[own, of_own(two_text)]), two);
         assert_eq!(memory_of_files(&[machine, of_own(two_text)]), machines);
         assert_eq!(memory_of_files(&[]), None);

@@ -7,7 +7,7 @@ use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_innostore::PageCache;
 use kvorum_backend_leveldb::Shared;
 
-/// The rounding of caches, which share their bound out over their parts.
+/// The rounding error of caches, which divide their bound among their parts.
 const ROUNDED_BYTES_MAX: u64 = 4096;
 
 /// Memory that can be reduced, with its configured limits.
@@ -37,7 +37,7 @@ struct BoundedCache {
 }
 
 impl GivingWay {
-    /// Takes the present bounds of all for the configured limits.
+    /// Takes the present bounds as the configured limits.
     pub fn new(
         read_cache: Option<Arc<ReadCache>>,
         trees: Option<Shared>,
@@ -129,8 +129,8 @@ impl NodeCache {
     }
 }
 
-/// The part of the memory of all caches for the cache with this bound, if `all_most` is the sum of their
-/// bounds.
+/// The share of a cache with the bound `most` in the memory for all caches, whose bounds sum to
+/// `all_most`.
 fn share(most: u64, allowed: u64, all_most: u64) -> u64 {
     if allowed >= all_most {
         return most;
@@ -149,7 +149,7 @@ mod tests {
 
     const MEBIBYTE: u64 = 1 << 20;
 
-    /// Caches share their bound out over their parts.
+    /// Rounded as by caches, which divide their bound among their parts.
     fn rounded(bytes: u64) -> u64 {
         (bytes + MEBIBYTE / 2) / MEBIBYTE
     }

@@ -1,5 +1,5 @@
-//! The record of maintenance for requests and operators: the steps and their times, and the delay
-//! of puts. And the record of puts for maintenance.
+//! Records of maintenance for requests and operators (steps with their times, the delay of puts),
+//! and of puts for maintenance.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct DoneStep {
     pub(crate) cost_bytes: u64,
 }
 
-/// The steps done last.
+/// The latest steps, and the times and delay of puts.
 #[derive(Default)]
 pub struct StepLog {
     steps: Mutex<VecDeque<DoneStep>>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// A flag that rests can be woken by.
+/// A flag that ends rests when it is set.
 #[derive(Default)]
 pub struct StopSignal {
     is_stopping: AtomicBool,
@@ -14,7 +14,7 @@ pub struct StopSignal {
 }
 
 impl StopSignal {
-    /// Sets it, and ends a rest.
+    /// Sets the flag, and ends a rest.
     pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
         let _gate = self.gate.lock();

@@ -13,7 +13,7 @@ const WAIT_MAX: Duration = Duration::from_millis(250);
 
 /// See the module's description.
 pub struct TransferBudget {
-    /// For the clock.
+    /// The runtime, for its clock.
     pub runtime: Runtime,
     /// Shared with [`crate::Maintenance`].
     pub arbiter: Arc<Mutex<Arbiter>>,

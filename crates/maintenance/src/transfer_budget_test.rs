@@ -1,4 +1,4 @@
-//! Waits of transfers under the arbiter, on a clock of the test's own.
+//! Waits of transfers under the arbiter, on the test's own clock.
 
 use kvorum_arbiter::{Budgets, Event, Latency, Looked};
 use kvorum_runtime::Executor;
@@ -64,8 +64,7 @@ impl Bench {
     fn look_for(&self, looks: usize, p99: Duration) {
         for _ in 0..looks {
             self.look(p99);
-            // Meanwhile transfers use all of their rate and would use more: the share rises only
-            // then.
+            // Transfers use their whole rate and would use more: only then does the share rise.
             let passes = |_: &u32| self.budget.ask(PAGE).is_zero();
             let _passed = (0..1_000).take_while(passes).count();
             self.sleep(Duration::from_millis(250));
@@ -100,7 +99,7 @@ fn pages_wait_while_requests_suffer_and_pass_freely_when_they_do_not() {
     assert!(free > 500 * PAGE, "{free}");
     bench.look_for(9, slow);
     let held = bench.send_for(10);
-    // Even with slow requests, a node that is added to a busy cluster is filled some day.
+    // Even with slow requests, a node that is added to a busy cluster is filled in the end.
     assert!((39 * PAGE..45 * PAGE).contains(&held), "{held}");
     bench.look_for(200, quick);
     let free = bench.send_for(1);

@@ -1,9 +1,9 @@
 //! Stores that take no more writes since a final failure of a sync or a write: the value log, or
 //! single ones.
 //!
-//! Reads go on, and other replicas take the writes; but a replica is missing for every write until
-//! an operator repairs the device and restarts the node. So it is logged once, as an error, and
-//! shown until then.
+//! Reads continue, and other replicas take the writes, but every write lacks a replica until an
+//! operator repairs the device and restarts the node. So the failure is logged once, as an error,
+//! and shown until then.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use kvorum_runtime::WallTime;
 /// The reason why a store takes no more writes, and the time when that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwritable {
-    /// In words for operators.
+    /// The reason, as text for operators.
     pub why: String,
-    /// Up to a second later than it happened.
+    /// The time when it was found, up to a second after the failure.
     pub since: WallTime,
 }
 
-/// All that takes no more writes.
+/// The value log and the stores, if they take no more writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     /// The value log, and with it every store.
@@ -28,7 +28,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Takes the present failures. A failed store stays so until the restart.
+    /// Updates the failures. A failed store stays failed until the restart.
     pub(crate) fn saw(
         &mut self,
         log: Option<String>,
@@ -65,7 +65,7 @@ impl Failures {
         }
     }
 
-    /// Failure after which a partition takes no more writes.
+    /// The failure after which a partition takes no more writes.
     pub fn of(&self, partition: u16) -> Option<&Unwritable> {
         self.stores.get(&partition).or(self.log.as_ref())
     }

@@ -84,7 +84,7 @@ fn text_of(
     text
 }
 
-/// The text behind a name, in as many lines as necessary: the parts between semicolons stay whole.
+/// The text behind a name, in as many lines as necessary. It is broken only at semicolons.
 fn folded(value: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in value.split("; ") {
@@ -249,7 +249,7 @@ fn kinds(report: &Report) -> BTreeSet<TaskKind> {
     with_backlog.chain(report.steps.keys()).copied().collect()
 }
 
-/// The backlog and the steps under the names of kinds, of which some have the same.
+/// The backlog and the steps by the name of the kind. Some kinds share a name.
 fn by_name(report: &Report) -> BTreeMap<&'static str, (u64, Steps)> {
     let mut by_name: BTreeMap<&'static str, (u64, Steps)> = BTreeMap::new();
     for kind in kinds(report) {

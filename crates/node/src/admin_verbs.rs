@@ -44,17 +44,18 @@ pub(crate) enum ClusterVerb {
         #[arg(long)]
         node: String,
     },
-    /// Go on when the majority of the voters is lost for good: shows the consequences, or does it
+    /// Continue after the majority of the voters is lost for good: shows the consequences, or does
+    /// it
     Recover {
-        /// Do it: this node goes on with its state, and the lost ones are refused for ever
+        /// Do it: this node continues with its state, and the lost ones are refused for ever
         #[arg(long, conflicts_with = "follow")]
         force: bool,
         /// Follow a node that has recovered the cluster, as name@host or name@host:port
         #[arg(long, value_name = "NODE")]
         follow: Option<String>,
     },
-    /// Go on without the store of a partition of this node that is missing or not its own; data that
-    /// only it had is lost
+    /// Continue without a partition's store that is missing or not this node's own; data that only
+    /// it had is lost
     AcceptLoss {
         /// Its number or its index; `all` for all partitions whose stores could not be opened
         partition: String,

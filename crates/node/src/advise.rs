@@ -1,4 +1,4 @@
-//! `kvorum advise`: the questions, and where answers are taken from.
+//! `kvorum advise`: the questions, and the sources of answers.
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ use crate::console::{exit_code, say};
 use crate::engine_names::BUILT_IN;
 use kvorum_admin::AdminRequest;
 
-/// Name of the subject for all bucket types where none is named.
+/// Name of the subject for all bucket types if none is named.
 const ALL_TYPES: &str = "all bucket types";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Statistics are far shorter.
@@ -33,8 +33,8 @@ pub(crate) enum AdviseVerb {
     Capacity(CapacityArguments),
     /// Recommend a backend for each bucket type, with the reasons
     ///
-    /// Facts come from load tests, from a node's statistics and from the command line; later ones of
-    /// these count more. On a terminal and without any of them, they are asked for.
+    /// Facts come from load tests, from a node's statistics and from the command line; later ones
+    /// override earlier ones. On a terminal and without any facts, questions ask for them.
     Backend(BackendArguments),
 }
 
@@ -79,10 +79,10 @@ pub(crate) struct BackendArguments {
     /// Take the statistics and the bucket types of the running node of the configuration
     #[arg(long)]
     node: bool,
-    /// Say a fact; may be repeated. `kvorum advise backend --facts` lists them
+    /// State a fact; may be repeated. `kvorum advise backend --facts` lists them
     #[arg(long = "say", value_name = "FACT=VALUE")]
     said: Vec<String>,
-    /// Advise on a bucket type of which this is so; may be repeated
+    /// Advise on a bucket type with these facts; may be repeated
     #[arg(long = "type", value_name = "NAME[:FACT=VALUE,...]")]
     types: Vec<String>,
     /// List the facts that can be given
@@ -104,7 +104,7 @@ pub(crate) fn main(verb: Option<&AdviseVerb>) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The declared engines, with those marked that this program has.
+/// The declared engines, with marks on the built-in ones.
 fn engine_table() -> anyhow::Result<EngineTable> {
     Ok(EngineTable::built_in()?.with_built_in(&BUILT_IN))
 }
@@ -183,7 +183,7 @@ fn advise_backend(arguments: &BackendArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(all_fit))
 }
 
-/// The advice on each subject, with the lines of a mix of several at each that it is for.
+/// The advice on each subject, with the lines of the mix for each subject in it.
 fn json_of(advice: &[Advice], mix: Option<&Mix>) -> anyhow::Result<String> {
     let mut all = serde_json::to_value(advice)?;
     for one in all.as_array_mut().into_iter().flatten() {
@@ -192,7 +192,7 @@ fn json_of(advice: &[Advice], mix: Option<&Mix>) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&all)?)
 }
 
-/// Advises on each bucket type: facts about it count more than facts about all.
+/// Advises on each bucket type. Facts about a type override facts about all types.
 fn advise_types(
     rules: &RuleTable,
     facts: &Facts,
@@ -240,7 +240,7 @@ fn read_runs(directories: &[PathBuf]) -> anyhow::Result<Vec<BenchResult>> {
     runs.collect()
 }
 
-/// A file's text, or a node's answer. HTTP is this one request and nothing else of it.
+/// A file's text, or a node's answer. This one request is all of HTTP that is needed.
 fn read_stats(place: &str) -> anyhow::Result<String> {
     let Some(rest) = place.strip_prefix("http://") else {
         let text = std::fs::read_to_string(Path::new(place));
@@ -280,7 +280,7 @@ fn ask_node(configuration: &ConfigurationArguments) -> anyhow::Result<(Facts, Ve
     let vnodes = vnodes.data.as_array().into_iter().flatten();
     let keys: u64 = vnodes.filter_map(|vnode| vnode.get("keys")?.as_u64()).sum();
     if let Some(fields) = status.as_object_mut() {
-        // As in the metrics; the statistics have Riak's names and no such one.
+        // Named as in the metrics, since Riak's statistics have no such name.
         fields.insert("store_keys".to_owned(), keys.into());
     }
     let facts = facts_of_stats(&status.to_string()).context("read the node's statistics")?;

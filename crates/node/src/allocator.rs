@@ -1,9 +1,9 @@
 //! The process's allocator, and the return of its free memory to the system.
 //!
 //! By default, the next thread that frees a page of its own returns everything that became free since
-//! the last return. After a flush that was half a gigabyte: it took 140 ms on a thread that served
-//! requests, while others waited for the lock of its store. A server returns memory itself instead,
-//! on the thread of its maintenance. See `docs/performance.md`.
+//! the last return. After a flush, that was half a gigabyte, and took 140 ms on a thread that
+//! served requests, while others waited for the lock of its store. So a server returns memory
+//! itself, on its maintenance thread. See `docs/performance.md`.
 
 use std::ffi::c_long;
 
@@ -21,15 +21,15 @@ const PURGE_DELAY_MILLIS: c_long = 60_000;
 /// Gives every command memory in pages of the smallest size.
 ///
 /// The allocator asks the kernel for transparent huge pages, with which memory is taken 2 MB at a time
-/// and a key in memory costs up to a third more than its bytes. The setting is made on the process, and
-/// not in the allocator: so it also holds where the machine gives huge pages to all processes.
+/// and a key in memory costs up to a third more than its bytes. The setting is made for the process
+/// and not in the allocator, so it also applies if the machine gives huge pages to all processes.
 /// `docs/performance.md` has both costs.
 pub(crate) fn refuse_huge_pages() {
     let _older_kernels_have_no_such_call = rustix::thread::disable_transparent_huge_pages(true);
 }
 
 /// Leaves the return of memory to [`give_back`]. A setting in the environment
-/// (`MIMALLOC_PURGE_DELAY`) goes before. To be called before there are other threads.
+/// (`MIMALLOC_PURGE_DELAY`) overrides this. Must be called before there are other threads.
 #[expect(
     unsafe_code,
     reason = "the allocator's options have no other interface"
@@ -39,15 +39,15 @@ pub(crate) fn keep_until_given_back() {
     unsafe { mi_option_set_default(PURGE_DELAY, PURGE_DELAY_MILLIS) };
 }
 
-/// Gives pages that are wholly free back to the system, on this thread. Does nothing while another thread
-/// is at it.
+/// Returns wholly free pages to the system, on this thread. Does nothing while another thread does
+/// it.
 #[expect(
     unsafe_code,
     reason = "the allocator is asked for this by no other call"
 )]
 pub(crate) fn give_back() {
-    // SAFETY: touches memory that is not allocated, and pages of this thread's own. May be called on
-    // any thread at any time but from within the allocator.
+    // SAFETY: touches memory that is not allocated, and pages of this thread. May be called on any
+    // thread at any time, except from within the allocator.
     unsafe { mi_collect(true) };
 }
 
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::figures::resident_bytes;
 
-    /// The allocator has one state for all tests: everything about it stands in one.
+    /// The allocator has one state for all tests, so a single test covers it.
     #[test]
     #[expect(
         unsafe_code,
@@ -75,7 +75,7 @@ mod tests {
         let freed: Vec<Vec<u8>> = (0..40_000).map(|_| vec![7; 4096]).collect();
         let before = resident_bytes();
         drop(freed);
-        // Another test's node may be giving back in the same moment.
+        // Another test's node may return memory at the same moment.
         let is_given_back = (0..100).any(|_| {
             give_back();
             std::thread::sleep(std::time::Duration::from_millis(10));

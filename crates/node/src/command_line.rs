@@ -82,9 +82,9 @@ enum Verb {
     Verify(verify::VerifyArguments),
     /// Repair damaged stores from the files in their directories; deletes nothing
     ///
-    /// For directories that are not in use. Damaged tables are written anew without their damaged parts; a
-    /// store that lost its manifest is put together from its tables and logs. Replaced files move to lost/
-    /// beside it. An interrupted repair resumes when it is started again.
+    /// For directories that are not in use. Damaged tables are written anew without their damaged
+    /// parts; a store that lost its manifest is rebuilt from its tables and logs. Replaced files
+    /// move to lost/ beside it. An interrupted repair resumes when it is started again.
     Repair(repair::RepairArguments),
     /// Show a file of a data directory as annotated bytes
     Inspect(inspect::InspectArguments),
@@ -114,7 +114,7 @@ struct ServerArguments {
     /// Log to the file unless the configuration sets an output, as under `kvorum start`
     #[arg(long, hide = true)]
     background: bool,
-    /// Stop when standard input ends: with the program that started this one, however that ends
+    /// Stop when standard input ends, and so with the program that started this one
     #[arg(long)]
     stop_with_input: bool,
 }
@@ -202,7 +202,7 @@ enum AdminVerb {
 enum TictacaaeVerb {
     /// The trees of each vnode: built or not, keys and memory
     Treestatus,
-    /// Tombstones that wait, the rounds by which they go in a cluster, and why they stay
+    /// Waiting tombstones, the rounds that remove them in a cluster, and why some stay
     Tombstones,
     /// Compare replicas again
     Enable,
@@ -391,7 +391,7 @@ fn describe(key: Option<&str>, arguments: &AdminArguments) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// The keys that `key` means, or all, with their values; with `key`, also the text that describes it.
+/// The keys that match `key`, or all, with their values; with `key`, also its description.
 fn described_json(configuration: &Configuration, key: Option<&str>) -> anyhow::Result<Value> {
     let Some(key) = key else {
         return Ok(keys_json(configuration));
@@ -480,7 +480,7 @@ fn administer(verb: AdminVerb, arguments: &AdminArguments) -> anyhow::Result<Exi
     Ok(show(&reply, arguments))
 }
 
-/// Asks until all is done, and shows the progress.
+/// Repeats a request until all is done, and shows the progress.
 fn ask_to_the_end(
     settings: &Settings,
     verb: BucketVerb,
@@ -508,7 +508,7 @@ fn fold_keys(fold: FoldArguments, arguments: &AdminArguments) -> anyhow::Result<
     let Some(path) = outfile.filter(|_| reply.is_ok) else {
         return Ok(show(&reply, arguments));
     };
-    // Scripts that read what Riak's command writes find the same.
+    // The output is the same as that of Riak's command, for scripts.
     let as_data = || format!("{:#}", reply.data);
     let results = reply.riak.as_deref().map_or_else(as_data, str::to_owned);
     std::fs::write(&path, format!("{results}\n"))

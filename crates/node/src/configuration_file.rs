@@ -1,4 +1,4 @@
-//! The source of the configuration: a file, overrides, or nothing but defaults.
+//! The source of the configuration: a file, overrides, or only defaults.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,8 @@ const DEFAULT_FILE: &str = "kvorum.conf";
 /// The name of Riak's own file.
 const RIAK_FILE: &str = "riak.conf";
 
-/// Names the file where the command line does not: links called `riak` are called from anywhere.
+/// Names the file if the command line does not, since links called `riak` are used from any
+/// directory.
 const FILE_VARIABLE: &str = "KVORUM_CONFIG";
 
 /// The source of the configuration, from the command line.
@@ -22,7 +23,7 @@ pub(crate) struct Source {
     pub(crate) overrides: Vec<String>,
 }
 
-/// A configuration and the file that it came from, if there was one, by its absolute path.
+/// A configuration, and the absolute path of its file, if there was one.
 pub(crate) struct Loaded {
     pub(crate) configuration: Configuration,
     pub(crate) file: Option<PathBuf>,
@@ -120,8 +121,8 @@ fn read(file: &Path) -> anyhow::Result<String> {
         .with_context(|| format!("read the configuration file {}", file.display()))
 }
 
-/// Earlier versions took a relative `platform_data_dir` of a file as relative to the working directory. No
-/// new data directory is begun beside the file if data is there.
+/// Earlier versions resolved a relative `platform_data_dir` of a file against the working
+/// directory. If data is there, no new data directory is begun beside the file.
 fn refuse_the_place_of_before(
     configuration: &Configuration,
     beside_file: &Path,

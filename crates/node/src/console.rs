@@ -3,8 +3,8 @@
 use std::io::{self, ErrorKind, Write as _};
 use std::process::{self, ExitCode};
 
-/// Prints the output that the user asked for. A reader that closes the pipe early, as `head` does, is
-/// not an error.
+/// Prints the output of a command. A reader that closes the pipe early, as `head` does, is not an
+/// error.
 pub(crate) fn say(text: &str) {
     match writeln!(io::stdout(), "{}", text.trim_end()) {
         Ok(()) => {}

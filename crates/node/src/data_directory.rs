@@ -4,29 +4,29 @@
 //! platform_data_dir/
 //!   LOCK           held by the running node; names its process
 //!   format         the version of this layout, as checked text
-//!   engine         which backend its stores are of, whether hints wait in it, and which directories
-//!                  there are, as checked text
+//!   engine         the backend of its stores, the number of waiting hints, and the node's
+//!                  directories, as checked text
 //!   admin.socket   the admin interface, for the directory's owner only
 //!   ring/          this node's card, its log of the cluster, the record of its stores
 //!                  (their place is ring.state_dir); of an earlier version, cluster and
 //!                  cluster.previous
-//!   agreed_log-N.end  how far the log number N in ring/ was durable, so that an older one or none at all
-//!                  is noticed
+//!   agreed_log-N.end  the durable end of log number N in ring/, so that an older or missing log is
+//!                  noticed
 //!   hints/         hints for other nodes; in hints/lost, stores of hints that could not be opened
-//!   dot_leases     the actors that vnodes may go on with after a clean stop
+//!   dot_leases     the actors that vnodes may keep after a clean stop
 //!   hash_trees/N   the trees of hashes of partition N, for the next start
 //!   round_notes/N  the marks of partition N for the removal of tombstones
 //!   value_log/     entries of all stores that leave them there, from their acknowledgement on
-//!   value_logs     which value log is here, and which ones were given up
+//!   value_logs     the value log that is here, and those that were given up
 //!   accept_lost_value_log
-//!                  made by an operator: the next start goes on without a value log that is lost
+//!                  made by an operator: the next start continues without a lost value log
 //!   accept_lost_stores
 //!                  the same for stores of partitions
-//!   backup         what this directory was restored from, until it is started
-//!   place          when this file was born, by which a copy of the directory is known; another one is
-//!                  in ring/
-//!   others         how many other members the cluster had when the node ran last
-//!   backups        where backups were made, for `kvorum admin maintenance`
+//!   backup         the backup from which this directory was restored, until its start
+//!   place          the time of birth of this file, which reveals a copy of the directory; another one
+//!                  is in ring/
+//!   others         the number of other members when the node ran last
+//!   backups        the directories of backups, for `kvorum admin maintenance`
 //!   bitcask/N/     the store of partition N (its place is bitcask.data_root)
 //!   leveldb/N/     the same with that backend (its place is leveldb.data_root)
 //!   leveled/N/     the same with that backend (its place is leveled.data_root)
@@ -35,7 +35,7 @@
 //!   multi/N/NAME/  the store of partition N in the backend NAME, with several backends
 //!   taking_over    stores of one backend that become parts of stores of several, until that is done
 //!   bitcask_stores, leveldb_stores, leveled_stores, hanoidb_stores, innostore_stores
-//!                  where these are instead, if elsewhere, as text
+//!                  the places of these stores, if elsewhere, as text
 //! ```
 
 use std::io::Read as _;
@@ -55,11 +55,11 @@ const LOCK_FILE: &str = "LOCK";
 
 /// The newest layout of this version: with a value log that is the journal of leveled.
 const FORMAT: u32 = 4;
-/// With a value log in which leveldb has entries, too.
+/// The layout with a value log in which leveldb has entries too.
 const FORMAT_OF_LEVELDB_LOG: u32 = 3;
-/// With one of bitcask alone.
+/// The layout with a value log of bitcask alone.
 const FORMAT_OF_BITCASK_LOG: u32 = 2;
-/// Without one.
+/// The layout without a value log.
 const FORMAT_OF_NEW: u32 = 1;
 /// The file with the number of the layout.
 pub(crate) const FORMAT_NAME: &str = "format";
@@ -76,9 +76,9 @@ pub(crate) const VALUE_LOG_NAME: &str = "value_log";
 /// The engine of the stores in a data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EngineLeft {
-    /// As `storage_backend` names it.
+    /// Its name, as in `storage_backend`.
     pub(crate) engine: String,
-    /// Objects that it keeps for other nodes; unknown when it was not stopped.
+    /// Number of objects kept for other nodes; unknown after a kill.
     pub(crate) hints: Option<u64>,
     /// Directories that the node had when this was written: within the data directory, or absolute.
     /// Earlier versions wrote none.
@@ -99,8 +99,8 @@ impl EngineLeft {
         body
     }
 
-    /// Reads the file as this version writes it, or as earlier ones did: without a checksum, so that it
-    /// counts only if each of its words is a word of theirs.
+    /// Reads the file as this version writes it, or as earlier ones did without a checksum. A file
+    /// without a checksum is valid only if each of its words is.
     fn parse(bytes: &[u8]) -> Option<Self> {
         if let Some((_, body)) = decode(ENGINE_TITLE, bytes) {
             return Self::parse_body(&body);
@@ -133,16 +133,17 @@ const PART_WORD: &str = "part ";
 /// The content of the file `engine`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EngineFile {
-    /// There is none: the directory is new, of an early version, or a restored backup, or it was lost.
+    /// There is no file: the directory is new, of an early version or a restored backup, or the
+    /// file was lost.
     Missing,
-    /// It is damaged.
+    /// The file is damaged.
     Damaged,
-    /// It is whole.
+    /// The file is whole.
     Whole(EngineLeft),
 }
 
-/// The holder of a data directory's lock, as `process 4711`; `None` where nothing holds it. Leaves the
-/// directory as it is.
+/// The holder of a data directory's lock, as `process 4711`; `None` if nothing holds it. Does not
+/// change the directory.
 pub(crate) fn lock_holder(data_directory: &Path) -> std::io::Result<Option<String>> {
     let mut lock = match std::fs::File::open(data_directory.join(LOCK_FILE)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -159,7 +160,7 @@ pub(crate) fn lock_holder(data_directory: &Path) -> std::io::Result<Option<Strin
     }
 }
 
-/// Refuses a data directory that another process has.
+/// Refuses a data directory that another process has locked.
 pub(crate) fn check_unlocked(data_directory: &Path) -> anyhow::Result<()> {
     let holder = lock_holder(data_directory).with_context(|| {
         let file = data_directory.join(LOCK_FILE);
@@ -233,7 +234,7 @@ impl DataDirectory {
     }
 
     /// Creates the directory of the value log before anything is put to it, so that the file `engine` can
-    /// name it, and its later loss is noticed. The first put creates it if the disk is full.
+    /// name it, and its later loss is noticed. If the disk is full, the first put creates it.
     pub(crate) fn create_value_log(&self, disk: &dyn Disk) -> anyhow::Result<()> {
         let directory = self.value_log();
         match kvorum_disk::create_directory_durably(disk, &directory) {
@@ -242,7 +243,8 @@ impl DataDirectory {
         }
     }
 
-    /// Keeps versions without a value log, or without this engine, from opening its stores without it.
+    /// Writes the layout, so that versions without a value log, or without this engine in it,
+    /// refuse to open the stores.
     pub(crate) fn note_value_log(
         &self,
         disk: &dyn Disk,
@@ -286,8 +288,7 @@ impl DataDirectory {
             hints,
             parts: parts.iter().map(|it| self.relative(it)).collect(),
         };
-        // After a run that was killed the file has it already, and there may be no room to write it
-        // again.
+        // After a kill, the file is already right, and there may be no room to write it again.
         let known = match self.engine_left(disk) {
             Ok(EngineFile::Whole(known)) => Some(known),
             _ => None,
@@ -297,7 +298,7 @@ impl DataDirectory {
         }
         let bytes = encode(ENGINE_TITLE, 1, &left.body());
         match replace_file(disk, &self.engine_file(), &bytes) {
-            // The old file names the same engine, if not yet the directories.
+            // The old file names the same engine, even if not yet the directories.
             Err(error) if known.is_some_and(|it| (it.engine, it.hints) == (left.engine, hints)) => {
                 tracing::warn!(event = "directories_not_noted", error = %error);
                 Ok(())
@@ -306,7 +307,7 @@ impl DataDirectory {
         }
     }
 
-    /// A path as `engine` has it: the data directory may be moved with its content.
+    /// A path for the file `engine`: relative within the data directory, which may be moved.
     fn relative(&self, path: &Path) -> PathBuf {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or(path.to_owned());
         let (path, own) = (absolute(path), absolute(&self.path));
@@ -341,11 +342,11 @@ impl DataDirectory {
     }
 }
 
-/// Systems take paths of sockets up to this length, in bytes.
+/// Maximum length of a socket's path on all systems, in bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 100;
 
-/// The admin socket of the node whose data is in `data_directory`. A long path is shortened to one that is
-/// relative to the working directory, if it is below that.
+/// The admin socket of the node whose data is in `data_directory`. A long path is made relative to
+/// the working directory, if it is below that.
 pub(crate) fn admin_socket(data_directory: &Path) -> PathBuf {
     let path = data_directory.join("admin.socket");
     if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
@@ -375,7 +376,7 @@ pub(crate) fn read_engine(disk: &dyn Disk, directory: &Path) -> anyhow::Result<E
 fn check_format(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
     let path = directory.join(FORMAT_NAME);
     if disk.info(&path)?.is_none() {
-        // The newest layout keeps all older versions away if there was a node before.
+        // If there was a node before, the newest layout stops all older versions.
         let is_new = disk.info(&directory.join(ENGINE_FILE))?.is_none();
         if !is_new {
             tracing::warn!(event = "format_missing", file = %path.display(), "it is written anew");
@@ -391,7 +392,7 @@ fn check_format(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
         );
     }
     if !is_checked && let Err(error) = write_format(disk, directory, layout) {
-        // The disk may be full, and a node has to come up on a full disk.
+        // The disk may be full, and a node has to start on a full disk.
         tracing::warn!(event = "format_not_written", error = %format!("{error:#}"));
     }
     Ok(())
@@ -440,7 +441,7 @@ fn parse_format(bytes: &[u8]) -> Option<Format> {
             is_checked: true,
         });
     }
-    // No version that knew a later layout wrote it without a checksum.
+    // Versions with later layouts always wrote a checksum.
     let known = FORMAT_OF_NEW..=FORMAT;
     let layout = known
         .into_iter()
@@ -484,8 +485,8 @@ mod tests {
         }
     }
 
-    /// A flipped bit made another engine of the name, and another version of the number, and the advice
-    /// was to set the one and to run the other.
+    /// Regression: a flipped bit turned the engine's name or the layout's number into another one,
+    /// and the advice was to configure that engine, or to run that version.
     #[test]
     fn no_flipped_bit_and_no_cut_of_the_small_files_says_anything_else() {
         let engine = encode(ENGINE_TITLE, 1, &left("bitcask", Some(3)).body());
@@ -554,7 +555,7 @@ mod tests {
         }
     }
 
-    /// A node that had been killed did not come up on a full disk.
+    /// Regression: after a kill, a node did not start on a full disk.
     #[test]
     fn what_is_noted_already_takes_no_room() {
         let faulty = FaultyDisk::over_memory(&MemoryDisk::new());

@@ -1,7 +1,7 @@
-//! The part of `kvorum verify` that checks a data directory for the files that it has to have.
+//! The part of `kvorum verify` that checks a data directory for its required files.
 //!
-//! The checksums of files are checked without that (`kvorum_inspect`). This part finds files that are
-//! missing, older than the rest, or of another node: the small files that decide, the agreed log, the
+//! Checksums of files are checked elsewhere (`kvorum_inspect`). This part finds files that are
+//! missing, older than the rest, or of another node: the essential small files, the agreed log, the
 //! directories that the file `engine` names, and the stores of the record.
 
 mod recorded_stores;

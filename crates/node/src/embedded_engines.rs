@@ -148,7 +148,7 @@ fn open_innostore(directory: &Path) -> Result<Arc<dyn Backend>, String> {
     Ok(store)
 }
 
-/// The settings of a node by default.
+/// The default settings of a node.
 const OWN_LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 64 << 20,
     garbage_percent_max: 30,
@@ -156,7 +156,7 @@ const OWN_LOG: ValueLogSettings = ValueLogSettings {
 /// Time between two looks at the log's backlog.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Works off the log's backlog, until the process ends or the log fails.
+/// Does the log's backlog, until the process ends or the log fails.
 fn collect(log: &ValueLog) {
     while log.failure().is_none() {
         while log.is_chore_due() && log.chore_step().is_ok_and(|it| it) {}

@@ -19,7 +19,7 @@ pub(crate) const BUILT_IN: [&str; 7] = [
     "multi",
 ];
 
-/// Those that keep files.
+/// The engines that keep files.
 pub(crate) const WITH_FILES: [StorageBackend; 6] = [
     StorageBackend::Bitcask,
     StorageBackend::Leveldb,
@@ -29,7 +29,7 @@ pub(crate) const WITH_FILES: [StorageBackend; 6] = [
     StorageBackend::Multi,
 ];
 
-/// The engine that keeps nothing over a stop.
+/// The engine whose data does not survive a stop.
 pub(crate) const MEMORY: &str = "memory";
 
 /// Several engines, each for some buckets.

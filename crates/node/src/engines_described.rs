@@ -1,4 +1,4 @@
-//! The engines of a node in words, for the report of a start and for statistics.
+//! The engines of a node as text, for the report of a start and for statistics.
 
 use kvorum_settings::{Durability, DurabilityMode, Settings, StorageBackend};
 
@@ -45,7 +45,8 @@ pub(crate) fn engines(settings: &Settings) -> Vec<DescribedEngine> {
         .collect()
 }
 
-/// Several backends in one line: `bc (bitcask, default), ldb (leveldb)`; nothing for a node of one.
+/// Several backends in one line: `bc (bitcask, default), ldb (leveldb)`; `None` for a node with
+/// one.
 pub(crate) fn several(engines: &[DescribedEngine]) -> Option<String> {
     let words = engines.iter().map(|it| {
         let mark = if it.is_default { ", default" } else { "" };
@@ -55,7 +56,7 @@ pub(crate) fn several(engines: &[DescribedEngine]) -> Option<String> {
     words.map(|it| it.join(", "))
 }
 
-/// The moment at which writes count as done: a line, or one for each backend where they differ.
+/// The moment at which writes count as done: a line, or one for each backend if they differ.
 pub(crate) fn durabilities(engines: &[DescribedEngine]) -> Vec<String> {
     let Some((first, rest)) = engines.split_first() else {
         return Vec::new();

@@ -1,8 +1,8 @@
 //! The files of earlier runs in the data directory, found by looking.
 //!
-//! The file `engine` names the engine of the stores. If it is lost or damaged, the stores themselves show it,
-//! and a start that would pass them by is refused. Stores also show that a node was here, so that no new one
-//! is made over them.
+//! The file `engine` names the engine of the stores. If it is lost or damaged, the stores
+//! themselves show their engine, and a start that would ignore them is refused. Stores also show
+//! that a node was here, so that no new node is created over them.
 
 use std::path::{Path, PathBuf};
 
@@ -93,7 +93,8 @@ fn put_aside(disk: &dyn Disk, data: &DataDirectory) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses to start without the value log or the stores that were there, and warns of hints that are gone.
+/// Refuses to start without the value log or the stores that were there, and warns of missing
+/// hints.
 pub(crate) fn check_parts(
     disk: &dyn Disk,
     data: &DataDirectory,
@@ -112,7 +113,7 @@ pub(crate) fn check_parts(
         if disk.info(&path)?.is_some() {
             continue;
         }
-        // With another engine it is wanted by none of the stores that are looked at.
+        // With another engine, none of the checked stores needs it.
         if path == data.value_log() && left.engine == configured {
             let accepting = data.path().join(ACCEPT_LOST_VALUE_LOG);
             if disk.info(&accepting)?.is_some() {

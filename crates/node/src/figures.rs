@@ -33,21 +33,21 @@ use crate::vnode_figures::VnodeFigures;
 /// Counts of vnodes are carried over this often.
 const FED_EVERY: Duration = Duration::from_secs(1);
 
-/// The version whose behaviour we show to clients that switch features on by version.
+/// The version that is reported to clients, which enable features by it.
 pub(crate) const RIAK_VERSION: &str = "3.2.0";
 
 /// The engine whose damaged reads have a name of Riak's.
 const LEVELDB: &str = "leveldb";
 
-/// The recorded figures, and the parts that are asked for the rest.
+/// The recorded figures, and the parts of the node with the rest.
 pub(crate) struct Figures {
     pub(crate) stats: Arc<Stats>,
     pub(crate) runtime: Runtime,
     pub(crate) node_name: String,
     pub(crate) engine: &'static str,
-    /// Riak's name of it.
+    /// Riak's name of the backend.
     pub(crate) riak_module: String,
-    /// Several backends, in words.
+    /// Several backends, as text.
     pub(crate) several_backends: Option<String>,
     pub(crate) member: Arc<Member>,
     pub(crate) vnodes: Arc<VnodeTable>,
@@ -60,7 +60,7 @@ pub(crate) struct Figures {
     pub(crate) request_rates: RequestRates,
     pub(crate) tracked_buckets: Arc<TrackedBuckets>,
     pub(crate) data_directory: PathBuf,
-    /// For an engine over merge trees.
+    /// The shared memory of an engine over merge trees.
     pub(crate) trees: Option<Shared>,
 }
 
@@ -271,7 +271,7 @@ impl Figures {
         tombstone_metrics::add(&report.rounds, text);
     }
 
-    /// Reads of stores that met damaged entries, since the start.
+    /// Reads of stores that found damaged entries, since the start.
     fn corrupt_reads(&self) -> u64 {
         let vnodes = self.vnodes.all();
         let of_vnodes = vnodes.iter().map(|vnode| vnode.store_status());
@@ -423,7 +423,7 @@ fn value_log_metrics(log: &ValueLog, text: &mut MetricsText) {
     text.counter("value_log_batches", "Batches committed", status.batches);
 }
 
-/// Facts about the process that Riak gave of the Erlang machine.
+/// Facts about the process, in place of Riak's about the Erlang machine.
 fn put_process(put: &mut impl FnMut(&str, Value)) {
     let (version, bits) = (env!("CARGO_PKG_VERSION"), usize::BITS);
     let processors = processors();
@@ -450,7 +450,7 @@ pub(crate) fn seconds(time: WallTime) -> u64 {
     time.micros() / 1_000_000
 }
 
-/// The process's resident memory in bytes, or 0 where the system does not report it.
+/// The process's resident memory in bytes, or 0 if the system does not report it.
 pub(crate) fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm
@@ -477,8 +477,8 @@ mod tests {
     use crate::request_meter::{RequestMeter, tests as reports};
     use crate::vnode_figures;
 
-    /// 61 of 139 names stood at zero on every node, since nothing in the program recorded to them. Here
-    /// everything that is reported to the figures happens once, and no name may be left.
+    /// Regression: 61 of 139 names were zero on every node, since the program recorded nothing to
+    /// them. Here every reported event happens once, and every name must move.
     #[test]
     fn every_name_is_recorded_to_by_something() {
         let stats = Arc::new(Stats::default());

@@ -1,7 +1,7 @@
 //! `kvorum import`: bringing data over from Riak, into a node that runs or one that does not.
 //!
 //! A stopped node is started for the import within this process, on a loopback port of its own that is
-//! not announced. Imported objects take the same way as any client's write, so there is one way in.
+//! not announced. Imported objects are written like a client's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{IsTerminal as _, Write as _};
@@ -29,7 +29,7 @@ use crate::node::Node;
 use crate::server::protobuf_settings;
 use kvorum_admin::AdminRequest;
 
-/// The exit code of an import that ended and could not take over everything.
+/// The exit code of an import that ended without importing everything.
 const EXIT_WITH_LOSSES: u8 = 3;
 /// Time between two reports of progress on a terminal, and elsewhere.
 const TICK: Duration = Duration::from_millis(500);
@@ -90,11 +90,11 @@ pub(crate) struct NotImportedArguments {
     any: Vec<String>,
 }
 
-/// The reason why there is none for HanoiDB.
+/// The reason why there is no import from HanoiDB.
 const HANOIDB_NOT_IMPORTED: &str = "stores of HanoiDB are not imported: no Riak that was released ran on it. \
     Read the objects from the cluster that has them and put them here, as any client does";
 
-/// The reason why there is none for Innostore.
+/// The reason why there is no import from Innostore.
 const INNOSTORE_NOT_IMPORTED: &str = "stores of Innostore are not imported: Riak 1.0 was the last with that \
     backend. Read the objects from the cluster that has them and put them here, as any client does";
 
@@ -271,7 +271,7 @@ impl Source {
         format!("import the {} stores", self.name())
     }
 
-    /// The same from these directories alone.
+    /// The same from only these directories.
     fn from(&self, directories: Vec<PathBuf>) -> Self {
         let mut source = self.clone();
         let common = match &mut source {
@@ -377,7 +377,7 @@ fn import_into_configured(executor: &Executor, source: &Source) -> anyhow::Resul
     stopped.map(|()| summary)
 }
 
-/// A node that would be started for nothing writes a data directory.
+/// Checked first, since a node that is started in vain leaves a data directory.
 fn check_source(executor: &Executor, source: &Source) -> Result<(), ImportError> {
     let system = system(executor);
     match source {
@@ -430,7 +430,7 @@ fn run(
     };
     drop(shown);
     if std::io::stderr().is_terminal() {
-        // Leaves the line of progress behind; one that cannot be shown is no reason to fail.
+        // Ends the line of progress. A failure to show it is no reason to fail.
         let _unseen = writeln!(std::io::stderr());
     }
     outcome.map_err(advise)
@@ -571,7 +571,7 @@ fn show(runtime: &Runtime, progress: Arc<Progress>) -> TaskGuard<()> {
     runtime.spawn("import progress", task).abort_on_drop()
 }
 
-/// A node that serves this process alone.
+/// A node that serves only this process.
 struct TemporaryServer {
     node: Node,
     server: Arc<kvorum_server_pb::Server>,
@@ -641,17 +641,16 @@ fn file_mode(path: &Path) -> Option<u32> {
     Some(std::fs::metadata(path).ok()?.permissions().mode())
 }
 
-/// Asks and takes nothing, so that the source stays as it is.
+/// Queries the lock without taking it, so that the source stays unchanged.
 fn lock_holder(path: &Path) -> Option<u32> {
     let file = std::fs::File::open(path).ok()?;
     let blocking = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)).ok()??;
-    // A holder beyond this process's namespace has no number here, and holds it all the same.
+    // A holder in another namespace has no number here, but holds the lock.
     let process = blocking.pid.map_or(0, Pid::as_raw_pid);
     Some(u32::try_from(process).unwrap_or(0))
 }
 
-/// Looks through the open files of the processes that this one may look at; on systems without `/proc`
-/// there are none.
+/// Searches the open files of all accessible processes; finds none on systems without `/proc`.
 fn open_file(paths: &[PathBuf]) -> Option<(PathBuf, u32)> {
     let identity = |path: &Path| {
         let metadata = std::fs::metadata(path).ok()?;
@@ -676,6 +675,6 @@ fn open_file(paths: &[PathBuf]) -> Option<(PathBuf, u32)> {
 
 fn is_running(process: u32) -> bool {
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
-    // A process of another user may not be signalled, and runs.
+    // A process of another user cannot be signalled, but runs.
     pid.is_some_and(|pid| !matches!(test_kill_process(pid), Err(Errno::SRCH)))
 }

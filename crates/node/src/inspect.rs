@@ -46,7 +46,7 @@ pub(crate) fn main(arguments: &InspectArguments) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let shown = show(&RealDisk, &arguments.file, options, &mut out);
     let shown = match shown.and_then(|shown| Ok(out.flush().map(|()| shown)?)) {
-        // The reader has seen enough, as `head` does.
+        // The reader has closed the pipe, as `head` does.
         Err(InspectError::Print(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             return Ok(ExitCode::SUCCESS);
         }

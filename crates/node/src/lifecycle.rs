@@ -1,4 +1,5 @@
-//! A node as its operator starts and stops it: in the background, waited for, under Riak's names.
+//! Starting and stopping a node as an operator does: in the background, with waits, under Riak's
+//! names.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -37,7 +38,7 @@ pub(crate) fn start(arguments: &ConfigurationArguments, is_json: bool) -> anyhow
     if is_answering(settings) {
         bail!("Node is already running!");
     }
-    // One that opens its ring and its log does not answer yet.
+    // A node that still opens its ring and its log does not answer yet.
     if let Some(holder) = holder(settings)? {
         bail!(
             "Node is already running! {holder} has the data directory {} and does not answer yet: it \
@@ -45,7 +46,7 @@ pub(crate) fn start(arguments: &ConfigurationArguments, is_json: bool) -> anyhow
             settings.node.data_dir.display()
         );
     }
-    // Before the server makes the data directory.
+    // Made before the server creates the data directory.
     let report = StartReport::of(&loaded);
     let output = settings.node.log_dir.join("start.log");
     let mut child = spawn(arguments, &output)?;
@@ -66,7 +67,7 @@ pub(crate) fn start(arguments: &ConfigurationArguments, is_json: bool) -> anyhow
 }
 
 /// The health of a node that has answered, once no store is being opened any more, or after [`START_WAIT`].
-/// Prints the reason for the wait now and then.
+/// Prints the reason for the wait at intervals.
 fn wait_until_open(
     settings: &Settings,
     child: &mut Child,
@@ -120,8 +121,8 @@ fn spawn(arguments: &ConfigurationArguments, output: &Path) -> anyhow::Result<Ch
         std::fs::create_dir_all(directory)
             .with_context(|| format!("create the log directory {}", directory.display()))?;
     }
-    // Only the output of this start: that of an earlier one would look like its reason to fail.
-    // Appended to, so that lines of another process in it cannot be written over.
+    // The file is emptied, since earlier output would look like the reason of a failure. It is
+    // opened for appending, so that another process's lines are not overwritten.
     let options = File::options().create(true).append(true).open(output);
     let file = options.with_context(|| format!("open {}", output.display()))?;
     let emptied = file.set_len(0);
@@ -134,7 +135,7 @@ fn spawn(arguments: &ConfigurationArguments, output: &Path) -> anyhow::Result<Ch
     command.stdin(Stdio::null());
     command.stdout(file.try_clone().context("share the log file")?);
     command.stderr(file);
-    // A group of its own: a signal to this terminal's programs does not reach it.
+    // With its own group, the server gets no signals to this terminal's programs.
     command.process_group(0);
     command.spawn().context("start the server")
 }
@@ -157,14 +158,14 @@ fn is_answering(settings: &Settings) -> bool {
     admin_client::ask(settings, &AdminRequest::Ping).is_ok()
 }
 
-/// The process that has a node's data directory, answering or not.
+/// The process that has locked a node's data directory, answering or not.
 fn holder(settings: &Settings) -> anyhow::Result<Option<String>> {
     let directory = &settings.node.data_dir;
     let holder = lock_holder(directory);
     holder.with_context(|| format!("look at the lock in {}", directory.display()))
 }
 
-/// Has a node stop, and waits until it has.
+/// Stops a node, and waits for its end.
 pub(crate) fn stop(arguments: &ConfigurationArguments) -> anyhow::Result<AdminReply> {
     let loaded = configuration_file::load(&arguments.source())?;
     wait_until_stopped(&loaded.configuration.settings)?;
@@ -174,7 +175,7 @@ pub(crate) fn stop(arguments: &ConfigurationArguments) -> anyhow::Result<AdminRe
 fn wait_until_stopped(settings: &Settings) -> anyhow::Result<()> {
     admin_client::ask(settings, &AdminRequest::Stop)?;
     let deadline = Instant::now() + STOP_WAIT;
-    // It is held until everything is closed.
+    // The lock is held until everything is closed.
     while holder(settings)?.is_some() {
         if Instant::now() >= deadline {
             bail!("the node has not stopped after {} s", STOP_WAIT.as_secs());
@@ -210,8 +211,8 @@ pub(crate) fn restart(
     start(arguments, is_json)
 }
 
-/// Waits until a node serves; one that is not started yet is waited for as well. Meanwhile it reports
-/// the reason by `say_meanwhile`.
+/// Waits until a node serves, even one that is not started yet. Meanwhile, reports the reason
+/// through `say_meanwhile`.
 pub(crate) fn wait_for_service(
     settings: &Settings,
     service: &str,
@@ -250,7 +251,7 @@ fn has_service(data: &Value, wanted: &str) -> bool {
     services.into_iter().any(|service| service == wanted)
 }
 
-/// The reasons for a node not to serve, by its health.
+/// The reasons in a node's health for not serving.
 fn reasons(data: &Value) -> String {
     let reasons = data["health"]["reasons"].as_array().into_iter().flatten();
     let reasons: Vec<&str> = reasons.filter_map(|it| it["text"].as_str()).collect();

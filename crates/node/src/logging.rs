@@ -1,8 +1,8 @@
 //! Logs: their output and their form.
 //!
-//! One event is one line with any content of its fields: `logfmt` puts every text in quotes and escapes
-//! line breaks, `json` makes an object of it. Operators use a node's name, so the name is added beside
-//! the node's identity. A panic is an event like others.
+//! One event is one line, whatever its fields contain: `logfmt` puts every text in quotes and
+//! escapes line breaks, `json` makes an object of it. Operators use a node's name, so the name is
+//! added beside the node's identity. A panic is an event like others.
 
 mod line;
 mod node_names;

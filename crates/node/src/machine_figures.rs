@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use kvorum_stats::{MetricKind, MetricsText};
 use serde_json::{Map, Value, json};
 
-/// Loads are given in parts of this.
+/// The reported number for a load of one.
 const LOAD_UNIT: f64 = 256.0;
 
 /// The machine's figures at one moment.
@@ -24,7 +24,7 @@ pub(crate) struct MachineFigures {
 struct Load {
     /// Averages of 1, 5 and 15 minutes, in parts of [`LOAD_UNIT`].
     averages: [u64; 3],
-    /// Processes and threads that there are.
+    /// The number of processes and threads.
     processes: u64,
 }
 
@@ -153,7 +153,7 @@ fn memory_of(meminfo: &str) -> Option<Memory> {
     })
 }
 
-/// The file systems on devices, that of the root and that of the data directory, each once.
+/// The file systems on devices, of the root, and of the data directory, each once.
 fn mounts_of(mounts: &str, data_directory: &Path) -> Vec<PathBuf> {
     let mounted: Vec<(&str, PathBuf)> = mounts
         .lines()
@@ -181,7 +181,7 @@ fn mounts_of(mounts: &str, data_directory: &Path) -> Vec<PathBuf> {
     wanted
 }
 
-/// Spaces and the like stand as `\040`, in octal.
+/// Spaces and the like are escaped in octal, as `\040`.
 fn unescaped(place: &str) -> String {
     let mut plain = place.to_owned();
     for (escape, character) in [

@@ -1,6 +1,6 @@
-//! The value log: it acknowledges writes, one for all stores.
+//! The value log, which acknowledges the writes of all stores.
 //!
-//! Engines leave their entries where they were logged.
+//! Engines leave their entries in it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
 use kvorum_value_log::{CollectionDue, ValueLog, ValueLogSettings};
 
-/// The most bytes that a step of collecting reads and copies: they are in memory meanwhile.
+/// Maximum bytes that a step of a collection reads and copies, since it holds them in memory.
 const COLLECTED_BYTES_MAX: u64 = 4 << 20;
 
 /// The log of a node that has one. Cheap to clone.
@@ -24,12 +24,12 @@ const COLLECTED_BYTES_MAX: u64 = 4 << 20;
 pub(crate) struct MaintainedValueLog {
     /// Entries stay in it for as long as their stores need them.
     pub(crate) values: ValueLog,
-    /// The conditions for copying some out of it.
+    /// The hours at which entries may be copied out of it.
     pub(crate) merges: MergePolicy,
 }
 
 impl MaintainedValueLog {
-    /// In words.
+    /// The log's name in texts.
     pub(crate) const NAME: &str = "value log";
 
     /// Commits groups until [`MaintainedValueLog::stop`].
@@ -63,7 +63,7 @@ impl MaintainedLog for MaintainedValueLog {
     fn due(&self, now: Timestamp) -> Answer {
         let log = &self.values;
         // A collection copies live entries and frees the rest, at the hours of merges. It does not
-        // wait for the night if puts are refused for want of space.
+        // wait for these hours if puts are refused for lack of space.
         let is_exhausted = log.reserve().seen().is_exhausted();
         let presses = is_exhausted && self.merges != MergePolicy::Never;
         log.hold_collections(!self.merges.allows(now) && !presses);
@@ -95,7 +95,7 @@ impl MaintainedLog for MaintainedValueLog {
     fn step(&self, task: &Task, budget: StepBudget) -> Result<StepOutcome, BackendError> {
         let log = &self.values;
         let outcome = if task.kind == TaskKind::Collect {
-            // The declaration is of this segment. It may have gone since, as by a survey.
+            // The declared cost is of this segment, which may be gone since, as after a survey.
             let due = log.collection_due();
             if due.is_none_or(|due| u64::from(due.segment) != task.subject) {
                 return Ok(StepOutcome::nothing_left());
@@ -103,7 +103,7 @@ impl MaintainedLog for MaintainedValueLog {
             let bytes = budget.bytes.min(COLLECTED_BYTES_MAX);
             log.collection_step(StepBudget { bytes })
         } else {
-            // It cuts nothing that stores would have to be synced for.
+            // A chore frees nothing for which stores would have to be synced.
             log.chore_step().map(|_| StepOutcome::nothing_left())
         };
         log_damage(log);
@@ -117,7 +117,7 @@ fn log_damage(log: &ValueLog) {
     }
 }
 
-/// Work on the log's files, that moves hardly any bytes.
+/// A task for work on the log's files that moves few bytes.
 fn chore() -> Task {
     Task {
         kind: TaskKind::Sync,

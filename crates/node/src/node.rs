@@ -46,12 +46,13 @@ use crate::tracked_buckets::TrackedBuckets;
 use crate::value_log_check;
 use crate::vnode_figures::VnodeFigures;
 
-/// Hints are looked through this often at least.
+/// Hints are checked at least this often.
 const HINT_PERIOD: Duration = Duration::from_secs(30);
 
-/// Differences between replicas are compared again after this long: a write that takes longer is late.
+/// A difference between replicas is checked again after this time, which is longer than most writes
+/// take.
 const EXCHANGE_PAUSE: Duration = Duration::from_secs(4);
-/// An exchange waits so long for an answer: the keys of leaves may take a fold over all keys.
+/// Time limit for an answer to an exchange: the keys of leaves may take a fold over all keys.
 const EXCHANGE_ANSWER_WAIT_MAX: Duration = Duration::from_secs(600);
 /// Entries that a step takes into trees: some milliseconds of work.
 const TREE_STEP_ENTRIES_MAX: usize = 5_000;
@@ -67,16 +68,16 @@ pub(crate) struct Node {
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) backups: Arc<Backups>,
-    /// For the memory of requests.
+    /// Room for the memory of requests.
     pub(crate) room: Room,
     /// The addresses that other nodes connect to.
     pub(crate) peer_addresses: Vec<SocketAddr>,
     log: Option<MaintainedValueLog>,
     committer: Option<ThreadHandle<()>>,
     maintainer: ThreadHandle<()>,
-    /// Locked for as long as this is held.
+    /// The data directory, locked while this is held.
     pub(crate) data: Arc<DataDirectory>,
-    /// The directories that it has.
+    /// The directories of the node.
     parts: Vec<PathBuf>,
 }
 
@@ -218,7 +219,7 @@ impl Node {
         })
     }
 
-    /// Number of other nodes around it, or the number in its last run if that is larger.
+    /// Number of other nodes in the cluster, or the number in the last run if that is larger.
     pub(crate) fn others(&self) -> u64 {
         let noted = kvorum_backup::others_noted(&RealDisk, self.data.path()).unwrap_or(0);
         let known = self.coordinator.state().members().len().saturating_sub(1);
@@ -245,8 +246,9 @@ impl Node {
     }
 }
 
-/// The engine whose stores are in the data directory, when the configuration names another one. Refused
-/// while it may hold objects for other nodes: they would never be handed over.
+/// The engine whose stores are in the data directory, when the configuration names another one. A
+/// change is refused while these may have objects for other nodes, which would never be handed
+/// over.
 fn engine_before(
     disk: &dyn Disk,
     data: &DataDirectory,
@@ -255,7 +257,7 @@ fn engine_before(
     let configured = engine_names::name_of(settings.node.storage_backend);
     let left = match data.engine_left(disk)? {
         EngineFile::Whole(left) => left,
-        // From here on there is one wherever there are stores.
+        // Without a valid file, the stores themselves show their engine.
         EngineFile::Missing => return engines_left::settle_unknown(disk, data, settings, false),
         EngineFile::Damaged => return engines_left::settle_unknown(disk, data, settings, true),
     };
@@ -343,8 +345,8 @@ fn member_settings(
     })
 }
 
-/// Rounds are led where replicas are compared, unless tombstones are to stay. A node with `delete_mode = keep`
-/// refuses those of others too.
+/// True if this node leads rounds: it compares replicas, and tombstones do not stay. A node with
+/// `delete_mode = keep` refuses rounds of others too.
 fn leads_rounds(settings: &Settings) -> bool {
     settings.anti_entropy.is_active && settings.requests.delete_mode != DeleteMode::Keep
 }
@@ -373,8 +375,8 @@ fn exchange_settings(settings: &Settings) -> ExchangeSettings {
     }
 }
 
-/// The address that is announced to other nodes: the one listened on, or, if that stands for all
-/// addresses of the machine, this host's with its port.
+/// The address that is announced to other nodes: the listener's, or, for a listener on all
+/// addresses of the machine, this host's with the same port.
 fn announced_address(listened_on: SocketAddr, nodename: &str) -> anyhow::Result<SocketAddr> {
     if !listened_on.ip().is_unspecified() {
         return Ok(listened_on);
@@ -430,9 +432,9 @@ fn backend_names(settings: &Settings) -> BackendNames {
     BackendNames::Several(Vec::leak(names.collect()))
 }
 
-/// `buckets.default.*` as a layer of properties. Two that earlier versions did not have are left out
-/// while they are the built-in default: this layer is compared with the agreed one of a node that has
-/// data.
+/// `buckets.default.*` as a layer of properties. Two properties that earlier versions lacked are
+/// left out while they have the built-in default, since this layer is compared with the agreed one
+/// of a node with data.
 fn default_overlay(buckets: &BucketDefaults) -> PropertyOverlay {
     let quorum = |value: QuorumValue| {
         Some(match value {

@@ -117,8 +117,8 @@ fn opened(stores: &NodeStores, number: u16) -> Arc<dyn Backend> {
     stores.admit(&[read]).remove(0).unwrap()
 }
 
-/// The log kept its entries of stores that were replaced or given up for good, and all segments with
-/// them.
+/// Regression: the log kept the entries of stores that were replaced or given up for good, and all
+/// segments with such entries.
 #[test]
 fn the_log_keeps_nothing_of_a_store_that_was_given_up_and_everything_of_the_others() {
     let node = Node::new();
@@ -134,7 +134,7 @@ fn the_log_keeps_nothing_of_a_store_that_was_given_up_and_everything_of_the_othe
     let (gone_id, open_id) = (gone.identity(), open.identity());
     gone.close().unwrap();
     drop(gone);
-    // The record does not have it any more, and its directory is there, if in the wrong place.
+    // The record no longer has it, but its directory exists, in the wrong place.
     let known = BTreeSet::from([open_id]);
     let (own, elsewhere) = (node.directory(1), node.directory(3));
     node.disk.rename(&own, &elsewhere).unwrap();
@@ -160,8 +160,9 @@ fn the_log_keeps_nothing_of_a_store_that_was_given_up_and_everything_of_the_othe
     assert_eq!(log.status().segments, segments - 1);
 }
 
-/// At the first start after an upgrade copies name no partition: a store in the directory of another
-/// one was opened and erased as a left-over, and the log dropped its entries.
+/// Regression: at the first start after an upgrade, stores are not labelled with a partition. A
+/// store in another one's directory was opened and erased as a left-over, and the log dropped its
+/// entries.
 #[test]
 fn a_left_over_is_erased_only_if_it_is_known_or_labelled() {
     let node = Node::new();
@@ -203,8 +204,9 @@ fn a_left_over_is_erased_only_if_it_is_known_or_labelled() {
     assert!(!needs(log, gone));
 }
 
-/// A copy of a partition's directory was opened as the store of hints: both took the other's entries in
-/// the log for their own. When it was set aside, the log forgot the partition's entries.
+/// Regression: a copy of a partition's directory was opened as the store of hints, and both stores
+/// used the same entries in the log. When the copy was set aside, the log dropped the partition's
+/// entries.
 #[test]
 fn a_copy_of_a_partitions_store_is_no_store_of_hints() {
     let node = Node::new();
@@ -217,7 +219,7 @@ fn a_copy_of_a_partitions_store_is_no_store_of_hints() {
     };
     node.copy(&node.directory(1), &hints);
     {
-        // Without a record neither is known to be the copy: the second one is not opened.
+        // Without a record, either may be the copy: the second one is not opened.
         let stores = node.stores();
         let as_hints = Stores::begin(&stores).unwrap();
         assert_eq!(as_hints.identity(), identity);

@@ -1,13 +1,13 @@
 //! Open files: the system's limit is raised as far as possible, and clients get the files that remain. A
 //! start is refused if it could not keep the files of its stores and the connections of its cluster open.
 //!
-//! A store keeps each of its files open. Closing and opening them again by need was left out: a file
-//! that readers still hold after a merge has lost its name and could not be opened again, and each miss
-//! would make a read wait for the device though memory could answer it. Files are few (a bitcask store
-//! aims at some dozens), and the work that makes them fewer is pressing when they are many.
+//! A store keeps each of its files open. Closing and reopening on demand was rejected: a merged
+//! file that readers still hold has lost its name and could not be reopened, and reads that memory
+//! could answer would wait for the device. Files are few (a bitcask store aims at some dozens), and
+//! work that reduces their number is pressing when they are many.
 //!
-//! Other nodes come before clients: a node that its cluster does not reach is of no use. Their number
-//! is bounded where they connect (`peer_connections_max`), and reserved here.
+//! Other nodes come before clients: a node that its cluster does not reach is useless.
+//! `peer_connections_max` bounds their number, which is reserved here.
 
 use std::path::Path;
 
@@ -21,21 +21,22 @@ use crate::store_roots::StoreRoots;
 /// New files that each store may need in addition: the next segment or table, its hint,
 /// results of merges, and replacements.
 const MORE_OF_STORE: u64 = 6;
-/// The program's own: sockets, logs, the cluster's files, directories that are being read.
+/// Files of the program itself: sockets, logs, the cluster's files, directories that are being
+/// read.
 const OWN: u64 = 128;
-/// A node for which fewer clients' connections are left is refused.
+/// The least number of connections for clients; with fewer, a start is refused.
 const CLIENTS_MIN: u64 = 64;
-/// More connections than this are of no use.
+/// The largest useful number of connections for clients.
 const CLIENTS_MAX: u64 = 20_000;
-/// Room for this many others is reserved wherever others can connect, should they become more.
+/// If other nodes can connect, files for at least this many are reserved, for growth.
 const OTHERS_MIN: u64 = 4;
-/// Directories below one another in a data directory, at most.
+/// Maximum depth of directories in a data directory.
 const DEPTH_MAX: u32 = 4;
 
 /// Files that a node may have open, and those that its stores need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenFiles {
-    /// `None` where there is no limit.
+    /// `None` if there is no limit.
     limit: Option<u64>,
     /// Files that the stores have.
     there: u64,
@@ -44,8 +45,8 @@ pub(crate) struct OpenFiles {
     has_peers: bool,
 }
 
-/// Raises the limit, and returns it with the present files and the needs of stores. Refuses a node that
-/// could not serve even alone.
+/// Raises the limit, and returns it with the present files and the needs of stores. Refuses a node
+/// that could not serve even as the only one.
 pub(crate) fn settle(disk: &dyn Disk, settings: &Settings) -> anyhow::Result<OpenFiles> {
     let limit = [
         machine::raise_open_files(),
@@ -70,7 +71,7 @@ impl OpenFiles {
     /// Number of connections for clients, in a cluster with this many other nodes.
     ///
     /// # Errors
-    /// There are not enough for stores and other nodes, in words for the operator.
+    /// There are not enough for stores and other nodes, as a text for the operator.
     pub(crate) fn clients_max(&self, others: u64) -> anyhow::Result<u64> {
         let Some(limit) = self.limit else {
             return Ok(CLIENTS_MAX);

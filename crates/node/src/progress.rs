@@ -1,5 +1,5 @@
-//! Progress of long work on files, on standard error: a line that is written over on a terminal, and a
-//! line at intervals elsewhere.
+//! Progress of long work on files, on standard error: an overwritten line on a terminal, and a line
+//! at intervals elsewhere.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
@@ -25,14 +25,14 @@ impl Progress {
         }
     }
 
-    /// Shows it if it is time to: the bytes read so far, and all bytes to read.
+    /// Shows the bytes read so far and all bytes to read, if a report is due.
     pub(crate) fn show(&mut self, read: u64, all: u64) {
         if self.is_due() {
             self.print(&progress_line(read, all, self.began.elapsed()));
         }
     }
 
-    /// Shows a line if it is time to.
+    /// Shows a line if a report is due.
     pub(crate) fn show_line(&mut self, line: &str) {
         if self.is_due() {
             self.print(line);

@@ -1,6 +1,7 @@
 //! Finished requests, and the work of vnodes for them, recorded under Riak's names.
 //!
-//! A fetch of a data type, and an operation on one, counts under the names of its type alone, as in Riak.
+//! A fetch of a data type or an operation on it counts only under the names of its type, as in
+//! Riak.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Every report to the meter with the names that it moves, and that it moves no other.
+//! Every report to the meter moves its own names, and no others.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::*;
 
 const TOOK: Duration = Duration::from_millis(5);
 
-/// Something that is reported, and its names.
+/// A reported event, and its names.
 pub(crate) struct Case {
     pub(crate) report: Box<dyn Fn(&RequestMeter)>,
     moves: BTreeSet<String>,

@@ -108,7 +108,7 @@ fn active_in_minute<const N: usize>(counters: [&Counter; N], active: usize, now:
 }
 
 impl RequestRates {
-    /// Takes in the requests of this moment; called about once a second.
+    /// Reads the present counts of requests; called about once a second.
     pub(crate) fn look(&self, stats: &Stats, in_progress: InProgress, now: Duration) {
         let mut seen = self.seen.lock();
         let before = *seen;

@@ -1,7 +1,7 @@
 //! The names `riak` and `riak-admin`: links to this program, under which an operator's runbook works.
 //!
-//! The meaning of the words is that under the name `kvorum`: here words are only put in its order. A
-//! verb that cannot apply is refused in one line, with its replacement.
+//! The words have the same meaning as under the name `kvorum`, and are only reordered here. A verb
+//! that cannot apply is refused in one line, with its replacement.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::path::Path;
 pub(crate) enum Called {
     /// These words, the first being the program's name.
     Words(Vec<OsString>),
-    /// It cannot apply; the alternative.
+    /// A call that cannot apply; the alternative.
     CannotApply(String),
 }
 
@@ -50,7 +50,8 @@ fn of_riak(mut rest: Vec<OsString>) -> Called {
         "config" if matches!(second, "effective" | "describe") => {
             return words(&["describe"], without_level(rest.split_off(2)));
         }
-        // The file is read as it is: Riak generates files from it here, and Kvorum only checks it.
+        // Riak generates files from the configuration here. Kvorum reads it directly, and only
+        // checks it.
         "config" => return words(&["chkconfig"], rest.split_off(2.min(rest.len()))),
         "attach" | "remote-console" | "daemon-attach" | "eval" | "escript" | "unescript" => {
             "there is no shell inside the server; `riak-admin status`, `vnode-status` and \
@@ -130,7 +131,7 @@ fn usage_of_keys(verb: &str) -> Called {
     Called::CannotApply(format!("Usage: riak-admin {verb} {what}"))
 }
 
-/// The words without `-l LEVEL`, which makes Riak's program more verbose while it makes files.
+/// The words without `-l LEVEL`, the verbosity of Riak's program.
 fn without_level(words: Vec<OsString>) -> Vec<OsString> {
     let mut left = Vec::new();
     let mut words = words.into_iter();

@@ -29,7 +29,7 @@ use kvorum_admin::{AdminServer, stop_this_process};
 /// Time for requests in progress to finish after a signal.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
-/// Time for which a request may wait for the node to open: as long as it may take afterwards.
+/// Time for which a request may wait for the node to open: the time-out of a request.
 const REQUEST_TIME: Duration = crate::node::REQUEST_TIMEOUT;
 
 /// The `Server` header of answers over HTTP.
@@ -51,12 +51,13 @@ pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()>
     let executor: Executor = Runtime::production(&threads(&settings))?;
     let runtime = executor.runtime();
     let files = open_files::settle(&RealDisk, &settings)?;
-    // Before anything answers: a client with an answer may ask for a stop at once.
+    // Installed before anything answers: an answered client may request a stop at once.
     let mut stop = executor.block_on(async { StopSignals::install() })?;
     if stops_with_input {
         let _for_the_life_of_the_process = std::thread::spawn(stop_with_input);
     }
-    // Before a port of the same process is found taken, which would be a less useful error.
+    // Checked before the ports of the same process are found taken, which would be a less useful
+    // error.
     check_unlocked(&settings.node.data_dir)?;
     let listeners = Listeners::open(&settings, &executor)?;
     let Listeners {
@@ -86,7 +87,7 @@ pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()>
     executor.block_on(serve(&node, clients, &settings, &runtime, &mut stop))?;
     drop(learning);
     tracing::info!(event = "closing");
-    // A store that is being opened at this moment may be worked on until the runtime has shut down.
+    // A store that is still being opened may be used until the runtime has shut down.
     let _locked_to_the_end = node.data.clone();
     let closed = node.close(&executor);
     let _socket_may_be_gone = std::fs::remove_file(admin_socket(&settings.node.data_dir));
@@ -119,10 +120,10 @@ fn threads(settings: &Settings) -> ProductionOptions {
     }
 }
 
-/// Stops this process when its standard input ends, gracefully if that goes quickly.
+/// Stops this process when its standard input ends, gracefully if that is quick.
 ///
-/// The kernel can signal the death of a parent, too, but only on Linux, and by "parent" it means the
-/// thread that started the child; a pipe ends with the process that holds its other end, everywhere.
+/// Linux can also signal the death of a parent, but its "parent" is the thread that started the
+/// child. A pipe ends with the process at its other end, on every system.
 fn stop_with_input() {
     let mut nothing = [0; 64];
     loop {
@@ -193,7 +194,7 @@ impl Listeners {
     }
 }
 
-/// The ways in for clients.
+/// The listeners for clients.
 struct Clients {
     protobuf: Vec<Listener>,
     /// The HTTP listeners, which answer probes already.
@@ -336,7 +337,7 @@ impl StopSignals {
         })
     }
 
-    /// Waits for the first of them; one that came before counts.
+    /// Waits for the first signal. An earlier one counts too.
     async fn received(&mut self) {
         std::future::poll_fn(|context| {
             let terminated = self.terminate.poll_recv(context).is_ready();

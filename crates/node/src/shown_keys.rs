@@ -1,5 +1,5 @@
-//! `show` and `set`: the values of keys of the configuration, in the form of Riak's table, and the one
-//! that can be changed while the node runs.
+//! `show` and `set`: the values of keys of the configuration, in the form of Riak's table, and the
+//! only key that can be changed while the node runs.
 
 use kvorum_settings::Configuration;
 use serde_json::{Map, Value, json};
@@ -90,7 +90,7 @@ fn value_of(configuration: &Configuration, key: &str) -> Option<String> {
     )
 }
 
-/// The limit that the node goes by at the moment, if it runs.
+/// The present limit of the node, if it runs.
 fn running_limit(configuration: &Configuration) -> Option<String> {
     let request = AdminRequest::Cluster {
         words: vec!["transfer-limit".to_owned()],

@@ -1,7 +1,7 @@
 //! The report of a start: its configuration, its data, its listeners, its log.
 //!
-//! `kvorum server`, `kvorum start` and `kvorum chkconfig` print the same lines, so that a start does as a
-//! check has shown.
+//! `kvorum server`, `kvorum start` and `kvorum chkconfig` print the same lines, so that a check
+//! shows the effect of a start.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

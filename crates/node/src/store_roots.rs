@@ -1,8 +1,8 @@
 //! The places of partitions' stores, and a check that none are left behind elsewhere.
 //!
-//! With `leveldb.tiered` they lie behind the two paths of that key and no longer at
-//! `leveldb.data_root`. A node that looks in the wrong place finds nothing and begins with empty
-//! stores, without an error. So the place is noted, and a start that would pass stores by is refused.
+//! With `leveldb.tiered` they are behind the two paths of that key, and not at `leveldb.data_root`.
+//! A node that looks in the wrong place finds nothing and begins with empty stores, without an
+//! error. So the place is noted, and a start that would miss stores is refused.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +15,8 @@ use kvorum_settings::{Settings, StorageBackend};
 
 use crate::engine_names::{MULTI, WITH_FILES, name_of};
 
-/// Suffix behind the engine's name of a file in the data directory: the place of the engine's stores, if that
-/// is not the directory of its name.
+/// The suffix, behind an engine's name, of the file with the place of the engine's stores, if that
+/// is not the default.
 const NOTE_SUFFIX: &str = "_stores";
 const NOTE_TITLE: &str = "kvorum place of stores";
 const NOTE_BYTES_MAX: u64 = 64 << 10;
@@ -28,12 +28,12 @@ pub(crate) struct StoreRoots {
     engine: &'static str,
     /// The stores' own directories.
     pub(crate) own: PathBuf,
-    /// Those with their old tables, and from which level on.
+    /// The directories with their old tables, and the first level of these.
     slow: Option<(PathBuf, usize)>,
 }
 
 impl StoreRoots {
-    /// By the settings; `None` for an engine that has no files.
+    /// The places by the settings; `None` for an engine without files.
     pub(crate) fn of(settings: &Settings) -> Option<Self> {
         let engine = settings.node.storage_backend;
         let several = settings.node.data_dir.join(MULTI);
@@ -63,7 +63,7 @@ impl StoreRoots {
         })
     }
 
-    /// All of them.
+    /// All directories.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Path> {
         let slow = self.slow.iter().map(|(slow, _)| &**slow);
         std::iter::once(&*self.own).chain(slow)
@@ -78,13 +78,13 @@ impl StoreRoots {
     }
 }
 
-/// The directories name each other, and tools are called from anywhere.
+/// An absolute path: the directories name each other, and tools run in any directory.
 fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Refuses to start if stores of leveldb are outside of the configured place, and notes a place other than
-/// the default: tools that look at a data directory have no settings.
+/// Refuses to start if stores of leveldb are outside of the configured place, and notes a place
+/// other than the default, since tools for data directories have no settings.
 pub(crate) fn settle(disk: &dyn Disk, data: &Path, settings: &Settings) -> anyhow::Result<()> {
     let Some(roots) = StoreRoots::of(settings) else {
         return Ok(());
@@ -105,7 +105,7 @@ pub(crate) fn settle(disk: &dyn Disk, data: &Path, settings: &Settings) -> anyho
         (true, noted) if noted.as_ref() != Some(&own) => {
             let bytes = encode(NOTE_TITLE, 1, &format!("{}\n", own.display()));
             match replace_file(disk, &note, &bytes) {
-                // A node comes up on a full disk; tools lack the note, and nothing else does.
+                // A node starts on a full disk. Only tools need the note.
                 Err(error) if error.kind() == ErrorKind::NoSpace && roots.slow.is_none() => {}
                 written => written.with_context(action)?,
             }
@@ -175,7 +175,7 @@ fn check_none_left(disk: &dyn Disk, place: &Path, own: &Path) -> anyhow::Result<
     Ok(())
 }
 
-/// The store of some partition in a root, which may not be there.
+/// The store of some partition in a root, which may be missing.
 pub(crate) fn store_in<E>(
     disk: &dyn Disk,
     root: &Path,
@@ -192,7 +192,7 @@ where
     Ok(None)
 }
 
-/// The directories of partitions in a root, which may not be there.
+/// The directories of partitions in a root, which may be missing.
 pub(crate) fn partitions_in(disk: &dyn Disk, root: &Path) -> kvorum_disk::Result<Vec<PathBuf>> {
     if disk.info(root)?.is_none() {
         return Ok(Vec::new());

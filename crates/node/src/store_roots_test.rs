@@ -1,4 +1,4 @@
-//! A node that would pass its stores by does not start.
+//! A node that would miss its stores does not start.
 
 use std::path::Path;
 

@@ -2,11 +2,11 @@
 //!
 //! Nothing is copied: the directory of a store moves below that of a store of several, under the name of
 //! the default backend, and gets a card there. The new store continues under the identity of its part.
-//! So the node's record of its stores, the leases of its vnodes and their hash trees stay valid, and no
-//! other node notices anything.
+//! So the node's record of its stores, the leases of its vnodes and their hash trees stay valid,
+//! and other nodes are not affected.
 //!
 //! A note names the stores that are being taken over, from before the first change until the file `engine`
-//! names `multi`. After a crash the next start continues with it. A start with another configuration is
+//! names `multi`. After a crash, the next start continues. A start with another configuration is
 //! refused meanwhile: the stores that have moved would count as missing.
 
 use std::collections::BTreeMap;
@@ -83,7 +83,8 @@ struct Store {
 }
 
 impl TakingOver {
-    /// The change that the configuration asks for; `None` without stores of one backend to be taken over.
+    /// The change that the configuration requires; `None` without stores of one backend to be taken
+    /// over.
     fn due(
         disk: &dyn Disk,
         data: &DataDirectory,
@@ -199,8 +200,8 @@ impl TakingOver {
         Ok(())
     }
 
-    /// Each part is repeatable: cards first, so that a directory that an operator moves by hand, to
-    /// another device, is known.
+    /// Each part is repeatable. Cards come first, so that a directory is recognised after an
+    /// operator has moved it to another device.
     fn carry_out(
         &self,
         disk: &dyn Disk,

@@ -48,7 +48,7 @@ fn several(old: &str, new: &str) -> Settings {
 /// The identity of each store, and the sequence at which it ends.
 type Names = Vec<(StoreId, Sequence)>;
 
-/// The open stores of a node: of partitions, and last that of hints.
+/// The open stores of a node: of partitions, and then of hints.
 struct Opened {
     stores: Vec<Arc<dyn Backend>>,
     _log: Option<ValueLog>,
@@ -158,7 +158,7 @@ fn stores_of_each_engine_continue_under_their_names() {
         assert_eq!(opened.names(), names, "{engine}");
         opened.check();
         opened.close();
-        // The next start finds them as it left them.
+        // The next start finds them as the last run left them.
         settled(&disk, &settings).unwrap();
         let opened = Opened::open(&disk, &settings, &names, 3);
         opened.check();

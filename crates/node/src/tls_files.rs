@@ -1,4 +1,4 @@
-//! The three files with which a node proves itself to others: read, checked, and advice about them.
+//! The three files with which a node proves its identity: reading, checks, and advice.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use kvorum_runtime::WallTime;
 use kvorum_settings::{Settings, TlsMode};
 use kvorum_tls::{DAY_SECONDS, Material, MaterialError, Part, Pem, day_of};
 
-/// Time before a certificate's end from which on it is reported.
+/// A certificate's end is reported from this time before it on.
 const ENDS_SOON: Duration = Duration::from_secs(30 * DAY_SECONDS);
 
 /// The contents of the three files at one time.
@@ -110,7 +110,7 @@ pub(crate) fn check(settings: &Settings) -> Result<Vec<String>, String> {
     Ok(warnings(settings, &material?, now))
 }
 
-/// The time, where no node runs.
+/// The time, for commands without a running node.
 pub(crate) fn now() -> WallTime {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     WallTime::from_seconds(since_epoch.unwrap_or_default().as_secs())

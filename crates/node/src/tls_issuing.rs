@@ -1,7 +1,7 @@
 //! `kvorum admin tls init` and `issue`: an authority of the cluster's own, and certificates of it.
 //!
-//! They need no running node and ask none: the authority's key may live where no node does. Nothing
-//! that exists is overwritten, and keys are readable by their owner alone from the first byte on.
+//! They need no running node, so the authority's key may be on a machine without one. No existing
+//! file is overwritten, and keys are readable only by their owner from the first byte on.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write as _;
@@ -145,7 +145,7 @@ pub(crate) fn issue(
     let authority = read_authority(&directory)?;
     let Issued { certificate, key } = authority.issue(&identities, days(issue.days))?;
     let out = issue.out.clone();
-    // A name may have a slash, a file's not.
+    // A node's name may have a slash, a file's name may not.
     let out = out.unwrap_or_else(|| directory.join(node.replace('/', "_")));
     let files = [
         secret(out.join(NODE_KEY), &key),

@@ -11,8 +11,8 @@ use kvorum_tls::{Tls, day_of};
 
 use crate::tls_files::{self, TlsFiles};
 
-/// Time between two looks at the files. Their contents are compared: three small files cost less than
-/// being wrong about their times.
+/// Time between two looks at the files. Their contents are compared, which costs little for three
+/// small files; times may be wrong.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
 /// Time between two warnings that a certificate ends soon.
 const SAY_PERIOD: Duration = Duration::from_secs(kvorum_tls::DAY_SECONDS);
@@ -23,7 +23,7 @@ pub(crate) struct TlsUpkeep {
     renewal: Option<Renewal>,
 }
 
-/// Reads the files again and again.
+/// Reads the files periodically.
 struct Renewal {
     tls: Arc<Tls>,
     runtime: Runtime,
@@ -71,7 +71,7 @@ impl TlsUpkeep {
         })
     }
 
-    /// Takes up changed files for as long as it is polled.
+    /// Uses changed files, for as long as it is polled.
     pub(crate) async fn keep(self) {
         let Some(mut renewal) = self.renewal else {
             return;
@@ -85,8 +85,8 @@ impl TlsUpkeep {
 }
 
 impl Renewal {
-    /// Looks at the files. Files that do not fit (a certificate whose key has not been copied yet, for
-    /// one) are reported once and looked at again: the node keeps its present ones.
+    /// Checks the files. Files that do not fit (such as a certificate whose key is not copied yet)
+    /// are reported once and checked again; the node keeps its present ones.
     fn looked(mut self) -> Self {
         let now = self.runtime.now();
         if now.since(self.said_at) >= SAY_PERIOD {

@@ -1,4 +1,4 @@
-//! Metrics of tombstones that wait, and of the rounds by which they go in a cluster.
+//! Metrics of tombstones that wait, and of the rounds that remove them in a cluster.
 
 use kvorum_member::RoundsReport;
 use kvorum_stats::{MetricKind, MetricsText};

@@ -1,9 +1,8 @@
 //! Compares the value log with this node's record of it, before it is opened.
 //!
-//! A log of another node, or an empty directory in its place, was once opened as it was. Stores took
-//! their entries in their own log for lost or let go, noted that for good, and acknowledged keys were
-//! answered as never written, also when the right directory was back. So a start is refused there, with
-//! nothing changed.
+//! Another node's log, or an empty directory in its place, was once opened. Stores recorded their
+//! entries in their own log as lost or dropped, and acknowledged keys were not found, even after
+//! the right directory was put back. So such a start is refused, with nothing changed.
 //!
 //! Stores name the log in which they have entries, from their first checkpoint or table on. The file
 //! `value_logs` names it from the second start on, and the logs that an operator has given up:
@@ -29,8 +28,8 @@ use crate::data_directory::{DataDirectory, EngineFile, VALUE_LOG_NAME};
 use crate::engine_names::{Find, find_of, name_of};
 use crate::store_roots::StoreRoots;
 
-/// A file of this name in the data directory, made by an operator, has the next start go on without the
-/// entries of a value log that is lost for good.
+/// With a file of this name in the data directory, made by an operator, the next start continues
+/// without the entries of a lost value log.
 pub(crate) const ACCEPT_LOST_VALUE_LOG: &str = "accept_lost_value_log";
 
 const NOTE_NAME: &str = "value_logs";
@@ -39,7 +38,7 @@ const NOTE_BYTES_MAX: u64 = 1 << 20;
 const LOG_WORD: &str = "log";
 const LOST_WORD: &str = "lost";
 
-/// In place of the id of a log, for a store that has entries in none.
+/// The id for a store without entries in a log.
 const NO_LOG: u64 = 0;
 
 /// The ids of the expected logs, each with a file that names it.
@@ -64,7 +63,7 @@ impl NamedLogs {
         }
     }
 
-    /// Adds those of stores in their record.
+    /// Adds the logs of recorded stores.
     fn add_recorded(
         &mut self,
         disk: &dyn Disk,
@@ -141,7 +140,7 @@ impl LogNote {
     }
 }
 
-/// Named logs other than the present one, whose loss was not accepted; and the present one, in words.
+/// Named logs other than the present one whose loss was not accepted; and the present one, as text.
 pub(crate) fn compare(
     disk: &dyn Disk,
     value_log: &Path,
@@ -181,7 +180,7 @@ pub(crate) fn settle(
         return Ok(());
     };
     let (value_log, mut note) = (data.value_log(), LogNote::read(disk, data.path())?);
-    // With another engine than before, entries of its stores there are not needed any more.
+    // After a change of engine, the entries of the former stores are not needed any more.
     let is_same_engine = match data.engine_left(disk)? {
         EngineFile::Whole(left) => left.engine == name_of(engine),
         EngineFile::Missing | EngineFile::Damaged => true,
@@ -229,7 +228,7 @@ pub(crate) fn settle(
     note_present(disk, data)
 }
 
-/// Notes which value log is there, if there is one. On a full disk that is left to the next time.
+/// Notes which value log is there, if there is one. On a full disk, a later start does it.
 pub(crate) fn note_present(disk: &dyn Disk, data: &DataDirectory) -> anyhow::Result<()> {
     let mut note = LogNote::read(disk, data.path())?;
     let found = find_log_id(disk, &data.value_log())?;

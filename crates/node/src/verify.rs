@@ -15,7 +15,7 @@ use crate::console::exit_code;
 use crate::data_directory_check;
 use crate::progress::{Progress, TICK};
 
-/// Two threads are of use on one core as well: one reads while the other computes.
+/// Two threads help even on one core: one reads while the other computes.
 const THREADS_MIN: usize = 2;
 
 /// Arguments of `kvorum verify`.

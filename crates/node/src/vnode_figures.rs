@@ -1,6 +1,6 @@
 //! Counts of the vnodes' work, from the vnodes to Riak's statistics.
 //!
-//! Vnodes and stores count in totals, which costs a request next to nothing, and the statistics have windows
+//! Vnodes and stores count in totals, which costs requests little, and the statistics have windows
 //! of a minute. Additions are carried over once a second, and on each query.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 /// Number of counts that are carried over.
 const COUNTS: usize = 9;
 
-/// A count of a vnode, and the one of the statistics.
+/// A count of a vnode, and its counter in the statistics.
 type Carried = (fn(&VnodeStatus) -> u64, fn(&Stats) -> &Counter);
 
 /// All that is carried over.
@@ -45,7 +45,8 @@ pub(crate) struct VnodeFigures {
     seen: Mutex<BTreeMap<u16, Counts>>,
 }
 
-/// The difference since; the whole count if it is lower than before, since the vnode has started again then.
+/// The difference since; the whole count if it is lower than before, since the vnode was then
+/// restarted.
 fn added(before: Counts, present: Counts) -> Counts {
     let is_anew = before.iter().zip(&present).any(|(then, now)| now < then);
     let before = if is_anew { Counts::default() } else { before };

@@ -17,7 +17,7 @@ const CODE_BYTES: usize = 1;
 /// Bytes in front of a payload.
 pub const HEADER_BYTES: usize = LENGTH_BYTES + CODE_BYTES;
 
-/// Room asked for at most ahead of a partly received frame, unless more than this has arrived.
+/// Maximum of room reserved for a partly received frame, unless more than this has arrived.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
 
 /// Longest error text that is sent, in bytes; longer ones are cut.
@@ -128,7 +128,7 @@ impl FrameDecoder {
     ///
     /// # Errors
     /// [`FrameError::LengthZero`] and [`FrameError::TooLong`], both before any payload is read;
-    /// after either the buffer is left as it is and the connection is beyond repair.
+    /// after either, the buffer is unchanged and the connection has to be closed.
     pub fn decode(&self, buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
         let Some(length_field) = buffer.first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);
@@ -160,8 +160,8 @@ impl FrameDecoder {
     }
 }
 
-/// Length of the frame at the front of `buffer` by its own length field, that field included, in bytes;
-/// `None` while the field has not come. Not checked against any limit.
+/// Length of the frame at the front of `buffer` by its length field, that field included, in bytes;
+/// `None` until the field has arrived. Not checked against any limit.
 pub fn announced_bytes(buffer: &[u8]) -> Option<usize> {
     let length = u32::from_be_bytes(*buffer.first_chunk::<LENGTH_BYTES>()?);
     Some((length as usize).saturating_add(LENGTH_BYTES))

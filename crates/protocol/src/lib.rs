@@ -1,10 +1,10 @@
 //! Riak's protocol-buffer frames and messages and HTTP field shapes: a pure codec.
 //!
-//! The bytes that existing Riak clients send and expect, and nothing else: no sockets, no clock, no
-//! knowledge of objects or quorums. Both servers and the client stand on this crate, so that a shape is
-//! written down once. Decoders take hostile input: they never panic, and they allocate by the bytes
-//! that have arrived, never by an announced length. The worst payload is a list of empty sub-messages,
-//! which takes up to 50 times its bytes once decoded; the limit on frames bounds that.
+//! The bytes that existing Riak clients send and expect, and nothing else: no sockets, clocks,
+//! objects or quorums. Both servers and the client use this crate, so that each shape is defined
+//! once. Decoders take hostile input: they never panic, and they allocate by the bytes that have
+//! arrived, never by an announced length. The worst payload is a list of empty sub-messages, which
+//! takes up to 50 times its bytes once decoded; the limit on frames bounds that.
 //!
 //! - [`frame`]: length, code and payload on a connection, both directions.
 //! - [`MessageCode`]: the number of every message; [`pb`]: the messages themselves.

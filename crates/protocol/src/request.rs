@@ -1,8 +1,8 @@
 //! Get, put and delete requests laid out from borrowed fields.
 //!
-//! The generated messages own their fields, so that a client with a key in a slice would allocate
-//! before it may encode. These write the same bytes from references. Absent options are left out,
-//! which the server reads as the bucket's default.
+//! The generated messages own their fields, so a client with a key in a slice would have to
+//! allocate before encoding. The types here write the same bytes from references. An absent option
+//! means the bucket's default.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::encoding::{self, WireType};
@@ -28,7 +28,7 @@ pub struct GetOptions {
     pub head: Option<bool>,
     /// Return the vclock of a tombstone.
     pub deletedvclock: Option<bool>,
-    /// The server's patience, in milliseconds.
+    /// The server's time limit, in milliseconds.
     pub timeout_ms: Option<u32>,
     /// True if fallback replicas may answer.
     pub sloppy_quorum: Option<bool>,
@@ -100,7 +100,7 @@ pub struct PutOptions {
     pub if_not_modified: Option<bool>,
     /// Fail if there is an object.
     pub if_none_match: Option<bool>,
-    /// The server's patience, in milliseconds.
+    /// The server's time limit, in milliseconds.
     pub timeout_ms: Option<u32>,
     /// Store the vclock as given.
     pub asis: Option<bool>,
@@ -169,7 +169,7 @@ impl Put<'_> {
 pub struct DeleteOptions {
     /// Both `r` and `w`, see [`crate::quorum`].
     pub rw: Option<u32>,
-    /// Replicas that must answer the read in front of the delete.
+    /// Replicas that must answer the read before the delete.
     pub r: Option<u32>,
     /// Replicas that must accept the tombstone.
     pub w: Option<u32>,
@@ -179,7 +179,7 @@ pub struct DeleteOptions {
     pub pw: Option<u32>,
     /// Replicas that must have the tombstone on disk.
     pub dw: Option<u32>,
-    /// The server's patience, in milliseconds.
+    /// The server's time limit, in milliseconds.
     pub timeout_ms: Option<u32>,
     /// True if fallback replicas may take part.
     pub sloppy_quorum: Option<bool>,

@@ -25,7 +25,7 @@ impl Moment {
         self.0
     }
 
-    /// This moment and a duration; the last moment of all when that overflows.
+    /// This moment plus a duration; the last possible moment on overflow.
     #[must_use]
     pub const fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(duration))
@@ -62,7 +62,7 @@ impl WallTime {
         self.0 / 1_000_000
     }
 
-    /// This time and a duration, in whole microseconds; the last time of all when that overflows.
+    /// This time plus a duration, in whole microseconds; the last possible time on overflow.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(whole_micros(duration)))
@@ -152,8 +152,7 @@ impl Clock for SimulatedClock {
     }
 }
 
-/// A clock that its owner sets: for tests of code that is given the time, and for a wall clock that
-/// jumps.
+/// A clock that its owner sets, for tests with fixed times and with jumps of the wall clock.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     times: Mutex<(Moment, WallTime)>,

@@ -13,35 +13,35 @@ pub enum RuntimeError {
     #[error("start the executor: {0}")]
     Start(#[source] io::Error),
 
-    /// The system gives no entropy, so nothing may be drawn.
+    /// The system gives no entropy, so there are no random numbers.
     #[error("draw a seed from the system: {0}")]
     Entropy(String),
 
     /// Another socket listens there. Stop the other program or choose another port.
     #[error("listen on {address}: the address is in use by another program")]
     AddressInUse {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
 
     /// No interface of this machine has the address. Correct it.
     #[error("listen on {address}: this machine does not have the address")]
     AddressNotHere {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
 
     /// The system refuses, as it does for ports below 1024. Choose another port or permit this one.
     #[error("listen on {address}: not permitted")]
     AddressDenied {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
 
     /// Listening failed in another way.
     #[error("listen on {address}: {source}")]
     Listen {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
         /// The system's error.
         source: io::Error,

@@ -1,17 +1,17 @@
 //! Clock, randomness, tasks, the blocking pool and sockets: the runtime seam.
 //!
-//! Everything that would make two runs of one program differ comes in through [`Runtime`]: nothing below the
-//! node reads a clock, draws a random number, starts a task or opens a socket in another way (`clippy.toml`
-//! forbids it). In production a [`Runtime`] is tokio's multi-threaded executor; in a simulation it is one
-//! thread. Its time stands still until all tasks wait, its randomness comes from a seed, and its sockets are
-//! pipes in memory. A [`World`] is a simulation of several machines, with links between them that can be
-//! slow, cut or broken.
+//! Everything that would make two runs of one program differ goes through [`Runtime`]: nothing
+//! below the node reads a clock, draws a random number, starts a task or opens a socket in another
+//! way (`clippy.toml` forbids it). In production a [`Runtime`] is tokio's multi-threaded executor;
+//! in a simulation it is one thread. Its time stands still until all tasks wait, its randomness
+//! comes from a seed, and its sockets are pipes in memory. A [`World`] is a simulation of several
+//! machines, with links between them that can be slow, cut or broken.
 //!
 //! Code that needs only the time takes an `Arc<dyn `[`Clock`]`>`, and for random numbers an
 //! `Arc<dyn `[`Randomness`]`>`, not a runtime.
 //!
-//! The simulated runtime does not decide the branch that an unbiased `tokio::select!` takes, the first
-//! task that `tokio::sync::watch` wakes, and the order of a `std` hash map. Our code uses `biased;`,
+//! The simulated runtime does not control the choice of an unbiased `tokio::select!`, the first
+//! task that `tokio::sync::watch` wakes, or the order of a `std` hash map. Our code uses `biased;`,
 //! [`Watched`] and ordered maps.
 
 mod clock;

@@ -1,8 +1,8 @@
 //! A bound on how often one kind of event is logged.
 //!
 //! A client that repeats a mistake, or a bucket whose objects grow too large, would write a line for
-//! each request. A quota lets the first lines of each window through and counts the others; the next
-//! line that is let through has the number of those left out.
+//! each request. A quota lets the first lines of each window through and counts the others; the
+//! next line let through has the number of lines left out.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -27,7 +27,7 @@ struct Used {
 }
 
 impl LogQuota {
-    /// A quota of 10 lines a minute, none of which is used.
+    /// An unused quota of 10 lines a minute.
     pub const fn new() -> Self {
         Self {
             used: Mutex::new(Used {
@@ -38,8 +38,8 @@ impl LogQuota {
         }
     }
 
-    /// Asks for one line at `now`, a time since any fixed moment. `None`: the line is left out. Otherwise
-    /// the number of lines that were left out since the last one.
+    /// Takes one line at `now`, a time since any fixed moment. `None` leaves the line out; a number
+    /// counts the lines left out since the last one.
     pub fn take(&self, now: Duration) -> Option<u64> {
         let mut used = self
             .used
@@ -84,7 +84,7 @@ mod tests {
         }
         assert_eq!(quota.take(at(160)), Some(30));
         assert_eq!(quota.take(at(161)), Some(0));
-        // A wall clock that was set back begins a window.
+        // A wall clock that was set back begins a new window.
         assert_eq!(quota.take(at(5)), Some(0));
     }
 }

@@ -1,7 +1,7 @@
 //! Sockets: TCP in production, pipes in memory in a simulation, one type for both.
 //!
-//! An enum rather than a trait object: a read or write on the request path is then a branch and not a
-//! call through a table.
+//! The type is an enum and not a trait object: a read or write then costs a branch and not a
+//! virtual call.
 
 mod link;
 mod listen_options;
@@ -70,7 +70,7 @@ impl Listener {
     }
 }
 
-/// Listens on a TCP port; to be called inside the runtime.
+/// Listens on a TCP port. Must be called inside the runtime.
 pub(crate) fn listen(address: SocketAddr, options: ListenOptions) -> Result<Listener> {
     let failed = |source| RuntimeError::listen(address, source);
     let socket = if address.is_ipv4() {
@@ -79,7 +79,7 @@ pub(crate) fn listen(address: SocketAddr, options: ListenOptions) -> Result<List
         TcpSocket::new_v6()
     };
     let socket = socket.map_err(failed)?;
-    // Connections of the last run that linger in TIME_WAIT do not hold up a restart.
+    // Connections of the last run in TIME_WAIT do not delay a restart.
     socket.set_reuseaddr(true).map_err(failed)?;
     if options.reuse_port {
         socket.set_reuseport(true).map_err(failed)?;

@@ -1,7 +1,7 @@
 //! Random numbers: seeded by the system in production, by a number in a simulation.
 //!
-//! One generator a process behind a lock, rather than one a thread: draws are a few a request, and a
-//! simulation then has one sequence for any placement of tasks.
+//! A process has one generator behind a lock, not one for each thread: a request draws few numbers,
+//! and a simulation then has one sequence, however tasks are placed.
 
 use parking_lot::Mutex;
 use rand::rngs::SysRng;
@@ -66,7 +66,7 @@ mod tests {
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
-        // Written down, so that a new version of the generator is noticed: old seeds must replay.
+        // Recorded, so that a new version of the generator is noticed: old seeds must replay.
         assert_eq!(SeededRandomness::new(7).next_u64(), 559_256_596_868_823_998);
     }
 

@@ -1,5 +1,4 @@
-//! Room for memory that tasks hold together: a bound in bytes on data from outside, whose sizes the
-//! senders choose.
+//! A bound in bytes on the memory that tasks hold together for data from outside.
 //!
 //! A task that receives something large first takes room for all of it, so that two half-received
 //! requests never wait for one another. It gives the room back by dropping the [`Taken`]. Small data
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Data larger than this is counted, in bytes; the rest fits the buffers that connections have anyway.
 pub const COUNTED_BYTES_MIN: usize = 16 << 10;
 
-/// Room that is shared. Clones share it.
+/// Room that all clones of this value share.
 #[derive(Clone, Debug)]
 pub struct Room(Arc<Shared>);
 
@@ -30,7 +29,7 @@ pub struct Taken {
 }
 
 impl Default for Room {
-    /// Without a bound.
+    /// Room without a bound.
     fn default() -> Self {
         Self::new(u64::MAX)
     }
@@ -56,8 +55,8 @@ impl Room {
         self.0.bytes_max
     }
 
-    /// Takes room, if there is any; `None` means that the data is to be refused. Any size is accepted
-    /// while no other room is taken, since waiting would not help it.
+    /// Takes room, if there is any; `None` means that the caller must refuse the data. Any size is
+    /// accepted while no other room is taken, since waiting would not help it.
     pub fn take(&self, bytes: usize) -> Option<Taken> {
         let mut taken = self.take_anyway(0);
         taken.grow(bytes).then_some(taken)
@@ -73,7 +72,7 @@ impl Room {
 }
 
 impl Taken {
-    /// Takes more, as [`Room::take`] does. Returns false and takes nothing if there is none.
+    /// Takes more, as [`Room::take`] does. Returns false and takes nothing if there is no room.
     pub fn grow(&mut self, bytes: usize) -> bool {
         let (shared, bytes) = (&*self.room.0, bytes as u64);
         let before = shared.bytes.fetch_add(bytes, Ordering::Relaxed);

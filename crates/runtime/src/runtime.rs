@@ -1,4 +1,4 @@
-//! The runtime that the rest of the program is given, and its owner.
+//! The runtime that the rest of the program uses, and its owner.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -19,8 +19,8 @@ use crate::{
     Stream, TaskHandle, ThreadHandle, TimedOut, WallTime,
 };
 
-/// Room for the stack of tasks that call each other, without optimisation some 2.3 MiB at a member's
-/// start; pages that are not touched cost nothing.
+/// Stack size for deep calls: a member's start takes about 2.3 MiB without optimisation. Untouched
+/// pages cost nothing.
 const THREAD_STACK_BYTES: usize = 8 << 20;
 
 /// Options of the production runtime.
@@ -28,8 +28,8 @@ const THREAD_STACK_BYTES: usize = 8 << 20;
 pub struct ProductionOptions {
     /// Threads that run tasks; `None` means one for each core the process may use.
     pub workers: Option<NonZeroUsize>,
-    /// The most threads of the blocking pool. Each holds up at most one disk read, so this bounds the
-    /// depth of the device's queue; work beyond it waits in line.
+    /// Maximum of threads in the blocking pool. Each runs one disk read at most, so this bounds the
+    /// depth of the device's queue. Further work waits.
     pub blocking_threads_max: NonZeroUsize,
 }
 
@@ -44,15 +44,15 @@ impl Default for ProductionOptions {
 }
 
 impl ProductionOptions {
-    /// The workers of each of several nodes that share a machine of this many cores: its share, and one
-    /// at least.
+    /// Workers for each of several nodes on a machine with this many cores: an equal share, and at
+    /// least one.
     pub fn workers_of_each(cores: usize, nodes: usize) -> NonZeroUsize {
         let share = cores.checked_div(nodes).and_then(NonZeroUsize::new);
         share.unwrap_or(NonZeroUsize::MIN)
     }
 }
 
-/// Owns the threads of a runtime and ends them when dropped. Not for dropping inside a task.
+/// Owns the threads of a runtime and ends them when dropped. It must not be dropped inside a task.
 #[derive(Debug)]
 pub struct Executor {
     executor: tokio::runtime::Runtime,
@@ -88,7 +88,7 @@ pub struct Runtime {
     start: Instant,
     /// The sockets of a simulation; `None` in production.
     network: Option<Arc<Network>>,
-    /// The machine that this is in a simulation of several.
+    /// The machine of this runtime, in a simulation of several machines.
     machine: Option<Machine>,
 }
 
@@ -134,13 +134,14 @@ impl Runtime {
     }
 
     /// Builds the runtime of a simulation: one thread, time that jumps to the next timer when all
-    /// tasks wait, randomness from the seed, and sockets in memory that lose and delay nothing.
+    /// tasks wait, randomness from the seed, and sockets in memory without loss or delay.
     pub fn simulated(seed: u64) -> Result<Executor> {
         let (executor, ..) = Self::simulated_over(seed, |_| (Network::default(), ()))?;
         Ok(executor)
     }
 
-    /// The same over a network of the caller's, which comes back with the result of making it.
+    /// The same over the network that `network` makes. Also returns the network and the second
+    /// result of `network`.
     pub(crate) fn simulated_over<Beside>(
         seed: u64,
         network: impl FnOnce(&Handle) -> (Network, Beside),
@@ -229,8 +230,8 @@ impl Runtime {
 
     /// Runs a closure that may wait for a device: on the blocking pool, or in place in a simulation
     /// after the other ready tasks have run. Nothing happens before the first poll; once started, the
-    /// closure runs to its end even if the future is dropped. A panic of the closure goes on in the
-    /// caller.
+    /// closure runs to its end even if the future is dropped. A panic of the closure continues in
+    /// the caller.
     pub fn blocking<F, R>(&self, closure: F) -> impl Future<Output = R> + Send + use<F, R>
     where
         F: FnOnce() -> R + Send + 'static,
@@ -255,8 +256,8 @@ impl Runtime {
         }
     }
 
-    /// Starts a thread for work that never ends or that no pool should hold. The few there are belong
-    /// to the node; a simulation refuses with [`RuntimeError::NoThreads`].
+    /// Starts a thread for work that never ends or would block a pool. Only the node needs any. A
+    /// simulation refuses with [`RuntimeError::NoThreads`].
     pub fn thread<F, R>(&self, name: &str, closure: F) -> Result<ThreadHandle<R>>
     where
         F: FnOnce() -> R + Send + 'static,
@@ -282,7 +283,7 @@ impl Runtime {
         tokio::time::sleep(duration).await;
     }
 
-    /// Waits until a moment, to the millisecond; one in the past has come already.
+    /// Waits until a moment, to the millisecond; returns at once for a past moment.
     pub async fn sleep_until(&self, moment: Moment) {
         match self.start.checked_add(moment.elapsed()) {
             Some(deadline) => tokio::time::sleep_until(deadline).await,

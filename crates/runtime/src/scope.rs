@@ -13,11 +13,11 @@ pub(crate) struct Scope {
 struct Tasks {
     running: Vec<AbortHandle>,
     is_killed: bool,
-    /// Look for finished ones when there are this many.
+    /// The number of tasks at which finished ones are next removed.
     sweep_at: usize,
 }
 
-/// Finished tasks are forgotten once there are this many.
+/// The least number of tasks at which finished ones are removed.
 const SWEEP_MIN: usize = 256;
 
 impl Scope {

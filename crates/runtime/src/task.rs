@@ -9,7 +9,7 @@ use std::thread;
 
 use tokio::task::JoinHandle;
 
-/// A running task. Waiting for it gives its result; dropping the handle lets it run on.
+/// A running task. Waiting for it gives its result; dropping the handle does not end it.
 #[derive(Debug)]
 pub struct TaskHandle<T> {
     name: Cow<'static, str>,
@@ -89,13 +89,13 @@ impl<T> Drop for TaskGuard<T> {
 /// The reason why a task has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaskError {
-    /// It was aborted, or its runtime shut down.
+    /// The task was aborted, or its runtime shut down.
     #[error("the task {name} was aborted")]
     Aborted {
         /// The name given to the task.
         name: String,
     },
-    /// It panicked: a bug.
+    /// The task panicked: a bug.
     #[error("the task {name} panicked: {message}")]
     Panicked {
         /// The name given to the task.
@@ -110,7 +110,7 @@ pub enum TaskError {
 #[error("timed out")]
 pub struct TimedOut;
 
-/// A dedicated thread. Dropping the handle lets it run on.
+/// A dedicated thread. Dropping the handle does not end it.
 #[derive(Debug)]
 pub struct ThreadHandle<T> {
     name: String,

@@ -1,7 +1,7 @@
 //! A value that some tasks wait to see changed.
 //!
-//! Like tokio's `watch`, except that waits end in the order in which they began: tokio draws that
-//! order, by randomness that no seed reaches, and a simulation would not go the same way twice.
+//! Like tokio's `watch`, except that waits end in the order in which they began. Tokio's order
+//! depends on randomness without a seed, so a simulation would not be repeatable.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The value on the side that changes it. When it is dropped, nothing will change any more.
+/// The value on the side that changes it. After it is dropped, there are no more changes.
 #[derive(Debug)]
 pub struct Watched<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// Sees the value, and waits for its changes. A clone has seen the same changes as its original.
+/// Reads the value, and waits for its changes. A clone has seen the same changes as its original.
 #[derive(Clone, Debug)]
 pub struct Watcher<T> {
     shared: Arc<Shared<T>>,
@@ -23,7 +23,7 @@ pub struct Watcher<T> {
     seen: u64,
 }
 
-/// Nothing will change any more.
+/// There will be no more changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the source of changes is gone")]
 pub struct Gone;
@@ -37,7 +37,7 @@ struct Shared<T> {
 #[derive(Debug)]
 struct Present<T> {
     value: T,
-    /// Number of times that it was set.
+    /// Number of times that the value was set.
     changes: u64,
     is_over: bool,
 }
@@ -60,7 +60,7 @@ impl<T: Copy> Watched<T> {
         self.shared.present.lock().value
     }
 
-    /// Sets the value and wakes all waiting tasks, also when it is the same one.
+    /// Sets the value and wakes all waiting tasks, even if the value is the same.
     pub fn set(&self, value: T) {
         {
             let mut present = self.shared.present.lock();
@@ -70,7 +70,7 @@ impl<T: Copy> Watched<T> {
         self.shared.changed.notify_waiters();
     }
 
-    /// One more watcher; the value of this moment counts as seen.
+    /// Another watcher; the present value counts as seen.
     pub fn watch(&self) -> Watcher<T> {
         let shared = self.shared.clone();
         let seen = shared.present.lock().changes;
@@ -92,22 +92,22 @@ impl<T> Drop for Watched<T> {
 }
 
 impl<T: Copy> Watcher<T> {
-    /// The value at this moment, which counts as seen from now on.
+    /// The present value, which then counts as seen.
     pub fn see(&mut self) -> T {
         let present = self.shared.present.lock();
         self.seen = present.changes;
         present.value
     }
 
-    /// Waits for a change that was not seen yet, and sees it.
+    /// Waits for a change that was not seen yet, and returns the new value.
     ///
     /// # Errors
-    /// When there will be none.
+    /// There will be no more changes.
     pub async fn changed(&mut self) -> Result<T, Gone> {
         let shared = self.shared.clone();
         loop {
             let mut changed = pin!(shared.changed.notified());
-            // Enabled before the look: a change after the look is not missed.
+            // Enabled before the check, so that no later change is missed.
             changed.as_mut().enable();
             let before = self.seen;
             let value = self.see();
@@ -121,10 +121,10 @@ impl<T: Copy> Watcher<T> {
         }
     }
 
-    /// Waits until something holds of the value.
+    /// Waits until `holds` returns true for the value.
     ///
     /// # Errors
-    /// When it does not hold and never will.
+    /// There will be no more changes, and `holds` returns false.
     pub async fn until(&mut self, holds: impl Fn(&T) -> bool) -> Result<T, Gone> {
         let mut value = self.see();
         while !holds(&value) {

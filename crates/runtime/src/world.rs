@@ -1,8 +1,9 @@
-//! A simulation of several machines: each with its own tasks, address and clock, and links between.
+//! A simulation of several machines: each with its own tasks, address and clock, and links between
+//! them.
 //!
-//! A machine's process can be killed: its tasks are dropped where they stand, its connections break,
-//! and nothing of it runs any more. The disk decides the content after that. The wall clock of each
-//! machine can jump by itself.
+//! A machine's process can be killed: its tasks are dropped, its connections break, and none of its
+//! code runs any more. The simulated disk decides which of its writes remain. The wall clock of
+//! each machine can jump by itself.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub struct SimulatedProcess {
 }
 
 impl World {
-    /// An empty world, decided by the seed.
+    /// An empty world, determined by the seed.
     pub fn new(seed: u64) -> Result<(Executor, Self)> {
         let (executor, network, links) = Runtime::simulated_over(seed, |handle| {
             let links = Arc::new(Links::new(handle.clone(), seed));
@@ -47,8 +48,8 @@ impl World {
         self.base.clone()
     }
 
-    /// Starts a process on the machine with this address. Randomness is shared by all: one sequence,
-    /// drawn from in the order in which things happen.
+    /// Starts a process on the machine with this address. All processes draw from one sequence of
+    /// random numbers, in the order of events.
     pub fn start_process(&self, address: IpAddr) -> SimulatedProcess {
         let scope = Arc::new(Scope::default());
         let (runtime, clock) = self.base.on_machine(address, scope.clone());
@@ -87,7 +88,7 @@ impl SimulatedProcess {
         self.runtime.clone()
     }
 
-    /// Ends all its tasks at once. They are gone after the next time that the executor runs.
+    /// Ends all its tasks at once. They are gone after the executor's next run.
     pub fn kill(&self) {
         self.scope.kill();
     }

@@ -1,8 +1,9 @@
 //! Answers in gzip, for clients that ask for it.
 //!
-//! Riak offered gzip wherever the body was not stored with an encoding of its own, and clients that
-//! sit behind a slow network count on it. Only whole bodies are compressed: a listing that streams is
-//! sent as it comes. The entity tag stays: it names the object's version, not its bytes on the wire.
+//! Riak offered gzip for every body stored without an encoding of its own, and clients on slow
+//! networks depend on it. Only whole bodies are compressed: a streamed listing is sent as it
+//! arrives. The entity tag is unchanged, since it names the object's version, not its bytes on the
+//! wire.
 
 use std::io::Write as _;
 
@@ -21,12 +22,12 @@ use crate::reply::Answer;
 /// A shorter body fits into one packet either way.
 const BODY_BYTES_MIN: usize = 256;
 
-/// From here on compressing takes long enough to hold up others of the same thread.
+/// Compressing a longer body would delay other requests on the same thread.
 const INLINE_BYTES_MAX: usize = 32 << 10;
 
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 
-/// Compresses the answer's body if the client prefers that and there is something to gain.
+/// Compresses the answer's body if the client prefers that and the body becomes smaller.
 pub(crate) async fn compress(head: &Parts, answer: &mut Answer, runtime: &Runtime) {
     if !is_wanted(head, answer) {
         return;

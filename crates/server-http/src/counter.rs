@@ -43,7 +43,7 @@ pub(crate) async fn add(mut exchange: Exchange<'_>, path: &BucketPath, key: Key)
     };
     let address = path.address(key);
     let (operation, options) = (Operation::Counter(amount), parameters.put_options());
-    // The time that the client took to send the body is not the update's.
+    // The time in which the client sends the body is not part of the update.
     let arrived = exchange.coordinator().runtime().now();
     let counter = exchange
         .coordinator()
@@ -66,7 +66,7 @@ fn require_text(exchange: &Exchange<'_>) -> Result<(), Refusal> {
 fn shown(counter: &DataType) -> String {
     match counter.value() {
         Value::Counter(value) => value.to_string(),
-        // Only counters are asked for.
+        // Only counters occur here.
         Value::Set(_) | Value::GrowSet(_) | Value::Map(_) | Value::HyperLogLog(_) => String::new(),
     }
 }

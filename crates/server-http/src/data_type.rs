@@ -54,7 +54,7 @@ fn refused(error: &ParameterError) -> Refusal {
     text(StatusCode::BAD_REQUEST, error.response_text()).into()
 }
 
-/// The `timeout` parameter; Riak words its refusal otherwise here than for objects.
+/// The `timeout` parameter. As in Riak, its refusal has another text here than for objects.
 fn timeout(exchange: &Exchange<'_>) -> Result<Option<Duration>, Refusal> {
     let Some(value) = exchange.query.get("timeout") else {
         return Ok(None);
@@ -91,7 +91,7 @@ pub(crate) async fn fetch(exchange: &Exchange<'_>, path: &BucketPath, key: Key) 
     }
 }
 
-/// `POST` of an operation, on a value of a key of our own if the client gives none.
+/// `POST` of an operation, under a generated key if the client gives none.
 pub(crate) async fn update(
     mut exchange: Exchange<'_>,
     path: BucketPath,
@@ -126,7 +126,7 @@ async fn carry_out(
     (operation, context): (Operation, Option<Clock>),
     asked: &Asked,
 ) -> Result<Option<DataType>, Refusal> {
-    // The time that the client took to send the body is not the update's.
+    // The time in which the client sends the body is not part of the update.
     let arrived = exchange.coordinator().runtime().now();
     let options = asked.options.put_options();
     let coordinator = exchange.coordinator();
@@ -152,7 +152,7 @@ async fn operation(
         .map_err(|error| text(StatusCode::BAD_REQUEST, format!("{error}\n")).into())
 }
 
-/// The data type of the bucket. Clients of the default type are sent to its counters.
+/// The data type of the bucket. Requests for the default type are redirected to counters.
 fn kind_of(exchange: &Exchange<'_>, path: &BucketPath, key: Option<&Key>) -> Result<Kind, Refusal> {
     if path.bucket_type.is_default() {
         return Err(moved(path, key).into());
@@ -194,7 +194,7 @@ fn check_is_json(exchange: &Exchange<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// The place of a new key. Riak names that of the object.
+/// Adds the location of a new key. As in Riak, it is the object's location.
 fn located(mut answer: Answer, path: &BucketPath, key: &Key) -> Answer {
     if let Ok(location) = HeaderValue::from_str(&path.location(key)) {
         answer.headers_mut().insert(LOCATION, location);

@@ -25,14 +25,14 @@ pub(crate) struct Service {
     pub(crate) settings: HttpSettings,
     pub(crate) facts: Arc<dyn NodeFacts>,
     pub(crate) server_header: HeaderValue,
-    /// For bodies that are larger than a connection's usual buffers.
+    /// Room for bodies that are larger than a connection's usual buffers.
     pub(crate) room: Room,
-    /// Bounds the lines about changes of properties that failed.
+    /// Limits log lines about failed changes of properties.
     pub(crate) not_agreed_log: LogQuota,
 }
 
 impl Service {
-    /// Logs a change of properties that failed, with the details that its client is not shown.
+    /// Logs a failed change of properties, with the details that the client does not get.
     pub(crate) fn note_not_agreed(&self, failure: &ProposeError) {
         let now = self.coordinator.runtime().now().elapsed();
         if let Some(left_out) = self.not_agreed_log.take(now) {
@@ -93,7 +93,7 @@ impl<'a> Exchange<'a> {
         Some(joined)
     }
 
-    /// The whole body; the second time it is there already.
+    /// The whole body, which is read at the first call.
     pub(crate) async fn body(&mut self) -> Result<Bytes, Refusal> {
         if let Some(body) = &self.read {
             return Ok(body.clone());
@@ -107,12 +107,12 @@ impl<'a> Exchange<'a> {
         Ok(body)
     }
 
-    /// The client's choice among these media types; `None` if it takes none of them.
+    /// The client's choice among these media types; `None` if it accepts none of them.
     pub(crate) fn choose_type(&self, provided: &[&str]) -> Option<usize> {
         choose_media_type(provided, self.header(&ACCEPT).as_deref())
     }
 
-    /// Refuses a client that does not take JSON, for resources that have nothing else.
+    /// Refuses a client that does not accept JSON, for resources without another form.
     pub(crate) fn require_json(&self) -> Result<(), Refusal> {
         match self.choose_type(&["application/json"]) {
             Some(_) => Ok(()),

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-/// The facts that a node records about itself. Asked once for each request, on a worker thread: it must
-/// not wait for a device.
+/// The facts that a node records about itself. Methods are called once for each request, on a
+/// worker thread, and must not wait for a device.
 pub trait NodeFacts: Send + Sync {
     /// Riak's statistics by name, in the order in which they are shown. Clients look for
     /// `riak_kv_version` (dotted numbers), `nodename`, `ring_members` and `storage_backend`.
@@ -14,12 +14,12 @@ pub trait NodeFacts: Send + Sync {
     /// The OpenMetrics text.
     fn metrics(&self) -> String;
 
-    /// The backends of a node that has several, in words.
+    /// The backends of a node with several, as text.
     fn several_backends(&self) -> Option<String> {
         None
     }
 
-    /// The node's ability to serve. A node of which nothing else is known is ready.
+    /// The node's ability to serve. By default, it is ready.
     fn health(&self) -> Health {
         Health::default()
     }
@@ -30,7 +30,7 @@ pub trait NodeFacts: Send + Sync {
 pub struct Health {
     /// False when requests should go to another node.
     pub is_ready: bool,
-    /// `ready`, `degraded`, or in one word why the node is not ready.
+    /// `ready`, `degraded`, or one word for the reason why the node is not ready.
     pub status: &'static str,
     /// All problems, first those that keep the node from being ready: a word for programs and a sentence.
     pub reasons: Vec<(&'static str, String)>,
@@ -55,10 +55,10 @@ impl Default for Health {
 /// Numbers of the node's vnodes: open, being opened, and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VnodeCounts {
-    /// They serve.
+    /// Vnodes that serve.
     pub open: usize,
-    /// Their stores are being opened: the node has just started.
+    /// Vnodes whose stores are being opened after a start.
     pub opening: usize,
-    /// Their stores could not be opened.
+    /// Vnodes whose stores could not be opened.
     pub failed: usize,
 }

@@ -1,7 +1,7 @@
 //! Failures of the coordinator and of request bodies as statuses and texts.
 //!
-//! Riak's, with one exception: a request that may succeed later without being changed gets 503 with a
-//! hint when to retry, where Riak answered an overload with 500.
+//! They are Riak's, with one exception: a request that may succeed later gets 503 with a time to
+//! retry, where Riak answered an overload with 500.
 
 use std::error::Error as _;
 
@@ -13,7 +13,7 @@ use kvorum_encoding::BucketType;
 use crate::body::BodyError;
 use crate::reply::{Answer, Refusal, empty, page, text};
 
-/// Seconds after which a request that was refused for want of room may be sent again.
+/// Seconds after which a request that was refused for lack of room may be sent again.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
 const COUNTERS_NEED_SIBLINGS: &str = "Counters require bucket property 'allow_mult=true'";
@@ -75,7 +75,7 @@ pub(crate) fn of_request(error: &RequestError, bucket_type: &BucketType) -> Refu
     text(status, message).into()
 }
 
-/// The answer where no active bucket type has this name.
+/// The answer if no active bucket type has this name.
 pub(crate) fn unknown_type(bucket_type: &BucketType) -> Refusal {
     let name = String::from_utf8_lossy(bucket_type.as_bytes());
     text(
@@ -93,7 +93,7 @@ pub(crate) fn of_listing(error: &RequestError, bucket_type: &BucketType) -> Refu
     }
 }
 
-/// 503 with a hint when to come back.
+/// 503 with a time to retry.
 pub(crate) fn retry_later(reason: &str) -> Answer {
     let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n"));
     answer
@@ -102,7 +102,7 @@ pub(crate) fn retry_later(reason: &str) -> Answer {
     answer
 }
 
-/// The answer to a request whose body was not taken.
+/// The answer to a request whose body was refused.
 pub(crate) fn of_body(error: &BodyError) -> Refusal {
     let status = match error {
         BodyError::NoRoom => StatusCode::SERVICE_UNAVAILABLE,

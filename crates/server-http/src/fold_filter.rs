@@ -1,6 +1,6 @@
 //! The `filter` of a fold over keys: base64 of a JSON object.
 //!
-//! Texts of refusals are Riak's, which shows the unreadable part as an Erlang term.
+//! Texts of refusals are Riak's, and show the unreadable part as an Erlang term.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +18,7 @@ pub(crate) struct FoldFilter {
     pub(crate) keys: Option<(Key, Key)>,
     pub(crate) modified_seconds: Option<(u64, u64)>,
     pub(crate) leaves: Option<LeafFilter>,
-    /// The seed of a tree's hashes, if they are made anew.
+    /// The seed of a tree's hashes, if they are computed anew.
     pub(crate) seed: Option<u64>,
     pub(crate) method: ChangeMethod,
 }
@@ -26,15 +26,15 @@ pub(crate) struct FoldFilter {
 /// The treatment of the keys that a fold finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ChangeMethod {
-    /// They are counted.
+    /// The keys are counted.
     #[default]
     Count,
-    /// They are changed. Riak's `local` and `job` are two queues for that; here there is none, and the
-    /// answer comes when all is done.
+    /// The keys are changed. Riak has two queues, `local` and `job`. Here there is none, and the
+    /// answer follows the last change.
     Change,
 }
 
-/// The term that is shown where a filter cannot be read.
+/// The unreadable part of a filter, as a term.
 type Unreadable = String;
 
 impl FoldFilter {
@@ -71,7 +71,7 @@ fn read(given: &[u8], has_leaves: bool) -> Result<FoldFilter, Unreadable> {
     })
 }
 
-/// A member that may be `all`, which says the same as none.
+/// A member; `None` if it is missing or `all`.
 fn member<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     members.get(name).filter(|it| it.as_str() != Some("all"))
 }
@@ -103,7 +103,7 @@ fn modified(members: &Map<String, Value>) -> Result<Option<(u64, u64)>, Unreadab
     }
 }
 
-/// The tree's size is looked at even where its leaves are not.
+/// The tree's size is checked even if its leaves are ignored.
 fn leaves(
     members: &Map<String, Value>,
     has_leaves: bool,

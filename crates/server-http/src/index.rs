@@ -1,8 +1,8 @@
 //! Index queries: in one JSON object, or as a `multipart/mixed` stream of them.
 //!
-//! As with listings, an answer in one object is held back so that a failure has its status, up to a
-//! size; beyond that it is sent as it comes. A stream waits for its first results before the answer
-//! begins, for the same reason: a query that is refused is refused at once.
+//! As with listings, an answer in one object is held back up to a size, so that a failure has its
+//! status; a longer one is sent as it arrives. A stream waits for its first results before the
+//! answer begins, so that a refusal has its status too.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -110,7 +110,7 @@ fn query_of(exchange: &Exchange<'_>, index: &IndexPath) -> Result<IndexQuery, Re
     })
 }
 
-/// The `timeout` parameter; a mistake in it is worded as Riak's index resource words it.
+/// The `timeout` parameter; its refusal has the text of Riak's index resource.
 fn timeout(exchange: &Exchange<'_>) -> Result<Option<Duration>, Refusal> {
     exchange.timeout().map_err(|_| {
         let given = shown(exchange.query.get("timeout").unwrap_or_default());
@@ -120,7 +120,7 @@ fn timeout(exchange: &Exchange<'_>) -> Result<Option<Duration>, Refusal> {
     })
 }
 
-/// A parameter as an answer repeats it: a number as it is, and anything else in quotes.
+/// A parameter as an answer repeats it: a number unchanged, anything else in quotes.
 fn shown(given: &[u8]) -> String {
     let given = String::from_utf8_lossy(given);
     match given.parse::<i128>() {
@@ -148,7 +148,7 @@ fn results_max(exchange: &Exchange<'_>) -> Result<Option<NonZeroU32>, Refusal> {
     };
     let given = String::from_utf8_lossy(given);
     match given.parse::<u64>().ok().and_then(|it| {
-        // More than can be is as good as all, in order.
+        // A larger number than there can be means all, in order.
         NonZeroU32::new(u32::try_from(it).unwrap_or(u32::MAX))
     }) {
         Some(count) => Ok(Some(count)),
@@ -169,7 +169,7 @@ struct Form {
     with_terms: bool,
 }
 
-/// A JSON object of results in the making.
+/// A JSON object of results under construction.
 struct Object {
     form: Form,
     json: Vec<u8>,
@@ -200,7 +200,7 @@ impl Object {
         self.json.len() + self.list.waiting_bytes()
     }
 
-    /// Ends the object and returns the part of it that was not taken.
+    /// Ends the object and returns the part that is still to be sent.
     fn end(self, continuation: Option<&Continuation>) -> Vec<u8> {
         let Self { mut json, list, .. } = self;
         list.end_list(&mut json);
@@ -213,7 +213,7 @@ impl Object {
     }
 }
 
-/// An object that has grown large: its present part, and the rest as it comes.
+/// A large object: its present part, and the rest as it arrives.
 fn rest_of_object(
     results: IndexResults,
     object: Object,

@@ -1,7 +1,7 @@
 //! Folds over the keys of a bucket, under Riak's URLs of AAE folds.
 //!
 //! The answers are Riak's JSON. Clocks and the levels of trees are lists of the character codes of
-//! their base64: that is what Riak sends. A key that is not UTF-8 is listed percent-encoded, as
+//! their base64, as in Riak. A key that is not UTF-8 is listed percent-encoded, as
 //! `percent-encoded-key`.
 
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ const FOLD_TIMEOUT: Duration = Duration::from_secs(3_600);
 const NO_REPLICATION: &str =
     "Replication queues are not supported: this server has no replication\n";
 
-/// A request that is read.
+/// A parsed request.
 enum Asked {
     Find(FoldKind, Shape),
     Change(KeyChange),
@@ -72,7 +72,7 @@ pub(crate) async fn fold(
         return Err(refused(RequestError::UnknownBucketType));
     }
     if *exchange.method() == Method::HEAD {
-        // It is asked whether the resource is there; nothing is read, and nothing changed.
+        // `HEAD` only checks that the resource exists: nothing is read or changed.
         return Ok(in_pieces(JSON, stream::empty()));
     }
     coordinator.until_opened(None).await;
@@ -166,7 +166,7 @@ fn bad_request(message: String) -> Refusal {
     text(StatusCode::BAD_REQUEST, message).into()
 }
 
-/// Findings as JSON. That of a tree takes a while and is made where blocking is allowed.
+/// Findings as JSON. Formatting a tree takes long, so it is done where blocking is allowed.
 async fn shown(
     exchange: &Exchange<'_>,
     path: &BucketPath,

@@ -113,7 +113,7 @@ pub(crate) fn check_enabled(is_enabled: bool, job: &str) -> Result<(), Refusal> 
     Err(text(StatusCode::FORBIDDEN, message).into())
 }
 
-/// `opening` goes before the names: in the same object, or as one of its own in a stream.
+/// `opening` precedes the names: in the same object, or in a stream as an object of its own.
 async fn answer(
     exchange: &Exchange<'_>,
     listing: Listing,

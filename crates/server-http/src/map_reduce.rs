@@ -2,7 +2,8 @@
 //! stream with a part for some results of a phase.
 //!
 //! A stream waits for its first results before the answer begins, so that a failure over the first
-//! inputs has its status. One that fails later ends with the bare JSON of its failure, as in Riak.
+//! inputs has its status. A stream that fails later ends with the bare JSON of the failure, as in
+//! Riak.
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};

@@ -1,7 +1,7 @@
 //! Lists of names in JSON: keys, buckets, entries of an index.
 //!
 //! Names are bytes and JSON is text. A name that is not UTF-8 is in a second list, percent-encoded;
-//! so every name that is listed can be read.
+//! so every listed name is readable.
 //!
 //! ```text
 //! {"keys":["a","b"],"percent_encoded_keys":["k%FF"]}
@@ -12,10 +12,10 @@ use kvorum_protocol::http_fields::encode_percent;
 
 use crate::body::Abandoned;
 
-/// Bytes of the second list at most where it has to wait for the end of the first.
+/// Maximum bytes of the second list, which waits for the end of the first.
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
-/// A list in the making. It appends to an object whose last member is the list.
+/// A list under construction. It appends to an object whose last member is the list.
 pub(crate) struct NameList {
     field: &'static str,
     is_first: bool,
@@ -24,7 +24,7 @@ pub(crate) struct NameList {
 }
 
 impl NameList {
-    /// An empty list under a name, whose opening bracket is there already.
+    /// An empty list, whose name and opening bracket are already in the object.
     pub(crate) fn new(field: &'static str) -> Self {
         Self {
             field,
@@ -59,7 +59,7 @@ impl NameList {
         json.push(b'}');
     }
 
-    /// Ends the list; the object may go on.
+    /// Ends the list; the object may continue.
     pub(crate) fn end_list(self, json: &mut Vec<u8>) {
         json.push(b']');
         if !self.encoded.is_empty() {
@@ -74,7 +74,7 @@ impl NameList {
         self.encoded.len()
     }
 
-    /// Gives up a list of which too much has to wait.
+    /// Fails if too many bytes wait for the end.
     pub(crate) fn check(&self) -> Result<(), Abandoned> {
         if self.encoded.len() <= WAITING_BYTES_MAX {
             return Ok(());

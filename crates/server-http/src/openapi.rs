@@ -1,6 +1,6 @@
 //! `/openapi.json`: the description of this interface in the form that tools read.
 //!
-//! It is written by hand, since the code does not have the meanings of statuses and parameters.
+//! It is written by hand, since the code does not express the meanings of statuses and parameters.
 //! The tests here compare its paths and methods with the routes; those in `tests/it/openapi.rs`
 //! compare answers with their descriptions.
 
@@ -51,7 +51,7 @@ mod tests {
         names.map(|name| name.to_uppercase()).collect()
     }
 
-    /// The methods that can find something.
+    /// The methods that do not always answer 404.
     fn methods_answered(route: &Route) -> BTreeSet<String> {
         let methods: &[&str] = match route {
             Route::DataTypes(_) => &["POST"],
@@ -63,7 +63,7 @@ mod tests {
         methods.map(str::to_owned).collect()
     }
 
-    /// A resource that is new gets a name here, and has to be described from then on.
+    /// A new resource gets a name here, and then has to be described.
     fn name(route: &Route) -> String {
         let of_form = |name: &str, form: Form| format!("{name}, {form:?}");
         match route {

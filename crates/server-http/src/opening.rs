@@ -1,14 +1,14 @@
 //! The listeners' work before there is a server: probes are answered, other requests wait.
 //!
 //! A node opens its ring and its log before it can serve, which takes a while after a crash. Its sockets are
-//! open by then, so that a port in use is found first. An orchestrator that asks in this time whether the
-//! process lives would get no answer and end it, to begin the same work again. So `/health/live` is answered
-//! at once, and `/health/ready` too, with 503 and the reason `opening`. Any other request waits like a
-//! request to a store that is being opened: it is served when the node is open, on the same connection. One
-//! that has waited for its time-out gets 503 and the same reason, and so do those beyond [`WAITING_MAX`].
+//! open by then, so that a port in use is found first. An orchestrator without an answer to its
+//! liveness probe would end the process, which would begin the same work again. So `/health/live`
+//! is answered at once, and `/health/ready` with 503 and the reason `opening`. Any other request
+//! waits, and is served on the same connection when the node is open. After its time-out, it gets
+//! 503 and the same reason, as do requests beyond [`WAITING_MAX`].
 //!
-//! The listener stays with one task all the time, which goes on to the server: no connection is refused
-//! in between.
+//! One task holds the listener all the time, and then passes it to the server: no connection is
+//! refused in between.
 
 use std::io;
 use std::pin::pin;
@@ -25,10 +25,10 @@ use crate::root::LIVE;
 use crate::route::{Probe, Route};
 use crate::server::{Server, wait_to_accept};
 
-/// Connections whose requests wait. Each holds a file descriptor while stores need theirs.
+/// Maximum of connections whose requests wait. Each holds a file descriptor, and stores need some.
 const WAITING_MAX: usize = 256;
 
-/// The head of a probe is no longer than this. Bytes.
+/// Maximum bytes of a probe's head.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
 /// The time that a client has to send its request, and to close after its answer.
@@ -55,9 +55,9 @@ struct Shared {
     is_open: Watched<bool>,
 }
 
-/// The client's request, by the bytes that have come.
+/// The client's request, as far as it has arrived.
 enum Asked {
-    /// Too few bytes have come to decide.
+    /// Too few bytes have arrived to decide.
     Unknown,
     Probe {
         probe: Probe,
@@ -67,7 +67,7 @@ enum Asked {
 }
 
 impl Opening {
-    /// Before the first listener. Requests other than probes wait for `wait_max` at most.
+    /// An opening without listeners yet. Requests other than probes wait for `wait_max` at most.
     pub fn new(runtime: Runtime, server_header: impl Into<String>, wait_max: Duration) -> Self {
         let shared = Shared {
             runtime,
@@ -81,7 +81,7 @@ impl Opening {
         Self { shared }
     }
 
-    /// Answers at a listener from now on, and has the server do it from [`Opening::open`] on.
+    /// Answers at a listener, which the server takes over at [`Opening::open`].
     pub fn listen(&self, listener: Listener) {
         let shared = self.shared.clone();
         let runtime = &self.shared.runtime;
@@ -133,7 +133,7 @@ impl Shared {
     }
 
     async fn converse(&self, mut stream: Stream) -> io::Result<()> {
-        // A socket without this option still carries answers.
+        // Answers can be sent without this option.
         let _ = stream.set_nodelay(true);
         let mut read = BytesMut::new();
         loop {

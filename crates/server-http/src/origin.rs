@@ -6,11 +6,11 @@ use http::header::{HOST, HeaderValue, ORIGIN, REFERER};
 use crate::exchange::Exchange;
 use crate::reply::{Refusal, page};
 
-/// The scheme that this server is reached by.
+/// The scheme of this server.
 const SCHEME: &[u8] = b"http";
 const DEFAULT_PORT: &[u8] = b"80";
 
-/// Refuses requests of an opaque origin, and (unless switched off) those that another site led to.
+/// Refuses requests of an opaque origin, and (unless switched off) those referred by another site.
 pub(crate) fn check(exchange: &Exchange<'_>) -> Result<(), Refusal> {
     let headers = &exchange.head.headers;
     let is_opaque = headers

@@ -9,8 +9,8 @@
 //! nothing there: If-Match            fails for writers; readers get that nothing is there
 //! ```
 //!
-//! Unlike in the HTTP standard, `If-Modified-Since` counts beside an `If-None-Match` that found
-//! nothing. A date that cannot be read, or for `If-Modified-Since` lies in the future, does not count.
+//! Unlike in the HTTP standard, `If-Modified-Since` applies beside an `If-None-Match` that found
+//! nothing. An unreadable date is ignored, as is a date in the future for `If-Modified-Since`.
 
 use http::Method;
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
@@ -29,7 +29,7 @@ pub(crate) struct Preconditions {
     if_modified_since: Option<u64>,
 }
 
-/// The object that the conditions are about.
+/// The object to which the conditions apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Current {
     pub(crate) entity_tag: kvorum_object::Etag,
@@ -86,7 +86,7 @@ impl Preconditions {
         }
     }
 
-    /// True when there is nothing to judge, so that a write needs no read before it.
+    /// True when there are no conditions, so that a write needs no read before it.
     pub(crate) fn are_none(&self) -> bool {
         self.if_match.is_none()
             && self.if_none_match.is_none()
@@ -107,7 +107,7 @@ impl Preconditions {
         }
     }
 
-    /// Judges; `current` is `None` where nothing is there.
+    /// Judges the conditions; `current` is `None` if there is no object.
     pub(crate) fn judge(&self, method: &Method, current: Option<&Current>, now: u64) -> Verdict {
         let is_read = matches!(*method, Method::GET | Method::HEAD);
         let Some(current) = current else {
@@ -138,7 +138,7 @@ impl Preconditions {
             Some(since) if since <= now && current.last_modified_seconds <= since => {
                 match *method {
                     Method::GET | Method::HEAD => Verdict::NotModified,
-                    // A deletion that was meant for a later version, of which Riak makes an error.
+                    // The deletion was meant for a later version; Riak fails too.
                     Method::DELETE => Verdict::Failed,
                     _ => Verdict::Proceed,
                 }
@@ -179,7 +179,7 @@ mod tests {
         let any = || Some(EntityTags::Any);
         let none = Preconditions::default;
         let cases = [
-            // Conditions; verdict for a reader, for a writer, and for a writer where nothing is there.
+            // Conditions; verdict for a reader, for a writer, and for a writer without an object.
             (none(), Proceed, Proceed, Proceed),
             (
                 Preconditions {
@@ -289,7 +289,7 @@ mod tests {
                 Proceed,
                 Proceed,
             ),
-            // A condition that fails wins over one that finds nothing new.
+            // A failed condition takes precedence over one that finds nothing new.
             (
                 Preconditions {
                     if_match: list(&[2]),

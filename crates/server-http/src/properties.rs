@@ -16,10 +16,10 @@ use crate::origin;
 use crate::reply::{Answer, Outcome, Refusal, empty, json, page, text};
 use crate::route::BucketPath;
 
-/// Names properties that were set without effect, in an answer that has no body for it.
+/// The header for properties that were set without effect, in an answer without a body.
 const WITHOUT_EFFECT: HeaderName = HeaderName::from_static("x-kvorum-without-effect");
 
-/// The properties that count for a bucket.
+/// The effective properties of a bucket.
 pub(crate) fn of_bucket(exchange: &Exchange<'_>, path: &BucketPath) -> Outcome {
     origin::check(exchange)?;
     exchange.require_json()?;
@@ -120,7 +120,7 @@ pub(crate) fn bucket_json(
 /// Members that the properties of created types have, and those of their buckets.
 fn put_type_members(coordinator: &Coordinator, shown: &mut Map<String, Value>) {
     shown.insert("active".to_owned(), true.into());
-    // Riak's claimant is the node that carries changes of types through; here each can.
+    // Riak's claimant is the node that carries out changes of types. Here every node can.
     if let Some(member) = coordinator.state().member(coordinator.node()) {
         shown.insert("claimant".to_owned(), member.name.as_str().into());
     }
@@ -178,7 +178,7 @@ async fn requested(
     Ok(properties)
 }
 
-/// Reads a change of `current`, which is absent where the bucket type is.
+/// Reads a change of `current`, which is `None` if the bucket type does not exist.
 fn read(
     wanted: &Map<String, Value>,
     current: Option<&Arc<BucketProperties>>,
@@ -223,7 +223,7 @@ fn accepted(changed: &PropertiesChanged) -> Answer {
     answer
 }
 
-/// A change that the cluster refuses: an atom, if Riak has one, as JSON.
+/// The refusal of a change by the cluster: Riak's atom as JSON, if there is one.
 fn unfit_answer(unfit: &Unfit) -> Refusal {
     let atom = match unfit {
         Unfit::InvalidProperties(errors) => return invalid(errors),

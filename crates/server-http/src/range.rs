@@ -41,7 +41,7 @@ pub(crate) fn cut(head: &Parts, answer: &mut Answer) {
     }
 }
 
-/// The first and the last byte of the one range that is asked for, within a body of `size` bytes.
+/// The first and the last byte of the requested range, within a body of `size` bytes.
 fn span(asked: &str, size: u64) -> Option<(u64, u64)> {
     let (first, last) = asked.trim().strip_prefix("bytes=")?.split_once('-')?;
     let number = |digits: &str| {

@@ -1,14 +1,14 @@
 //! Request targets with raw bytes, percent-encoded before the HTTP library sees them.
 //!
-//! Riak's HTTP parser took nearly any byte in a path, and clients came to send keys as they are:
-//! `a<b`, or Latin-1 letters. The library that reads requests here refuses these, with an empty
-//! answer. Such bytes of a request line are therefore percent-encoded on their way in, as a client
-//! should have sent them; the route decodes them again.
+//! Riak's HTTP parser took nearly any byte in a path, and some clients send keys unencoded: `a<b`,
+//! or Latin-1 letters. The library that reads requests here refuses these, with an empty answer.
+//! Such bytes of a request line are therefore percent-encoded on their way in, as a client should
+//! have sent them; the route decodes them again.
 //!
-//! A request line can be distinguished from a client's other bytes only by following the messages:
-//! heads, bodies by their length, chunks. This is done here for messages that are plain. After
-//! anything else (two lengths, a folded header, `CONNECT`, ...) the connection is passed on as it
-//! comes, so that no byte of a body can ever be mistaken for one of a request line.
+//! Finding the request lines requires following the messages: heads, bodies by their length,
+//! chunks. This is done here for plain messages. After anything else (two lengths, a folded header,
+//! `CONNECT`, ...) the connection is passed on unchanged, so that a body is never mistaken for a
+//! request line.
 
 use std::io;
 use std::pin::Pin;
@@ -96,20 +96,20 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RawTargets<S> {
     }
 }
 
-/// Bytes of a header's line that have to be known; the headers that matter are shorter.
+/// Bytes of a header's line that are kept; the headers that matter are shorter.
 const LINE_MAX: usize = 128;
 
 /// The place of the next byte in the messages of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The space before a request line, in which empty lines may stand.
+    /// The space before a request line, which may have empty lines.
     Start,
     Method,
     Target,
     /// The rest of the request line.
     Version,
     Headers,
-    /// A body, or the data of a chunk, with this many bytes to come.
+    /// A body, or the data of a chunk, with this many bytes missing.
     Body {
         rest: u64,
         is_chunk: bool,
@@ -118,11 +118,11 @@ enum State {
     ChunkEnd,
     ChunkSize,
     Trailers,
-    /// The rest is not followed any more.
+    /// The rest is not parsed.
     Opaque,
 }
 
-/// The measure of the body of the request whose head is being read.
+/// The length of the body behind the head that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     None,
@@ -146,8 +146,8 @@ impl Escaper {
         }
     }
 
-    /// Follows the bytes that were read. Returns the number of those that stay as they are; the
-    /// replacement of the rest is appended to `escaped`.
+    /// Follows the bytes that were read. Returns the number of unchanged bytes, and appends the
+    /// replacement of the rest to `escaped`.
     fn follow(&mut self, read: &[u8], escaped: &mut Vec<u8>) -> usize {
         let mut kept = None;
         let mut at = 0;
@@ -169,7 +169,7 @@ impl Escaper {
         kept.unwrap_or(read.len())
     }
 
-    /// Takes bytes that stay as they are, at least one.
+    /// Takes bytes that stay unchanged, at least one.
     fn take(&mut self, read: &[u8]) -> usize {
         match self.state {
             State::Start => self.start(read[0]),
@@ -262,12 +262,12 @@ impl Escaper {
         }
     }
 
-    /// The state behind a header; those that measure the body are remembered.
+    /// The state behind a header. Headers with the body's length are noted.
     fn header(&mut self, line: &[u8]) -> State {
         let colon = line.iter().position(|&byte| byte == b':');
         let (name, value) = match colon {
             Some(colon) if !matches!(line[0], b' ' | b'\t') => (&line[..colon], &line[colon + 1..]),
-            // A folded line, or none that could be a header.
+            // A folded line, or no header.
             _ => return State::Opaque,
         };
         let framing = if name.eq_ignore_ascii_case(b"content-length") {

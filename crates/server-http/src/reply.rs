@@ -56,7 +56,7 @@ pub(crate) fn with_body(status: StatusCode, content_type: HeaderValue, body: Bod
     assembled(status, headers, body)
 }
 
-/// An answer of headers that are made already.
+/// An answer with the given headers.
 pub(crate) fn assembled(status: StatusCode, headers: HeaderMap, body: Body) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
@@ -81,7 +81,7 @@ pub(crate) fn json(status: StatusCode, json: impl Into<Bytes>) -> Answer {
     answer
 }
 
-/// An answer that is sent as it comes.
+/// An answer whose pieces are sent as they arrive.
 pub(crate) fn in_pieces(
     content_type: HeaderValue,
     pieces: impl Stream<Item = Result<Bytes, Abandoned>> + Send + 'static,
@@ -91,7 +91,7 @@ pub(crate) fn in_pieces(
     answer
 }
 
-/// A small HTML page for people, where clients read only the status.
+/// A small HTML page for people. Clients read only the status.
 pub(crate) fn page(status: StatusCode) -> Answer {
     let reason = status.canonical_reason().unwrap_or("Error");
     let page = format!(

@@ -1,4 +1,4 @@
-//! `/ping`, `/health` and `/`, by which clients find out the abilities of a server.
+//! `/ping`, `/health` and `/`, which show clients the abilities of a server.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,8 @@ use crate::facts::VnodeCounts;
 use crate::reply::{ACCEPT_AND_ENCODING, Answer, HTML, JSON, Outcome, page, with_body};
 use crate::route::Probe;
 
-/// Riak's names for the resources, and the first path piece of each. Clients switch features on by
-/// these names, so nothing is listed that is not here.
+/// Riak's names for the resources, and the first path piece of each. Clients enable features by
+/// these names, so only existing resources are listed.
 const RESOURCES: [(&str, &str); 25] = [
     ("riak_kv_wm_bucket_type", "/types"),
     ("riak_kv_wm_buckets", "/buckets"),
@@ -48,8 +48,8 @@ const VNODES: HeaderName = HeaderName::from_static("x-kvorum-vnodes");
 /// Header of `/ping`: the state of the node in one word.
 const STATUS: HeaderName = HeaderName::from_static("x-kvorum-health");
 
-/// `OK`, from the moment on when the node listens; headers have the node's health and the number of
-/// vnodes that serve.
+/// `OK` as soon as the node listens; headers have the node's health and the number of vnodes that
+/// serve.
 pub(crate) fn ping(exchange: &Exchange<'_>) -> Answer {
     let mut answer = with_body(StatusCode::OK, HTML, Body::Whole("OK".into()));
     let health = exchange.service.facts.health();
@@ -69,10 +69,10 @@ pub(crate) fn ping(exchange: &Exchange<'_>) -> Answer {
 
 /// Answers a question about the node's health.
 ///
-/// Orchestrators restart a process that is not live and send no requests to one that is not ready. A
-/// process that answers is live, in any state of its stores: no restart makes room on a disk. It is
-/// ready when requests may be sent to it; 503 and the reasons when not. A problem of a part of its data
-/// is a reason as well, and does not keep requests from the rest.
+/// Orchestrators restart a process that is not live and send no requests to one that is not ready.
+/// A process that answers is live in any state of its stores, since a restart makes no room on a
+/// disk. A process is ready when requests may be sent to it; otherwise the answer is 503 with the
+/// reasons. A problem with a part of the data is a reason too, but leaves the process ready.
 pub(crate) fn health(exchange: &Exchange<'_>, probe: Probe) -> Answer {
     if probe == Probe::Live {
         return with_body(StatusCode::OK, JSON, Body::Whole(LIVE.into()));
@@ -104,10 +104,10 @@ pub(crate) fn health(exchange: &Exchange<'_>, probe: Probe) -> Answer {
     with_body(status, JSON, Body::Whole(body.to_string().into()))
 }
 
-/// The answer of a process that lives.
+/// The answer of a live process.
 pub(crate) const LIVE: &str = r#"{"status":"live"}"#;
 
-/// The list of resources, for people by default and for programs if they ask; always in `Link`.
+/// The list of resources, as HTML or, if preferred, as JSON; always in `Link` too.
 pub(crate) fn resources(exchange: &Exchange<'_>) -> Outcome {
     let mut answer = match exchange.choose_type(&["text/html", "application/json"]) {
         None => return Ok(page(StatusCode::NOT_ACCEPTABLE)),
@@ -131,7 +131,7 @@ fn list() -> String {
     )
 }
 
-/// An object in which names repeat, as Riak's does: readers take one of the paths, or all.
+/// An object with repeated names, as Riak's has: readers use one of the paths, or all.
 fn object() -> String {
     joined("{", ",", "}", |name, path| format!("\"{name}\":\"{path}\""))
 }

@@ -11,7 +11,7 @@ use kvorum_protocol::http_fields::{UrlGeneration, decode_percent_and_plus, encod
 /// The first path piece of the old URLs.
 pub(crate) const OLD_PREFIX: &str = "riak";
 
-/// The methods that are known at all; others are answered with 501.
+/// All known methods; others are answered with 501.
 const KNOWN_METHODS: [&str; 8] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT", "OPTIONS",
 ];
@@ -80,12 +80,12 @@ impl BucketPath {
     }
 }
 
-/// Links to follow from each object: those to this bucket and of this tag, of any where there is none.
+/// Links to follow from each object: those to this bucket and with this tag; `None` means any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LinkStep {
     pub(crate) bucket: Option<Bytes>,
     pub(crate) tag: Option<Bytes>,
-    /// The objects that they lead to are part of the answer.
+    /// The targets are part of the answer.
     pub(crate) is_kept: bool,
 }
 
@@ -98,7 +98,7 @@ pub(crate) enum Probe {
     Ready,
 }
 
-/// The purpose of a fold over the keys of a bucket, with the piece of the path that says more.
+/// The purpose of a fold over the keys of a bucket, with the detail from the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyFoldVerb {
     ObjectStats,
@@ -114,7 +114,7 @@ pub(crate) enum KeyFoldVerb {
     Reap,
     Erase,
     Repair,
-    /// To a queue, of which there are none.
+    /// Replication to a queue; there are no queues.
     Replicate,
 }
 
@@ -153,14 +153,14 @@ pub(crate) enum Route {
     KeyFold(BucketPath, KeyFoldVerb),
     /// The buckets of all types.
     AllBuckets,
-    /// Links to walk from an object on.
+    /// Links to walk, starting at an object.
     LinkWalk(BucketPath, Key, Vec<LinkStep>),
     /// Links to walk that are not `bucket,tag,keep`.
     InvalidLinkWalk,
 }
 
 impl Route {
-    /// The resource of a path. With `decoding`, percent-encoding is taken off.
+    /// The resource of a path. With `decoding`, percent-encoding is decoded.
     pub(crate) fn of_path(path: &str, decoding: bool) -> Option<Self> {
         let mut pieces = Pieces {
             rest: path,
@@ -205,7 +205,8 @@ impl Route {
             | Self::Index(_)
             | Self::KeyFold(..)
             | Self::AllBuckets => &["GET", "HEAD"],
-            // An object without key can be posted too; Riak names the methods of properties alone.
+            // An object without a key can be posted too, but Riak names only the methods of
+            // properties.
             Self::OldBucket(_) => &["HEAD", "GET", "PUT"],
             Self::BucketProperties(_) => &["HEAD", "GET", "PUT", "DELETE"],
             Self::TypeProperties(_) => &["HEAD", "GET", "PUT"],
@@ -294,7 +295,7 @@ fn link_walk(path: BucketPath, key: Key, first: &str, pieces: &mut Pieces<'_>) -
     }
 }
 
-/// Empty parts do not count. A third part other than 0 and 1 keeps the last step alone, as in Riak.
+/// Empty parts do not count. A third part other than 0 and 1 keeps only the last step, as in Riak.
 fn link_step(raw: &str, is_last: bool) -> Option<LinkStep> {
     let parts: Vec<&str> = raw.split(',').filter(|it| !it.is_empty()).collect();
     let [bucket, tag, keep] = parts[..] else {

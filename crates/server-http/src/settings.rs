@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Settings of the HTTP interface.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
-    /// The largest request body taken, in bytes; more is answered with 413. Objects have limits of
-    /// their own; this one bounds the memory that a request can make the server use.
+    /// The largest accepted request body, in bytes; a larger one gets 413. Objects have limits of
+    /// their own; this limit bounds a request's memory.
     pub body_bytes_max: u64,
     /// True if bucket names, keys and the like are percent-decoded (`http_url_encoding = on`). When
     /// off, they are taken as received, unless the request has `X-Riak-URL-Encoding: on`.
@@ -37,7 +37,7 @@ impl Default for HttpSettings {
     }
 }
 
-/// Operations that an operator can switch off, because they read everything there is.
+/// Operations that an operator can switch off, because they may read all data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobSwitches {
     /// Listing buckets in one answer.

@@ -1,12 +1,12 @@
 //! Names of headers in Riak's spelling.
 //!
-//! The case of a name means nothing in the standard. Some clients compare names byte by byte all the same: a
-//! client that searches for `x-riak-index-` in small letters would lose every index of an object that it
-//! reads, changes and writes back. hyper writes a name with a capital at each of its words, unless the
-//! answer's extensions have its spelling, in a type that only its own parser makes. A spelling is therefore
-//! made by having hyper parse a request of these names, over a pipe in memory that holds it whole: one poll,
-//! and nothing waits. That takes microseconds, so spellings are kept and copied, which takes a few tenths of
-//! one; an application has few sets of index names.
+//! In the standard, the case of a name has no meaning, but some clients compare names byte by byte:
+//! a client that searches for `x-riak-index-` in small letters would lose every index of an object
+//! that it updates. hyper capitalises each word of a name, unless the answer's extensions have
+//! another spelling, in a type that only its parser can make. So a spelling is made by letting
+//! hyper parse a request with these names from a pipe in memory, in one poll. That takes
+//! microseconds, so spellings are kept. A copy takes a few tenths of one, and an application has
+//! few sets of index names.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -24,7 +24,7 @@ use hyper::service::service_fn;
 
 use crate::reply::{Answer, empty};
 
-/// Riak's spelling of the one fixed name that capitals at words do not give.
+/// Riak's spelling of the one fixed name that hyper would write differently.
 const ENTITY_TAG: &[u8] = b"ETag";
 
 /// The spelling of most answers.
@@ -33,7 +33,7 @@ static FIXED: LazyLock<Extensions> = LazyLock::new(|| parsed(&[]));
 /// Spellings that were made, each under its names.
 static MADE: LazyLock<Mutex<HashMap<Vec<Vec<u8>>, Extensions>>> = LazyLock::new(Mutex::default);
 
-/// The most that are kept: then all are dropped, which costs little where names come and go.
+/// Maximum of kept spellings. Beyond it all are dropped, which costs little.
 const MADE_MAX: usize = 256;
 
 /// Names of more bytes than this together are parsed each time.
@@ -44,7 +44,7 @@ pub(crate) fn spell_fixed(answer: &mut Answer) {
     answer.extensions_mut().extend(FIXED.clone());
 }
 
-/// The same, and these names as they are here.
+/// The same, with these names as they are given.
 pub(crate) fn spell(answer: &mut Answer, names: &[Vec<u8>]) {
     let spelling = if names.is_empty() {
         FIXED.clone()
@@ -96,12 +96,12 @@ fn parsed(names: &[Vec<u8>]) -> Extensions {
         .max_buf_size(request.len() + BUFFER_BYTES_MIN)
         .keep_alive(false);
     let connection = protocol.serve_connection(Memory { unread: request }, take);
-    // It has all that it waits for. An invalid name leaves every name with its capitals.
+    // The whole request is there. An invalid name leaves every name capitalised.
     let _ = connection.now_or_never();
     std::mem::take(&mut *locked(&spelling))
 }
 
-/// The least that hyper takes as the bound of a connection's buffer.
+/// The smallest bound of a connection's buffer that hyper accepts.
 const BUFFER_BYTES_MIN: usize = 8 << 10;
 
 /// A connection whose other end has finished sending, and takes any answer.

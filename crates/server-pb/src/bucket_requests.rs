@@ -25,7 +25,7 @@ impl Connection {
         let request = pb::RpbSetBucketReq::decode(payload)?;
         let bucket_type = kept_type(&type_of(request.r#type)?);
         let bucket = kept_bucket(&bucket_of(request.bucket)?);
-        // Before the values are judged: a typing mistake in the type is the likelier one.
+        // The type is checked before the values, since a mistyped type is more likely.
         let state = self.shared.coordinator.state();
         let current = state.properties(&bucket_type, &bucket)?;
         let properties =
@@ -39,7 +39,7 @@ impl Connection {
         self.reply_empty(MessageCode::RPB_SET_BUCKET_RESP)
     }
 
-    /// Succeeds for a type that does not exist, too.
+    /// Succeeds even for a type that does not exist.
     pub(crate) async fn reset_bucket_properties(&mut self, payload: Bytes) -> Result<(), Failure> {
         let request = pb::RpbResetBucketReq::decode(payload)?;
         let bucket_type = kept_type(&type_of(request.r#type)?);
@@ -105,7 +105,7 @@ fn kept_type(bucket_type: &BucketType) -> BucketType {
     BucketType::new(Bytes::copy_from_slice(bucket_type.as_bytes()))
 }
 
-/// The same of a bucket.
+/// The same for a bucket.
 fn kept_bucket(bucket: &Bucket) -> Bucket {
     Bucket::new(Bytes::copy_from_slice(bucket.as_bytes()))
 }

@@ -21,15 +21,16 @@ use crate::settings::ServerSettings;
 const READ_BYTES: usize = 16 * 1024;
 /// Least room to read into within a request, in bytes.
 const READ_BYTES_MIN: usize = 1024;
-/// After a frame longer than this the input buffer is given back, in bytes.
+/// After a frame longer than this, in bytes, the input buffer is freed.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 /// Replies of a pipelined batch are sent before its end when they exceed this, in bytes.
 const SEND_BYTES: usize = 256 * 1024;
-/// Time for which a peer that broke the framing may go on sending before the connection is dropped. A
-/// socket closed with unread input is reset, which would destroy the error before it is read.
+/// Time for which a peer that broke the framing may continue sending before the connection is
+/// dropped. A socket closed with unread input is reset, which would destroy the error before it is
+/// read.
 const LINGER: Duration = Duration::from_secs(1);
-/// Time for a large frame: this, and a second more for each unit of this many bytes. From its first byte on
-/// it holds room for which others wait.
+/// Time for a large frame, plus a second for each [`FRAME_BYTES_PER_SECOND_MIN`] bytes. From its first
+/// byte on, the frame holds room that other requests need.
 const FRAME_PATIENCE: Duration = Duration::from_secs(60);
 const FRAME_BYTES_PER_SECOND_MIN: usize = 64 * 1024;
 /// The client id that Riak gives to connections that set none.
@@ -39,7 +40,7 @@ const CLIENT_ID: &[u8] = &[0; 4];
 pub(crate) struct Shared {
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) settings: ServerSettings,
-    /// For requests and replies that are larger than a connection's usual buffers.
+    /// Room for requests and replies that are larger than a connection's usual buffers.
     pub(crate) room: Room,
     pub(crate) fault_quotas: Arc<FaultQuotas>,
 }
@@ -49,10 +50,10 @@ pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
     /// Replies that are not sent yet.
     pub(crate) output: Output,
-    /// The client's name for itself; remembered for it and otherwise unused.
+    /// The client's id, which is only returned to the client.
     pub(crate) client_id: Bytes,
-    /// Arrival of the request that is being answered. A pipelined one counts from the end of the one
-    /// before it: its wait is its own client's doing.
+    /// Start of the request that is being answered. A pipelined request starts at the end of the
+    /// one before, since the client causes that wait.
     pub(crate) arrived: Moment,
     faults: FaultLog,
     stream: Stream,
@@ -60,17 +61,17 @@ pub(crate) struct Connection {
     decoder: FrameDecoder,
     /// True when a frame made the input buffer large.
     is_swollen: bool,
-    /// The state of a large frame of which a part has come.
+    /// The state of a large frame that has arrived in part.
     coming: Coming,
 }
 
-/// The frame at the front of the input, where it is not whole.
+/// The incomplete frame at the front of the input.
 enum Coming {
     /// No frame is large.
     Small,
-    /// There is room for it, until it is too late.
+    /// The frame has room, until its time limit.
     Admitted { _room: Taken, until: Moment },
-    /// There is none: this many bytes of it are to be passed over before it is refused.
+    /// There is no room: this many bytes are skipped before the frame is refused.
     Refused { bytes: usize },
 }
 
@@ -102,7 +103,7 @@ impl Connection {
     /// Answers requests until the peer leaves or the server stops.
     pub(crate) async fn run(mut self, seat: &Seat) {
         if let Err(error) = self.serve(seat).await {
-            // Peers that vanish are everyday life.
+            // Lost connections are normal.
             let peer = self.stream.peer_address();
             tracing::debug!(event = "pb_connection_lost", peer = %peer, error = %error);
         }
@@ -167,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// Takes room for the frame that is coming, if it is large; false when there is none.
+    /// Takes room for the arriving frame, if it is large; false when there is no room.
     fn admit_coming(&mut self) -> bool {
         let is_new = matches!(self.coming, Coming::Small);
         let large = || frame::announced_bytes(&self.input).filter(|it| *it > COUNTED_BYTES_MIN);
@@ -186,8 +187,7 @@ impl Connection {
         matches!(self.coming, Coming::Admitted { .. })
     }
 
-    /// Drops the bytes that have come of a refused frame, and answers it at its end; false when more is
-    /// to come.
+    /// Drops the received bytes of a refused frame, and answers it at its end; false before that.
     fn pass_over_refused(&mut self) -> bool {
         let Coming::Refused { bytes } = &mut self.coming else {
             return true;
@@ -217,16 +217,16 @@ impl Connection {
         self.output.send(&mut self.stream).await
     }
 
-    /// Reads the bytes that have come in; 0 at the end of the stream.
+    /// Reads the bytes that have arrived; 0 at the end of the stream.
     async fn receive(&mut self) -> io::Result<usize> {
-        // Takes the front of the buffer back, which no payload holds any more.
+        // Reuses the front of the buffer, which no payload holds any more.
         if self.input.is_empty() || self.input.capacity() - self.input.len() < READ_BYTES_MIN {
             self.input.reserve(READ_BYTES);
         }
         self.stream.read_buf(&mut self.input).await
     }
 
-    /// The same; a large frame that does not come to its end is an error in the end.
+    /// The same, but fails when a large frame is not complete in time.
     async fn receive_in_time(&mut self) -> io::Result<usize> {
         let Coming::Admitted { until, .. } = self.coming else {
             return self.receive().await;
@@ -259,7 +259,7 @@ impl Connection {
             }
             Ok(())
         };
-        // A peer that has not ended by then is cut off.
+        // After that time, the peer is disconnected.
         runtime.timeout(LINGER, rest).await.unwrap_or(Ok(()))
     }
 }

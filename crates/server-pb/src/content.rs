@@ -1,5 +1,5 @@
-//! The content of a write, out of its message. Replies to gets and puts are made in `object_reply.rs`;
-//! objects within other messages are made here.
+//! The content of a write, read from its message. Replies to gets and puts are made in
+//! `object_reply.rs`; objects within other messages are made here.
 
 use bytes::Bytes;
 use kvorum_encoding::ByteReader;
@@ -17,7 +17,7 @@ use crate::refusal::{PIECES_MAX, Refusal};
 /// The use of the last-modified time in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GivenTime {
-    /// The write gets its own.
+    /// The time is dropped, and the write sets its own.
     Drop,
     /// The object is stored as it is, times included.
     Keep,
@@ -43,8 +43,8 @@ pub(crate) fn check_pieces(put: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Shows the fields of a message that have a length, up to the first error, which the decoder will
-/// report.
+/// Visits the length-delimited fields of a message, up to the first error, which the decoder
+/// reports.
 fn each_field(message: &[u8], found: &mut dyn FnMut(u64, &[u8])) {
     let mut reader = ByteReader::new(message);
     while let Ok(key) = reader.varint() {
@@ -61,9 +61,8 @@ fn each_field(message: &[u8], found: &mut dyn FnMut(u64, &[u8])) {
     }
 }
 
-/// The content that a message holds. Its vtag is dropped: that of the write takes its place. A
-/// message that is marked as deleted is a tombstone, which has no value. `runtime` is the clock from which a
-/// time to live counts.
+/// The content of a message. Its vtag is dropped, since the write sets a new one. A message marked
+/// as deleted is a tombstone, which has no value. A time to live counts from the time of `runtime`.
 pub(crate) fn content_of(
     message: pb::RpbContent,
     time: GivenTime,

@@ -45,7 +45,7 @@ pub(crate) fn operation_of(op: pb::DtOp) -> Result<Operation, Refusal> {
     }
 }
 
-/// An operation without a number counts one up.
+/// An operation without a number adds one.
 fn increment(op: pb::CounterOp) -> i128 {
     op.increment.unwrap_or(1).into()
 }
@@ -56,7 +56,7 @@ fn set_changes(op: pb::SetOp) -> Vec<SetChange> {
         .collect()
 }
 
-/// Removes come before updates.
+/// Removes precede updates.
 fn map_changes(op: pb::MapOp) -> Result<Vec<FieldChange>, Refusal> {
     let removes = op.removes.into_iter().map(|field| {
         let kind = field_kind(field.r#type)?;

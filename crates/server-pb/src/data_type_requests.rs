@@ -26,7 +26,7 @@ impl Connection {
             ..pb::DtFetchResp::default()
         };
         if request.bucket.is_empty() || request.key.is_empty() {
-            // Nothing can be stored under a name without a byte.
+            // Nothing can be stored under an empty name.
             return self.reply(&nothing);
         }
         let options = GetOptions {
@@ -155,7 +155,8 @@ impl Connection {
     }
 }
 
-/// A time limit of zero is none for data types, as in Riak: clients send it where their callers set none.
+/// For data types, a time limit of zero means none, as in Riak: clients send zero if their callers
+/// set none.
 fn timeout_above_zero(milliseconds: Option<u32>) -> Option<Duration> {
     timeout_of(milliseconds).filter(|limit| !limit.is_zero())
 }

@@ -112,8 +112,8 @@ impl Connection {
     }
 }
 
-/// The refusal of a code that has no handler: Riak serves some of them, and has no handler for the
-/// others either.
+/// The refusal of a code without a handler. Riak serves some of these codes, and has no handler for
+/// the others.
 fn not_served(code: MessageCode) -> Refusal {
     let what = match code {
         // No queue is defined; clients must expect that answer from Riak too.

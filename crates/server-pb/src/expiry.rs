@@ -6,8 +6,9 @@
 //! X-Kvorum-Expires-At: Thu, 01 Jan 2026 01:00:00 GMT       of a put and of answers
 //! ```
 //!
-//! Clients write back the user metadata that they have read. So a TTL beside a date is no contradiction, as it
-//! is between headers: the client has read the date and set the TTL, which counts.
+//! Clients write back the user metadata that they have read. So a TTL beside a date is no
+//! contradiction, unlike in headers: the client has read the date and set the TTL, and the TTL
+//! counts.
 
 use std::time::Duration;
 
@@ -18,11 +19,12 @@ use kvorum_runtime::{Runtime, WallTime};
 
 use crate::refusal::Refusal;
 
-/// The name of the pair that shows an end.
+/// The name of the pair with the time of expiry.
 pub(crate) const EXPIRES_AT: &[u8] = b"X-Kvorum-Expires-At";
 const TTL: &[u8] = b"X-Kvorum-TTL";
 
-/// Takes the pairs that say when an object expires out of those that are stored; none for ever.
+/// Removes the pairs about expiry from the pairs to be stored, and returns the time; `None` means
+/// never.
 pub(crate) fn take_out(
     pairs: &mut Vec<UserMetadata>,
     runtime: &Runtime,
@@ -35,7 +37,7 @@ pub(crate) fn take_out(
     }
 }
 
-/// An end as answers show it, to the second.
+/// A time of expiry as answers show it, to the second.
 pub(crate) fn shown(end: Timestamp) -> String {
     format_http_date(end.as_secs())
 }

@@ -1,4 +1,4 @@
-//! Faults of peers, logged once for each kind and connection, with a limit for each minute in all.
+//! Faults of peers, logged once for each kind and connection, with a limit per minute over all.
 //!
 //! A broken client repeats its mistake with every request, and some connect again for each; the log has
 //! to name the fault and the client, not the number of repetitions.
@@ -16,7 +16,7 @@ pub(crate) enum Fault {
     BadFrame,
     /// The stream ended within a frame.
     Truncated,
-    /// A large frame that did not come to its end in time.
+    /// A large frame that was not complete in time.
     TooSlow,
     /// A payload that is not a message of its code.
     Undecodable,
@@ -70,8 +70,8 @@ impl FaultLog {
         Self { peer, quotas, seen }
     }
 
-    /// Logs a fault, unless this connection had one of its kind before or the quota of the kind is used
-    /// up; returns true if it did.
+    /// Logs a fault, unless this connection had one of its kind before or the quota of the kind is
+    /// used up; returns true if it was logged.
     pub(crate) fn note(&mut self, fault: Fault, detail: &dyn fmt::Display, now: Moment) -> bool {
         let bit = 1 << (fault as u8);
         let is_new = self.seen & bit == 0;
@@ -107,7 +107,8 @@ mod tests {
         assert!(log.note(Fault::BadFrame, &"0", now));
     }
 
-    /// A suite that connected for each test had 226 lines written about requests that were refused.
+    /// Regression: a test suite that connected for each test caused 226 lines about refused
+    /// requests.
     #[test]
     fn many_connections_share_a_quota() {
         let quotas = Arc::<FaultQuotas>::default();

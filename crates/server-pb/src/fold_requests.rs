@@ -1,7 +1,8 @@
 //! Folds over the keys of a bucket, Riak's AAE folds: one reply each.
 //!
-//! Riak queues the keys that it reaps, erases and repairs, and answers with their number; here the reply
-//! comes when all is done. So `local` and `job` mean the same, and the number of a job is ignored.
+//! Riak queues the keys that it reaps, erases and repairs, and answers with their number; here the
+//! reply follows the last key. So `local` and `job` mean the same, and the number of a job is
+//! ignored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,7 +41,7 @@ macro_rules! ranged_scope {
     };
 }
 
-/// The scope of a request that can ask for leaves of a tree as well.
+/// The scope of a request that can also name leaves of a tree.
 macro_rules! filtered_scope {
     ($request:ident) => {
         FoldScope {
@@ -131,7 +132,8 @@ impl Connection {
     }
 
     pub(crate) async fn fold_list_buckets(&mut self, payload: Bytes) -> Result<(), Failure> {
-        // In Riak n_val selects the replicas in which buckets are searched; here all are found in any case.
+        // In Riak, n_val selects the replicas in which buckets are searched; here all buckets are
+        // found anyway.
         let _n_val = pb::RpbAaeFoldListBucketsReq::decode(payload)?;
         let coordinator = &self.shared.coordinator;
         coordinator.until_opened(None).await;
@@ -256,7 +258,7 @@ fn method(number: i32) -> Result<pb::ChangeMethod, Refusal> {
     pb::ChangeMethod::try_from(number).map_err(|_| Refusal::InvalidFold)
 }
 
-/// A type as replies name it: not at all for buckets without type.
+/// A type as replies name it; `None` for buckets without a type.
 fn shown_type(bucket_type: &BucketType) -> Option<Bytes> {
     (!bucket_type.is_default()).then(|| bucket_type.to_bytes())
 }
@@ -271,7 +273,7 @@ fn counts(
     }
 }
 
-/// Messages have 32 bits for a number; one that needs more is shown as the largest.
+/// Messages have 32 bits for a number. A larger number is sent as the largest possible.
 fn count(tag: Bytes, order: Option<u64>, count: u64) -> pb::RpbKeysCount {
     let number = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
     pb::RpbKeysCount {

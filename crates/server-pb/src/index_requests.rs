@@ -1,7 +1,6 @@
 //! Index queries, whole and streamed, and the listing of a bucket's objects.
 //!
-//! No message of a stream is empty but the last, which has the mark of the end and the beginning of the
-//! next page.
+//! Only the last message of a stream is empty: it has the end mark and the start of the next page.
 
 use std::num::NonZeroU32;
 use std::ops::Bound;
@@ -78,7 +77,7 @@ impl Connection {
         })
     }
 
-    /// The timeout of a request, given in milliseconds; 0 is for ever.
+    /// The timeout of a request, given in milliseconds; 0 means none.
     fn index_timeout(&self, asked: Option<u32>) -> Option<Duration> {
         match asked {
             None => self.shared.settings.index_timeout,
@@ -135,7 +134,8 @@ impl Connection {
         })
     }
 
-    /// A range of a bucket's keys with their objects, each read as by a get. Riak CS lists by this.
+    /// A range of a bucket's keys with their objects, each read as by a get. Riak CS uses it for
+    /// listings.
     pub(crate) async fn list_objects(&mut self, payload: Bytes) -> Result<(), Failure> {
         let request = pb::RpbCsBucketReq::decode(payload)?;
         let jobs = &self.shared.settings.jobs;

@@ -7,11 +7,11 @@
 //! messages.
 //!
 //! A request that arrives while a listing is being streamed is answered when the listing has ended,
-//! in order like any other. Riak refuses it and closes the connection; no client counts on that, and
-//! holding requests back needs no code at all.
+//! in order like any other. Riak refuses it and closes the connection; no client depends on that,
+//! and delaying requests needs no code.
 //!
-//! Outside this crate: replicas, engines, files. Riak's requests that are not served yet are refused in
-//! words (`refusal.rs`), and a code that Riak does not serve either is unknown.
+//! Outside this crate: replicas, engines, files. Requests of Riak that are not served yet are
+//! refused with a text (`refusal.rs`). Codes that Riak does not serve either are unknown.
 
 mod bucket_requests;
 mod connection;

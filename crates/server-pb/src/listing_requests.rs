@@ -1,8 +1,8 @@
 //! Listings of buckets and keys, whole and streamed.
 //!
-//! A streamed listing is sent as it is found, a part at a time, so that a listing of any length needs
-//! the memory of one part, and a slow reader slows it down. No message is empty but the last, which
-//! only marks the end: the Erlang client takes no other.
+//! A streamed listing is sent as it is found, a part at a time. So it needs the memory of one part
+//! at any length, and a slow reader slows it down. Only the last message is empty, and marks the
+//! end: the Erlang client accepts no other.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use crate::connection::Connection;
 use crate::object_requests::{timeout_of, type_of};
 use crate::refusal::{Failure, Refusal};
 
-/// Patience with a listing of keys that names no timeout.
+/// Timeout of a listing of keys that names none.
 const KEYS_TIMEOUT: Duration = Duration::from_secs(60);
-/// Patience with a listing of buckets that names no timeout.
+/// Timeout of a listing of buckets that names none.
 const BUCKETS_TIMEOUT: Duration = Duration::from_secs(480);
 /// A message of a stream is ended when its names exceed this, in bytes.
 const MESSAGE_BYTES: usize = 64 * 1024;

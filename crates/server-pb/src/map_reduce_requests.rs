@@ -1,5 +1,5 @@
-//! MapReduce: the results of each phase that is kept, in messages as they come, and a last one without
-//! any.
+//! MapReduce: the results of each kept phase, in messages as they arrive, and a last message
+//! without results.
 
 use bytes::Bytes;
 use kvorum_map_reduce_run::{AdmittedJob, JobForm, JobOutputs, RunError};

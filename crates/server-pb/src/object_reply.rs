@@ -2,7 +2,7 @@
 //!
 //! The generated messages own their fields: filling one in would allocate a list of contents and
 //! clone every name before a byte is written. Here lengths are added up first and the bytes written
-//! once, and a large value is sent from where the store handed it out.
+//! once, and a large value is sent from the store's buffer.
 
 use bytes::{BufMut as _, Bytes};
 use kvorum_coordinator::Detail;
@@ -14,15 +14,15 @@ use kvorum_protocol::frame::{FrameError, HEADER_BYTES};
 use crate::expiry;
 use crate::output::Output;
 
-/// Room made for a reply at once, large values apart, in bytes.
+/// Room reserved for a reply, without large values, in bytes.
 const RESERVED_BYTES_MAX: usize = 4096;
 
-/// The sending of values.
+/// The values of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// They are.
+    /// The values are sent.
     Whole,
-    /// An empty one stands for each.
+    /// An empty value is sent for each.
     Empty,
 }
 
@@ -98,14 +98,14 @@ impl ObjectReply<'_> {
 /// bytes.
 struct WireContent<'a> {
     sibling: &'a Sibling,
-    /// The value, or nothing where it is not asked for.
+    /// The value; `None` if it is not requested.
     value: Option<&'a Bytes>,
     etag: Etag,
-    /// When the sibling will be gone.
+    /// The sibling's time of expiry.
     end: Option<String>,
     seconds: u32,
     micros: u32,
-    /// Length of what [`WireContent::put`] writes behind the length in front.
+    /// The length of the content, which [`WireContent::put`] writes first.
     len: usize,
 }
 

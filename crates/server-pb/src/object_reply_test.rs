@@ -13,7 +13,7 @@ use prost::Message as _;
 
 use super::*;
 
-/// The same reply by way of the generated messages.
+/// The same reply, made with the generated messages.
 fn message_of(object: &Object, values: Values, key: Option<&[u8]>) -> pb::RpbPutResp {
     let given = |bytes: &Bytes| (!bytes.is_empty()).then(|| bytes.clone());
     let content = |sibling: &Sibling| {

@@ -58,7 +58,8 @@ impl Connection {
         }
     }
 
-    /// Reads an object again with its values, by which siblings are sorted even where they are not sent.
+    /// Reads an object again with its values, since they determine the order of siblings even if
+    /// not sent.
     async fn with_values(
         &self,
         address: &Address,
@@ -76,7 +77,7 @@ impl Connection {
         let request = pb::RpbPutReq::decode(payload)?;
         let options = put_options(&request)?;
         let returned = match (request.return_body(), request.return_head()) {
-            // A client that asks for both means the smaller.
+            // A request for both gets the smaller.
             (_, true) => Some(Values::Empty),
             (true, false) => Some(Values::Whole),
             (false, false) => None,
@@ -121,12 +122,13 @@ impl Connection {
     pub(crate) async fn delete(&mut self, payload: Bytes) -> Result<(), Failure> {
         let request = pb::RpbDelReq::decode(payload)?;
         let options = delete_options(&request);
-        // A tombstone over a fresh vclock would stand beside the object: an empty one is absent.
+        // An empty vclock counts as absent: a tombstone with a fresh one would become the object's
+        // sibling.
         let given = request.vclock.as_deref();
         let context = given.filter(|vclock| !vclock.is_empty());
         let context = context.map(clock_of).transpose()?;
         if request.bucket.is_empty() || request.key.is_empty() {
-            // Nothing can be stored under a name without a byte, so nothing is there to be deleted.
+            // Nothing can be stored under an empty name, so there is nothing to delete.
             type_of(request.r#type)?;
             return self.reply_empty(MessageCode::RPB_DEL_RESP);
         }
@@ -138,7 +140,7 @@ impl Connection {
         self.reply_empty(MessageCode::RPB_DEL_RESP)
     }
 
-    /// The vclock of a tombstone, so that it can be written over.
+    /// The vclock of a tombstone, so that a client can overwrite it.
     fn reply_clock(&mut self, tombstone: &Object) -> Result<(), Failure> {
         let vclock = Some(tombstone.clock().encode());
         self.reply(&pb::RpbGetResp {

@@ -1,18 +1,18 @@
 //! The output of a connection: many replies, one write.
 //!
-//! Small parts are copied into one buffer that is kept. A large value is not: it stays in the
-//! store's buffer, and one system call writes output and values together.
+//! Small parts are copied into one buffer that is kept. A large value stays in the store's buffer,
+//! and one system call writes output and values together.
 
 use std::io::{self, IoSlice};
 
 use bytes::{Buf, BufMut as _, Bytes};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
-/// Values from this size on are sent from where they are, in bytes: copying less is cheaper than
+/// Values of at least this size, in bytes, are not copied. Copying smaller ones is cheaper than
 /// another part of a vectored write.
 const SHARED_VALUE_BYTES_MIN: usize = 16 * 1024;
 
-/// A buffer that grew beyond this is given back after a write, in bytes.
+/// A buffer that grew beyond this, in bytes, is freed after a write.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 /// Parts of one vectored write: a value has one in front and one behind.
@@ -23,7 +23,7 @@ const PARTS_MAX: usize = 9;
 pub(crate) struct Output {
     /// Everything but the large values, in order.
     buffer: Vec<u8>,
-    /// The large values, each with the length that the buffer had when it came.
+    /// The large values, each with the length of the buffer in front of it.
     values: Vec<(usize, Bytes)>,
     values_bytes: usize,
 }

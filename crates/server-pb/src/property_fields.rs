@@ -1,9 +1,9 @@
 //! Bucket properties as fields of `RpbBucketProps`, in both directions.
 //!
-//! Properties without a field (`dvv_enabled`, `stat_tracked`, `object_tag`) do not travel over this protocol. A
-//! list of hooks counts only together with its flag: an empty list with the flag set clears them.
-//! The fields that Riak 3.2 does not have (`node_confirms`, `sync_on_write`) are sent only where they
-//! are not the default. `expiry_secs` has a field of ours, which Riak's clients pass over.
+//! Properties without a field (`dvv_enabled`, `stat_tracked`, `object_tag`) are not sent over this
+//! protocol. A list of hooks counts only together with its flag: an empty list with the flag set
+//! clears the hooks. Fields that Riak 3.2 lacks (`node_confirms`, `sync_on_write`) are sent only if
+//! they differ from the default. `expiry_secs` has a field of ours, which Riak's clients ignore.
 
 use bytes::Bytes;
 use kvorum_properties::{
@@ -29,7 +29,7 @@ pub(crate) fn fields_of(properties: &BucketProperties) -> pb::RpbBucketProps {
         )),
         linkfun: match &properties.linkfun {
             LinkFunction::Module(function) => Some(function_field(function)),
-            // JavaScript has no form here.
+            // The message cannot express JavaScript functions.
             LinkFunction::Named(_) | LinkFunction::Source(_) => None,
         },
         old_vclock: Some(saturated(properties.old_vclock)),
@@ -63,7 +63,7 @@ pub(crate) fn fields_of(properties: &BucketProperties) -> pb::RpbBucketProps {
     }
 }
 
-/// The properties that a client wants set. Every field that has no valid value is reported.
+/// The properties that a client sets. Every field without a valid value is reported.
 pub(crate) fn overlay_of(fields: &pb::RpbBucketProps) -> Result<PropertyOverlay, PropertyErrors> {
     let mut reader = Reader::default();
     let overlay = PropertyOverlay {
@@ -118,7 +118,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Passes a value on, or notes that there should have been one.
+    /// Returns a value, or notes an error if there is none.
     fn or_refuse<T>(&mut self, property: &str, reason: Reason, value: Option<T>) -> Option<T> {
         if value.is_none() {
             self.errors.pairs.push((property.to_owned(), reason));
@@ -126,7 +126,7 @@ impl Reader {
         value
     }
 
-    /// The word for "default" is not a quorum that a bucket could have.
+    /// Reads a quorum. A bucket cannot have the quorum `default`.
     fn quorum(&mut self, property: &str, wire: Option<u32>) -> Option<Quorum> {
         let quorum = Quorum::from_wire(wire?);
         self.or_refuse(property, Reason::NotValidQuorum, quorum)

@@ -17,23 +17,23 @@ use kvorum_protocol::http_fields::IndexFieldError;
 
 use crate::fault_log::Fault;
 
-/// Links, user metadata and index entries of a put at most. An empty one takes two bytes of the message
-/// and a hundred in memory, so they are counted before there is a place for each.
+/// Maximum of links, user metadata and index entries of a put. An empty one takes two bytes of the
+/// message and a hundred in memory, so they are counted before they are decoded.
 pub(crate) const PIECES_MAX: usize = 100_000;
 
-/// A refused request; the connection goes on.
+/// A refused request; the connection stays open.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// The coordinator could not do it; its text is Riak's term.
+    /// The coordinator failed; the text is Riak's term.
     #[error("{0}")]
     Failed(#[from] RequestError),
     /// The payload is not a message of its code.
     #[error("Message decoding error: {0}")]
     Undecodable(#[from] prost::DecodeError),
-    /// Nothing is known by this code.
+    /// The code is unknown.
     #[error("Unknown message code: {}", .0.0)]
     UnknownCode(MessageCode),
-    /// Riak serves it, this server does not yet.
+    /// Riak serves the request, this server does not yet.
     #[error("{what} not supported yet")]
     NotSupported {
         /// The request, with its verb.
@@ -69,7 +69,7 @@ pub(crate) enum Refusal {
     /// `sync_on_write` is none of its three words.
     #[error("Invalid sync_on_write: {0}")]
     InvalidSyncOnWrite(String),
-    /// User metadata that is to give an object its end, and cannot be read.
+    /// User metadata with an invalid time of expiry.
     #[error("{0}")]
     InvalidExpiry(&'static str),
     /// Index entries whose field or value cannot be read, in the words of Riak's check before the put.
@@ -78,10 +78,10 @@ pub(crate) enum Refusal {
     /// Fields, values, pattern or continuation of an index query.
     #[error(transparent)]
     InvalidIndexQuery(#[from] IndexQueryError),
-    /// A MapReduce job in a form that is not read.
+    /// A MapReduce job in an unknown format.
     #[error("{{unknown_content_type,<<\"{}\">>}}", String::from_utf8_lossy(.0))]
     UnknownContentType(Bytes),
-    /// A MapReduce job that is not begun.
+    /// A MapReduce job that was not started.
     #[error("{}", .0.protocol_buffers())]
     NoJob(#[from] NotAdmitted),
     /// A MapReduce job that ended without all of its results.
@@ -119,16 +119,16 @@ pub(crate) enum Refusal {
     /// change.
     #[error("\"Invalid AAE fold definition\"")]
     InvalidFold,
-    /// A context that no server of this kind gave.
+    /// A context that no server of this kind made.
     #[error("Invalid context: {0}")]
     InvalidContext(kvorum_data_types::DecodeError),
-    /// There is no such active type, for a request about a data type.
+    /// There is no such active type, in a request about a data type.
     #[error("Error no bucket type `<<\"{0}\">>`")]
     NoBucketType(BucketType),
     /// There is no such active type.
     #[error(transparent)]
     UnknownType(#[from] UnknownBucketType),
-    /// The same, asked for by itself.
+    /// The same, in a request about the type itself.
     #[error("Invalid bucket type: <<\"{0}\">>")]
     InvalidType(BucketType),
     /// Properties with impossible values.
@@ -143,7 +143,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The refusal with all that is known of it, for the log: paths of the server are in it.
+    /// The refusal with all details, for the log. It may contain paths of the server.
     pub(crate) fn in_full(&self) -> String {
         match self {
             Self::NotAgreed(error) => error.in_full(),

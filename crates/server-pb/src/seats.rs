@@ -1,8 +1,8 @@
 //! The connections that are still served, and the signal to all of them that the server stops.
 //!
 //! Each connection and each acceptor holds a seat. A stop wakes every waiting holder; the last to leave
-//! wakes the stopping task. A shared `watch` or `Notify` would do as well, but every wait for input
-//! would then take a lock that all connections share; here it costs an atomic swap.
+//! wakes the stopping task. With a shared `watch` or `Notify`, every wait for input would take a
+//! lock that all connections share. Here a wait costs an atomic swap.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -80,7 +80,7 @@ impl Seats {
 }
 
 impl Seat {
-    /// Waits for a future, or gives it up when the server stops, which counts first.
+    /// Waits for a future, or drops it when the server stops. The stop is checked first.
     pub(crate) async fn unless_stopping<F: Future>(&self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         poll_fn(|context| {
@@ -91,7 +91,7 @@ impl Seat {
                 return Poll::Ready(Some(output));
             }
             self.waiting.register(context.waker());
-            // A stop between the first look and the registration has woken no task.
+            // A stop between the first check and the registration has woken no task.
             match self.is_stopping() {
                 true => Poll::Ready(None),
                 false => Poll::Pending,

@@ -12,8 +12,7 @@ use crate::connection::{Connection, Shared};
 use crate::seats::{Seat, Seats};
 use crate::settings::ServerSettings;
 
-/// Pause after a failed accept, which is mostly a lack of file descriptors: it does not go away by
-/// asking again at once.
+/// Pause after a failed accept. Its usual cause, a lack of file descriptors, does not end at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The receiver of the numbers of connections.
@@ -21,7 +20,7 @@ pub trait ConnectionMeter: Send + Sync {
     /// A connection was accepted.
     fn connected(&self, now: Moment);
 
-    /// It has ended.
+    /// A connection has ended.
     fn disconnected(&self);
 }
 
@@ -31,7 +30,7 @@ pub struct Server {
     shared: Arc<Shared>,
     meter: Arc<dyn ConnectionMeter>,
     seats: Arc<Seats>,
-    /// The last connection was one too many.
+    /// The last connection exceeded the limit.
     is_crowded: Arc<AtomicBool>,
 }
 
@@ -45,7 +44,7 @@ impl Server {
         Self::within(Room::default(), coordinator, settings, meter)
     }
 
-    /// A server whose large requests and replies share `room` with those of others.
+    /// A server whose large requests and replies share `room` with other servers.
     pub fn within(
         room: Room,
         coordinator: Arc<Coordinator>,
@@ -92,8 +91,8 @@ impl Server {
     }
 
     /// Stops accepting, closes idle connections, lets requests in progress finish and their replies
-    /// be sent; returns when every connection has ended. A peer that does not take its reply holds
-    /// this up, so the caller sets the limit.
+    /// be sent; returns when every connection has ended. A peer that does not read its reply delays
+    /// this, so the caller sets a time limit.
     pub async fn stop(&self) {
         self.seats.stop().await;
     }
@@ -135,7 +134,7 @@ impl Server {
     }
 }
 
-/// An open connection, counted as such however it ends.
+/// An open connection, which is counted until it ends in any way.
 struct Open {
     meter: Arc<dyn ConnectionMeter>,
     peer: SocketAddr,
@@ -145,7 +144,7 @@ struct Open {
 impl Drop for Open {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The task ends here, and with it this connection alone.
+            // Only this task and its connection end.
             tracing::error!(event = "pb_connection_panicked", peer = %self.peer);
         }
         self.meter.disconnected();

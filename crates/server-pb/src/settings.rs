@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Longest frame that is accepted unless configured otherwise, in bytes: the largest object that is
-/// stored by default is 50 MB, and its metadata comes on top.
+/// stored by default is 50 MB, without its metadata.
 const FRAME_BYTES_MAX: u32 = 64 << 20;
 
 /// Connections that are open at once unless configured otherwise.
@@ -21,14 +21,14 @@ pub struct ServerSettings {
     /// The server's version in replies to clients: dotted integers. Default: 3.2.0.
     pub server_version: String,
     /// Longest frame that is accepted, code and payload, in bytes. A connection's memory is bounded
-    /// by about twice of it. Default: 64 MiB.
+    /// by about twice this length. Default: 64 MiB.
     pub frame_bytes_max: u32,
     /// The number of connections above which further ones are closed as soon as they are accepted.
     /// Default: 10,000.
     pub connections_max: usize,
     /// True if replies are sent at once instead of waiting for more (TCP_NODELAY). Default: true.
     pub nodelay: bool,
-    /// True if idle connections are probed, so that those whose client is gone end (SO_KEEPALIVE).
+    /// True if idle connections are probed, so that those of lost clients end (SO_KEEPALIVE).
     /// Default: true.
     pub keepalive: bool,
     /// The time-out of index queries that name none; `None` for never. Default: never.

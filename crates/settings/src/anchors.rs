@@ -7,19 +7,20 @@ use crate::problem::Place;
 
 /// Directories that relative paths are relative to. Without a directory a path stays as it is.
 ///
-/// A program that is called from anywhere, such as the links `riak` and `riak-admin`, has to find the same
-/// directories each time: so paths in a file, and defaults beside it, are relative to the file's directory.
+/// The program and its links `riak` and `riak-admin` have to find the same directories from
+/// anywhere. So paths in a file, and defaults beside it, are relative to the file's directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Anchors {
-    /// The configuration file's, if there is one: for its paths, those of files beside it, and defaults.
+    /// The directory of the configuration file, if there is one: for its paths, those of files
+    /// beside it, and defaults.
     pub file: Option<String>,
-    /// The working directory: for `--set`, and for defaults where there is no file.
+    /// The working directory: for `--set`, and for defaults without a file.
     pub working: Option<String>,
 }
 
 impl Anchors {
-    /// The text of a path that was written at `place`, absolute if it can be. References in it have
-    /// been followed; the path may begin with a relative one.
+    /// The text of a path that was written at `place`, absolute if possible. References in it are
+    /// already replaced, and a first one may be relative.
     pub(crate) fn anchored(&self, place: Place, text: &str) -> String {
         let directory = match place {
             Place::Set(_) => self.working.as_deref(),

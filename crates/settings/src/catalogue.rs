@@ -17,7 +17,7 @@ pub enum Known {
         /// The free word.
         word: String,
     },
-    /// A key of Riak's, or a former name, that is taken as this key of ours.
+    /// A key of Riak's, or a former name, that stands for this key of ours.
     Mapped {
         /// The name of ours.
         to: &'static str,
@@ -29,7 +29,7 @@ pub enum Known {
     },
     /// A key of one of several backends: see `of_backend`.
     OfBackend,
-    /// A key of Riak's that is taken when its value is empty, and else refused.
+    /// A key of Riak's that is accepted with an empty value, and refused with any other.
     Guarded {
         /// The reason why it is refused.
         reason: &'static str,
@@ -82,7 +82,7 @@ pub fn lookup(name: &Name) -> Option<Known> {
     known_under_multi(&under_multi(name)?)
 }
 
-/// Directly behind `multi_backend.NAME.`, and nowhere else: the prefixes of bucket names.
+/// The key of the prefixes of bucket names, only directly behind `multi_backend.NAME.`.
 pub(crate) const BUCKET_PREFIX: &str = "bucket_prefix";
 
 /// A key of one of several backends: its name, and the key without `multi_backend.NAME.`.
@@ -91,7 +91,7 @@ pub(crate) fn of_backend(name: &Name) -> Option<(&str, Name)> {
     Some((name.words().get(1)?, rest))
 }
 
-/// The key that a setting of one of several backends is for, and its free word; none for
+/// The key of a setting of one of several backends, and its free word; `None` for
 /// [`BUCKET_PREFIX`], which is not a key of an engine.
 pub(crate) fn key_of_backend(rest: &Name) -> Option<(&'static str, String)> {
     match lookup(rest)? {
@@ -136,7 +136,7 @@ pub(crate) fn riak_default(name: &Name) -> Option<&'static str> {
     found.map(|(_, default)| *default)
 }
 
-/// True if the value of a key is a path; of ignored keys, those with a default are.
+/// True if the value of a key is a path. An ignored key is a path if it has a default.
 pub(crate) fn is_path(name: &Name) -> bool {
     let pattern = match lookup(name) {
         Some(Known::Honoured { pattern, .. }) => pattern,
@@ -171,13 +171,13 @@ fn known_to_a_backend(rest: &Name) -> bool {
     backend && lookup(rest).is_some()
 }
 
-/// For `multi_backend.NAME.KEY` where the key is one of the whole node: that key.
+/// The key in `multi_backend.NAME.KEY`, if it is one of the whole node.
 pub(crate) fn of_whole_node(name: &Name) -> Option<Name> {
     let rest = under_multi(name)?;
     (known_under_multi(&rest).is_none() && lookup(&rest).is_some()).then_some(rest)
 }
 
-/// At most this many names are offered for one that is unknown.
+/// Maximum of suggested names for an unknown one.
 const SUGGESTIONS_MAX: usize = 3;
 
 /// The known names nearest to an unknown one, best first; none if nothing is near.
@@ -188,7 +188,8 @@ pub(crate) fn nearest(name: &Name) -> Vec<String> {
     }
 }
 
-/// For a key of one of several backends; one of the whole node is offered by its own name.
+/// The same for a key of one of several backends. A key of the whole node is suggested under its
+/// own name.
 fn nearest_of_backend(name: &Name, rest: &Name) -> Vec<String> {
     let prefix: Vec<_> = name.words().iter().take(2).cloned().collect();
     let found = nearest_among(rest, patterns().chain([BUCKET_PREFIX]));
@@ -214,7 +215,7 @@ fn nearest_among(name: &Name, patterns: impl Iterator<Item = &'static str>) -> V
     for pattern in patterns {
         let candidate = name.fill(pattern);
         let slips = strsim::osa_distance(&wanted, &candidate);
-        // A user that leaves out or adds the front words still means this key.
+        // A name with its front words left out or added is near.
         let shifted = candidate.ends_with(&format!(".{wanted}"))
             || (pattern.contains('.') && wanted.ends_with(&format!(".{candidate}")));
         if slips <= slips_max || shifted {

@@ -1,7 +1,7 @@
 //! The form of riak.conf: `a.b.c = value` lines, comments after `#`, values perhaps in quotes.
 //!
-//! As in Riak, a `#` begins a comment anywhere, except between single quotes. Unlike in Riak, a line
-//! that cannot be read does not end the reading: all of them are reported.
+//! As in Riak, a `#` begins a comment anywhere, except between single quotes. Unlike in Riak, an
+//! unreadable line does not end the reading: all such lines are reported.
 
 use std::borrow::Cow;
 
@@ -57,7 +57,7 @@ pub(crate) fn parse(text: &str) -> (Vec<Setting>, Vec<Problem>) {
     (settings, problems)
 }
 
-/// Reads the `key=value` of one `--set`, in which a `#` is a character like others.
+/// Reads the `key=value` of one `--set`, in which a `#` is an ordinary character.
 pub(crate) fn parse_override(text: &str, place: Place) -> Result<Setting, Problem> {
     let unreadable = |expected| Problem::Unreadable {
         place,

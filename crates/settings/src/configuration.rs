@@ -16,7 +16,7 @@ use crate::settings::{LogOutput, NamedBackend, Settings};
 use crate::several_backends;
 use crate::substitution;
 
-/// A configuration that is right.
+/// A valid configuration.
 #[derive(Debug, Clone)]
 pub struct Configuration {
     /// The settings of the server.
@@ -25,7 +25,7 @@ pub struct Configuration {
     pub effective: Vec<Effective>,
     /// The outcome of every line and `--set` option, in their order.
     pub lines: Vec<LineReport>,
-    /// Likely mistakes with which the server starts all the same; each is a sentence without full stop.
+    /// Likely mistakes that do not prevent a start; each is a sentence without a full stop.
     pub warnings: Vec<String>,
 }
 
@@ -75,12 +75,12 @@ impl Configuration {
     /// Reads `text`, in riak.conf's form, and `overrides`, each `key=value`, which win over it.
     ///
     /// # Errors
-    /// Everything that is wrong, at once; the reader corrects the file or the options.
+    /// All errors at once. Correct the file or the options.
     pub fn load(text: &str, overrides: &[impl AsRef<str>]) -> Result<Configuration, Problems> {
         Self::load_at(text, &[], overrides, &Anchors::default())
     }
 
-    /// The same with files of Erlang terms, which win over the file beside them in their order, and with
+    /// The same with files of Erlang terms, which override the file and then each other, and with
     /// relative paths made absolute: see [`Anchors`].
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Configuration {
         let mut lines = loader.reports(targets, &settings);
         lines.append(&mut ignored);
         lines.sort_by_key(|line| line.place);
-        // A default fails only through a setting that it refers to, which is reported by itself.
+        // A default fails only if it refers to a wrong setting, which is reported by itself.
         if loader
             .problems
             .iter()
@@ -149,7 +149,7 @@ impl Configuration {
     }
 }
 
-/// A key that neither Kvorum nor Riak has where it stands.
+/// The error for a key that neither Kvorum nor Riak has at this place.
 fn unknown(setting: &Setting) -> Problem {
     let key = setting.name.to_string();
     let place = setting.place;
@@ -184,7 +184,7 @@ fn place_of(problem: &Problem) -> Option<Place> {
 struct Replacement {
     /// Prefix of the names of these keys.
     prefix: &'static str,
-    /// Settings before this one do not count any more.
+    /// Settings before this one have no effect.
     before: usize,
     place: Place,
 }
@@ -193,7 +193,7 @@ struct Loader<'a> {
     anchors: &'a Anchors,
     written: &'a [Setting],
     replacements: Vec<Replacement>,
-    /// By pattern and free word: the index of the setting that counts, the last one written.
+    /// The index of the setting that applies, the last one, by pattern and free word.
     winners: BTreeMap<(&'static str, String), usize>,
     problems: Vec<Problem>,
 }
@@ -332,7 +332,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// The last setting behind this one that takes its place; prefixes of bucket names add up.
+    /// The last setting that overrides this one; prefixes of bucket names add up.
     fn later_of_backend(&self, index: usize, name: &str, rest: &Name) -> Option<&Setting> {
         let key = catalogue::key_of_backend(rest)?;
         let later = self.written.get(index + 1..)?.iter();
@@ -366,7 +366,8 @@ impl<'a> Loader<'a> {
         (settings, effective)
     }
 
-    /// Several backends, in the order of their names: each has the node's settings but for its own.
+    /// Several backends, in the order of their names. Each has the node's settings, overridden by
+    /// its own.
     fn named_backends(&mut self, of_node: &Settings) -> Vec<NamedBackend> {
         let mut backends: BTreeMap<String, NamedBackend> = BTreeMap::new();
         for index in 0..self.written.len() {
@@ -543,7 +544,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Setting a log file means that it is to be written, as in Riak.
+    /// As in Riak, setting a log file turns it on.
     fn choose_log_output(&self, settings: &mut Settings) {
         let is_set = |pattern| self.winners.contains_key(&(pattern, String::new()));
         if !is_set("logger.output") {
@@ -596,9 +597,9 @@ enum Target {
     OfBackend,
 }
 
-/// For all keys of all of several backends.
+/// The pattern for all keys of all backends of a node with several.
 const OF_BACKENDS: &str = "multi_backend.$name";
-/// Names the backend of the buckets that name none.
+/// The key with the backend of the buckets that name none.
 const DEFAULT_BACKEND: &str = "multi_backend.default";
 /// The values of `multi_backend.NAME.bucket_prefix`.
 const BUCKET_PREFIXES: &str =

@@ -10,7 +10,7 @@ use crate::settings::{
     Settings, StorageBackend,
 };
 
-/// Conflicts that make it impossible to start.
+/// Conflicts that prevent a start.
 pub(crate) fn conflicts(settings: &Settings) -> Vec<Problem> {
     let mut found = Vec::new();
     found.extend(quorum_conflicts(&settings.buckets));
@@ -40,7 +40,7 @@ pub(crate) fn conflicts(settings: &Settings) -> Vec<Problem> {
     found.into_iter().map(Problem::Conflict).collect()
 }
 
-/// Likely mistakes with which the server starts all the same.
+/// Likely mistakes that do not prevent a start.
 pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     let largest = settings.objects.size_max_bytes;
     let mut found = Vec::new();
@@ -91,7 +91,7 @@ fn merge_window_warning(settings: &Settings) -> Option<String> {
     })
 }
 
-/// As many as a store of several can have.
+/// Maximum of backends in a store of several.
 const BACKENDS_MAX: usize = 32;
 
 fn multi_conflicts(multi: &MultiSettings) -> Vec<String> {
@@ -106,7 +106,7 @@ fn multi_conflicts(multi: &MultiSettings) -> Vec<String> {
     }
     for backend in &multi.backends {
         let name = &backend.name;
-        // It is the name of a directory too.
+        // The name is also the name of a directory.
         if name.len() > 64 || name.contains('.') || name == "lost" {
             found.push(format!(
                 "`multi_backend.{name}` is no name of a backend: take at most 64 letters, digits, `-` and `_`, \
@@ -206,7 +206,7 @@ fn quorum_conflicts(buckets: &BucketDefaults) -> Vec<String> {
     found
 }
 
-/// Listeners that want the same port: the later one could not be opened, or not at every address.
+/// Listeners with the same port: the later one could not be opened, or not at every address.
 fn address_conflicts(settings: &Settings) -> Vec<String> {
     let mut taken: Vec<(SocketAddr, String)> = Vec::new();
     let mut found = Vec::new();
@@ -235,10 +235,10 @@ fn address_conflicts(settings: &Settings) -> Vec<String> {
     found
 }
 
-/// True if a connection to some address could be meant for either. Port 0 is a new port each time.
+/// True if some address would belong to both listeners. Port 0 is a new port each time.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let covers = |all: SocketAddr, some: SocketAddr| {
-        // All addresses of IPv6 are those of IPv4, too.
+        // A listener on all addresses of IPv6 has those of IPv4 too.
         all.ip().is_unspecified() && (all.is_ipv6() || some.is_ipv4())
     };
     let has_same_port = one.port() == other.port() && one.port() != 0;

@@ -18,7 +18,8 @@ impl Configuration {
         list(self.effective.iter())
     }
 
-    /// All about one key. For the common beginning of several (`bitcask.merge`), their values.
+    /// The description of one key, or the values of all keys with a common prefix
+    /// (`bitcask.merge`).
     ///
     /// # Errors
     /// [`Problem::NothingToDescribe`].
@@ -27,7 +28,7 @@ impl Configuration {
             key: name.to_owned(),
             nearest,
         };
-        // A pattern may be asked for by its own name.
+        // A pattern is found by its own name too.
         let parsed = Name::parse(&name.replace('$', "")).ok_or_else(|| unknown(Vec::new()))?;
         match catalogue::lookup(&parsed) {
             Some(Known::Honoured { pattern, .. }) => Ok(self.about(pattern)),
@@ -62,7 +63,7 @@ impl Configuration {
         }
     }
 
-    /// A key of one of several backends is the same key of its engine.
+    /// A key of one of several backends is described as the key of its engine.
     fn of_backend(&self, name: &str, parsed: &Name) -> Result<String, Problem> {
         let rest = catalogue::of_backend(parsed).map(|(_, rest)| rest.to_string());
         match rest.as_deref() {

@@ -1,9 +1,9 @@
-//! `advanced.config` and `app.config`: Erlang terms beside a riak.conf, which win over it.
+//! `advanced.config` and `app.config`: Erlang terms beside a riak.conf, which override it.
 //!
 //! The form is `[{Application, [{Key, Value}]}].`, and as in Riak a key replaces all settings of riak.conf
 //! for it, lists as a whole. Every key is honoured under its name in riak.conf, ignored with a reason, or
-//! refused. A key that would change the backend or the default properties is never ignored: data would be
-//! looked for, or kept, in another way than before.
+//! refused. A key that would change the backend or the default properties is never ignored: data
+//! would be read or stored in another way than before.
 
 mod keys;
 mod values;
@@ -90,7 +90,7 @@ pub(crate) struct ErlangSettings {
     pub(crate) settings: Vec<Setting>,
     /// Keys without a name in riak.conf.
     pub(crate) ignored: Vec<LineReport>,
-    /// Prefixes of keys of riak.conf whose earlier lines do not count any more.
+    /// Prefixes of keys of riak.conf whose earlier lines have no effect.
     pub(crate) replaced: Vec<&'static str>,
     /// The file's defects.
     pub(crate) problems: Vec<Problem>,
@@ -177,7 +177,7 @@ impl ErlangSettings {
         });
     }
 
-    /// Takes the list of several backends, which replaces all that riak.conf has of them.
+    /// Takes the list of several backends, which replaces all of riak.conf's settings of backends.
     fn take_backends(&mut self, place: Place, list: &Term) {
         self.replaced.push("multi_backend.$");
         let backends = list.as_list().unwrap_or_default();
@@ -216,7 +216,7 @@ impl ErlangSettings {
     fn take_bucket_prefixes(&mut self, place: Place, list: &Term) {
         let pair = |it: &Term| match it.as_tuple()? {
             [start, name] => {
-                // Commas separate them in the setting that they become.
+                // In the resulting setting, commas separate the prefixes.
                 let start = values::plain(start).filter(|it| !it.contains(','))?;
                 Some((start, values::plain(name)?))
             }
@@ -227,7 +227,7 @@ impl ErlangSettings {
             return self.misfit(place, BUCKET_PREFIXES, list, BUCKET_PREFIXES_FORM);
         };
         for (number, (start, name)) in pairs.iter().enumerate() {
-            // Riak takes the first one that fits, here the longest one counts.
+            // Riak uses the first prefix that fits, Kvorum the longest.
             let mut earlier = pairs.iter().take(number);
             if earlier.any(|(other, _)| start.starts_with(&**other)) {
                 let path = format!("{BUCKET_PREFIXES} ({start})");
@@ -403,8 +403,8 @@ fn translate(key: &ErlangKey, value: &Term) -> Result<Translated, Misfit> {
     Ok(vec![(key.conf.to_owned(), text)].into())
 }
 
-/// A value for messages. Strings within other terms may be secrets and are not shown, nor is a term in
-/// which something bears the name of a secret.
+/// A value for messages. Strings within other terms may be secrets and are not shown. Terms that
+/// contain the name of a secret are not shown either.
 fn shown(term: &Term) -> String {
     match term {
         Term::Atom(_) | Term::Integer(_) | Term::Float(_) | Term::String(_) => term.to_string(),

@@ -1,4 +1,4 @@
-//! Keys under the names that they had in earlier versions, which are taken as the present ones.
+//! Names of keys in earlier versions, which stand for the present ones.
 
 use crate::name::Name;
 

@@ -1,8 +1,8 @@
 //! Types of values: the reading of each, the error for bad ones, and the target field.
 //!
 //! The type and the setter are one value. Rejected: a table of names and types with a second
-//! table, or a `match`, that copies values into the struct; the two drift, and a key that is
-//! declared and never passed on looks like one that works.
+//! table, or a `match`, that copies values into the struct; the two drift apart, and a key that is
+//! declared but never copied looks valid.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -21,8 +21,7 @@ pub enum Kind {
     Flag(fn(&mut Settings, bool)),
     /// A whole number within bounds.
     Integer(RangeInclusive<u64>, fn(&mut Settings, u64)),
-    /// The word that means there is no limit (the setter gets `None`), or a whole number within
-    /// bounds.
+    /// The word for no limit (the setter gets `None`), or a whole number within bounds.
     IntegerOr(
         &'static str,
         RangeInclusive<u64>,
@@ -34,13 +33,13 @@ pub enum Kind {
     Hour(fn(&mut Settings, u8)),
     /// 0 to 100, with or without `%`; a fraction is rounded.
     Percent(fn(&mut Settings, u8)),
-    /// A duration from a smallest on; a bare number is in the unit.
+    /// A duration of at least a minimum; a bare number is in the unit.
     Duration(Unit, RangeFrom<Duration>, fn(&mut Settings, Duration)),
     /// The word that stands for none, or a duration above zero; a bare number is in the unit.
     DurationOr(&'static str, Unit, fn(&mut Settings, Option<Duration>)),
-    /// A size in bytes, from a smallest on.
+    /// A size in bytes, of at least a minimum.
     Bytes(RangeFrom<u64>, fn(&mut Settings, u64)),
-    /// The word that stands for none, or a size in bytes, from a smallest on.
+    /// The word that stands for none, or a size in bytes, of at least a minimum.
     BytesOr(&'static str, RangeFrom<u64>, fn(&mut Settings, Option<u64>)),
     /// `ip:port`, or `off`, under the free word of the key's name.
     Address(fn(&mut Settings, &str, Option<SocketAddr>)),
@@ -53,12 +52,11 @@ pub enum Kind {
     NodeName(fn(&mut Settings, String)),
     /// A word of at most 64 letters, digits, `-`, `_` and `.`.
     Word(fn(&mut Settings, String)),
-    /// `one`, `quorum`, `all` or a count of replicas, from a smallest on: 0 where none may be asked
-    /// for.
+    /// `one`, `quorum`, `all` or a count of replicas, of at least a minimum, which may be 0.
     Quorum(RangeFrom<u64>, fn(&mut Settings, QuorumValue)),
     /// `keep`, `immediate` or a duration (bare numbers are milliseconds).
     DeleteMode(fn(&mut Settings, DeleteMode)),
-    /// `logfmt` or `json`; a template of Erlang's logger is passed over.
+    /// `logfmt` or `json`; a template of Erlang's logger is ignored.
     LogFormat(fn(&mut Settings, LogFormat)),
 }
 
@@ -73,16 +71,17 @@ impl Choice {
     }
 }
 
-/// A value that was not taken: it is none of the key's kind.
+/// A value that is not of the key's kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal;
 
-/// The reason that a template of Erlang's logger has no effect.
+/// The reason why a template of Erlang's logger has no effect.
 const TEMPLATE: &str =
     "it is a template of Erlang's logger; lines have the form `logfmt` or `json`";
 
 impl Kind {
-    /// The reason that a known value of Riak's has no effect, if it is one; the default counts then.
+    /// The reason why a known value of Riak's has no effect, and the default applies; `None` for
+    /// other values.
     pub(crate) fn passes_over(&self, text: &str) -> Option<&'static str> {
         match self {
             Kind::LogFormat(_) => text.trim_start().starts_with('[').then_some(TEMPLATE),
@@ -191,7 +190,7 @@ impl Kind {
         }
     }
 
-    /// The unit of a bare number, where the type has one.
+    /// The unit of a bare number, if the type has one.
     pub fn unit(&self) -> Option<&'static str> {
         match self {
             Kind::Duration(unit, ..) | Kind::DurationOr(_, unit, _) => Some(unit.symbol()),
@@ -289,7 +288,7 @@ fn address(text: &str) -> Option<SocketAddr> {
     ))
 }
 
-/// `None` where it cannot be a name that hellos and files carry.
+/// `None` if it is invalid as a name in hellos and files.
 fn word_of(text: &str) -> Option<String> {
     let is_clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let fits = (1..=64).contains(&text.len()) && text.chars().all(is_clean);

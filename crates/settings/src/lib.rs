@@ -1,11 +1,11 @@
 //! Configuration: every key declared once as data, riak.conf's form, and the fate of each Riak key.
 //!
-//! Text comes in, structures come out; this crate opens no file and reads no environment. The tables under
-//! `honoured` are the only place where a key's name, type, default and help stand, and each declaration
-//! carries the function that puts its value into [`Settings`]: a key that is declared but reaches nothing
-//! cannot be written down. For every other key of Riak 2.2 to 3.4, the tables under `riak` have our
-//! corresponding key, or the reason why it is ignored. From the same tables come the errors, `kvorum
-//! describe`, `kvorum chkconfig`, the sample file and the reference page.
+//! Text comes in, structures come out; this crate opens no file and reads no environment. The
+//! tables under `honoured` are the only place with a key's name, type, default and help. Each
+//! declaration has the function that puts its value into [`Settings`], so no declared key can be
+//! without effect. For every other key of Riak 2.2 to 3.4, the tables under `riak` have our
+//! corresponding key, or the reason why it is ignored. From the same tables come the errors,
+//! `kvorum describe`, `kvorum chkconfig`, the sample file and the reference page.
 //!
 //! ```
 //! let configuration = kvorum_settings::Configuration::load(

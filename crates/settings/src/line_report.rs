@@ -20,12 +20,12 @@ pub struct LineReport {
 /// The outcome of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It has its effect.
+    /// The setting has its effect.
     Honoured,
-    /// It has the effect of this key of ours.
+    /// The setting has the effect of this key of ours.
     MappedTo(String),
-    /// It has no effect; the reason fits after "ignored because".
+    /// The setting has no effect; the reason fits after "ignored because".
     Ignored(Cow<'static, str>),
-    /// A later setting of the same key won.
+    /// A later setting of the same key overrides it.
     Overridden(Place),
 }

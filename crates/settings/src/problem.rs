@@ -35,7 +35,7 @@ impl TermsFile {
 }
 
 impl Place {
-    /// The place as a column of a table has it.
+    /// The place for a column of a table.
     pub(crate) fn in_short(self) -> String {
         match self {
             Place::Default => "default".to_owned(),
@@ -57,7 +57,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong; the reader corrects the named line.
+/// One error. Correct the named line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// Neither Kvorum nor Riak has the key.
@@ -130,7 +130,7 @@ pub enum Problem {
         /// The expected form.
         expected: &'static str,
     },
-    /// A `$(key)` that stands for nothing.
+    /// A `$(key)` without a value.
     #[error("`{key}` {place} refers to `$({named})`, {why}")]
     Reference {
         /// The key whose value has it.
@@ -142,7 +142,7 @@ pub enum Problem {
         /// The error in it.
         why: &'static str,
     },
-    /// Values that are right by themselves and wrong together.
+    /// Values that are valid alone, but conflict.
     #[error("{0}")]
     Conflict(String),
 }
@@ -156,7 +156,7 @@ fn suggestion(nearest: &[String]) -> String {
     }
 }
 
-/// Everything that is wrong, in the order of the file.
+/// All errors, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 

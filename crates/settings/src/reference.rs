@@ -127,7 +127,7 @@ fn write_key(text: &mut String, key: &Key) {
     let _ = writeln!(text, "- In Riak: {}", key.ancestry.sentence());
 }
 
-/// One sentence a line, so that a change of one is a change of one line.
+/// One sentence per line, so that a change of a sentence changes one line.
 fn sentences(help: &str) -> impl Iterator<Item = &str> {
     help.split_inclusive(". ").map(str::trim_end)
 }

@@ -6,7 +6,7 @@ use crate::configuration::Configuration;
 use crate::line_report::{LineReport, Outcome};
 
 impl Configuration {
-    /// The outcome of every setting, one a line, and the warnings.
+    /// The outcome of every setting, one per line, and the warnings.
     pub fn report(&self) -> String {
         let settings: Vec<_> = self
             .lines

@@ -16,11 +16,11 @@ pub struct RiakKey {
 /// The fate of a key of Riak's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is taken as a value of this key of ours.
+    /// Its value is used for this key of ours.
     Mapped(&'static str),
     /// It has no effect; the reason fits after "ignored because".
     Ignored(&'static str),
-    /// It would change the fate of data, so that it is refused unless it is empty; the reason.
+    /// It would change the storage of data, so it is refused unless empty, for this reason.
     Guarded(&'static str),
 }
 
@@ -29,7 +29,7 @@ pub enum Fate {
 pub struct Family {
     /// Their subject.
     pub title: &'static str,
-    /// Names that share a fate, with blanks between them.
+    /// Names with the same fate, separated by blanks.
     fates: &'static [(&'static str, Fate)],
 }
 
@@ -62,8 +62,8 @@ pub(crate) const DIRECTORIES: [(&str, &str); 3] = [
     ("platform_lib_dir", "./lib"),
 ];
 
-/// The first word of names under which every key of a backend may stand; that rule is in
-/// `catalogue`, and only the two keys that are not of that form are listed here.
+/// The first word of names with any key of a backend. The rule for them is in `catalogue`; only two
+/// keys of another form are listed here.
 pub(crate) const MULTI_PREFIX: &str = "multi_backend";
 
 /// The reason why directories of one of several backends are ignored.

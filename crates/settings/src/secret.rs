@@ -1,6 +1,6 @@
 //! Values that reports and messages do not show.
 
-/// Replaces values in reports that should not be read over a shoulder or in a log.
+/// Replaces secret values in reports and logs.
 const MASK: &str = "********";
 
 /// True for keys whose values are secrets.

@@ -116,7 +116,7 @@ impl StorageBackend {
 pub struct MultiSettings {
     /// `multi_backend.default`: the name of the backend of all buckets that name none; empty for the first.
     pub default: String,
-    /// `storage_backend = prefix_multi`: the prefix of a bucket's name counts before its property.
+    /// `storage_backend = prefix_multi`: the prefix of a bucket's name overrides its property.
     pub goes_by_prefix: bool,
     /// In the order of their names.
     pub backends: Vec<NamedBackend>,
@@ -129,7 +129,7 @@ pub struct NamedBackend {
     pub name: String,
     /// `multi_backend.NAME.bucket_prefix`: beginnings of the names of buckets.
     pub bucket_prefixes: Vec<String>,
-    /// Those of the node, with the backend's own in place of the node's.
+    /// The node's settings, overridden by the backend's own.
     pub settings: Settings,
 }
 
@@ -170,12 +170,12 @@ pub struct TlsSettings {
 /// Encryption of connections between nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TlsMode {
-    /// None is.
+    /// No connection is encrypted.
     #[default]
     Off,
-    /// Those to and from nodes that can.
+    /// Connections with nodes that support encryption are encrypted.
     Optional,
-    /// All are.
+    /// All connections are encrypted.
     On,
 }
 
@@ -186,7 +186,7 @@ pub struct ProtobufSettings {
     pub backlog: u32,
     /// `protobuf.nagle`: true if small answers may be held back to be sent together.
     pub nagle: bool,
-    /// `protobuf.keepalive`: true if connections are probed for clients that are gone.
+    /// `protobuf.keepalive`: true if connections are probed for lost clients.
     pub keepalive: bool,
     /// `protobuf.frame_bytes_max`.
     pub frame_bytes_max: u64,
@@ -210,7 +210,7 @@ pub struct RequestSettings {
     pub slow_threshold: Option<Duration>,
     /// `gets_compare`: each get compares all replicas of its key.
     pub compares_all_on_get: bool,
-    /// `secondary_index_timeout`: `None` gives no query up.
+    /// `secondary_index_timeout`: `None` means none.
     pub secondary_index_timeout: Option<Duration>,
     /// `delete_mode`.
     pub delete_mode: DeleteMode,
@@ -224,9 +224,9 @@ pub enum DeleteMode {
     /// It stays.
     #[default]
     Keep,
-    /// It goes with the delete, as soon as all replicas have it.
+    /// It is removed with the delete, as soon as all replicas have it.
     Immediate,
-    /// It goes this long after all replicas had it.
+    /// It is removed this long after all replicas had it.
     After(Duration),
 }
 
@@ -302,10 +302,10 @@ pub struct BucketDefaults {
 pub enum SyncOnWrite {
     /// As in the backend's own settings.
     Backend,
-    /// The one that coordinates.
+    /// The coordinating replica.
     #[default]
     One,
-    /// Every one.
+    /// All replicas.
     All,
 }
 
@@ -315,7 +315,7 @@ pub enum KeyFunction {
     /// Bucket and key.
     #[default]
     Standard,
-    /// The bucket alone.
+    /// Only the bucket.
     BucketOnly,
 }
 
@@ -338,7 +338,7 @@ pub enum QuorumValue {
 pub struct Durability {
     /// The promise.
     pub mode: DurabilityMode,
-    /// The time between syncs; of use in [`DurabilityMode::Interval`] alone.
+    /// The time between syncs; used only in [`DurabilityMode::Interval`].
     pub interval: Duration,
 }
 
@@ -405,7 +405,7 @@ pub struct BitcaskSettings {
 /// Compression of values on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// As they are.
+    /// Values are not compressed.
     #[default]
     None,
     /// LZ4.
@@ -451,7 +451,7 @@ pub struct LeveldbSettings {
     pub block_restart_interval: u64,
     /// `compression`.
     pub compression: bool,
-    /// `compression.algorithm`; of use with `compression` alone.
+    /// `compression.algorithm`; used only with `compression`.
     pub compression_algorithm: Compression,
     /// `compaction.trigger.tombstone_count`; `None` is off.
     pub tombstones_trigger: Option<u64>,
@@ -459,7 +459,7 @@ pub struct LeveldbSettings {
     pub expiration: bool,
     /// `expiration.retention_time`; `None` is unlimited. Ask [`LeveldbSettings::expiry`].
     pub retention: Option<Duration>,
-    /// `expiration.mode`: only tables of which everything is expired are worked on for it.
+    /// `expiration.mode`: expiry only removes tables in which everything is expired.
     pub expires_whole_files: bool,
     /// `tiered`: tables of this level and those below it are old; `None` is off.
     pub tiered_from_level: Option<u64>,
@@ -497,16 +497,15 @@ pub struct LeveledSettings {
     pub compression: Compression,
     /// `compression_point` is `on_compact`.
     pub compresses_when_collected: bool,
-    /// `ledger_compression`; `None` is as bodies are.
+    /// `ledger_compression`; `None` means as for bodies.
     pub ledger_compression: Option<Compression>,
-    /// `compression_level`: the first level of which tables are packed.
+    /// `compression_level`: the first level with compressed tables.
     pub compressed_from_level: u64,
     /// `max_run_length`: journal files that are rewritten together.
     pub run_files_max: u64,
-    /// `singlefile_compactionpercentage`: the part that may be needed of a file that is rewritten
-    /// alone.
+    /// `singlefile_compactionpercentage`: the live share up to which a file is rewritten alone.
     pub single_file_percent: u8,
-    /// `maxrunlength_compactionpercentage`: the same of a run of the most files.
+    /// `maxrunlength_compactionpercentage`: the same for a run of `run_files_max` files.
     pub longest_run_percent: u8,
     /// `compaction_low_hour`, UTC.
     pub compaction_first_hour: u8,
@@ -616,15 +615,15 @@ pub struct MaintenanceSettings {
 pub struct LogSettings {
     /// `logger.level`.
     pub level: LogLevel,
-    /// `logger.output`; where it is not set: both if `logger.file` is set, else the console.
+    /// `logger.output`; if not set: both if `logger.file` is set, else the console.
     pub output: LogOutput,
     /// `logger.file`.
     pub file: PathBuf,
     /// `logger.format`.
     pub format: LogFormat,
-    /// `logger.max_file_size`: a file of this length is put aside. Bytes.
+    /// `logger.max_file_size`: a file of this length is rotated. Bytes.
     pub file_bytes_max: u64,
-    /// `logger.max_files`: files put aside that are kept.
+    /// `logger.max_files`: rotated files that are kept.
     pub files_max: u64,
 }
 
@@ -643,7 +642,7 @@ pub enum LogFormat {
 pub enum LogLevel {
     /// Everything.
     Debug,
-    /// The course of things.
+    /// Normal operation.
     #[default]
     Info,
     /// An operator should look at it.
@@ -668,7 +667,7 @@ pub enum LogOutput {
     Both,
 }
 
-/// Size of one entry, in which the original counts `hanoidb.top_level`, in bytes.
+/// Size of an entry, the unit of the original's `hanoidb.top_level`, in bytes.
 const HANOIDB_ENTRY_BYTES: u64 = 16 << 10;
 
 impl Settings {
@@ -785,8 +784,8 @@ impl HanoidbSettings {
         (self.expiry_seconds > 0).then(|| Duration::from_secs(self.expiry_seconds))
     }
 
-    /// Size of two runs of level 0 together before they are merged, and half of the size that one of
-    /// level 1 may have. Bytes.
+    /// Joint size at which two runs of level 0 are merged, and half of the maximum of a run of
+    /// level 1. Bytes.
     pub fn unit_bytes(&self) -> u64 {
         let doubled = u32::try_from(self.top_level).ok();
         let unit = doubled.and_then(|it| HANOIDB_ENTRY_BYTES.checked_shl(it));

@@ -1,13 +1,14 @@
-//! Settings of several backends on one node: the ones without effect, and the reason.
+//! Settings of several backends on one node that have no effect, and the reasons.
 //!
-//! Such a setting has its effect on a node of several backends only if it is one of its backend's
-//! engine. The rest is reported as ignored: a report that calls it honoured hides a slip in a name.
+//! Such a setting has its effect only on a node of several backends, and only if it is a key of its
+//! backend's engine. The rest is reported as ignored: calling it honoured would hide a misspelt
+//! name.
 
 use crate::catalogue::{self, BUCKET_PREFIX};
 use crate::name::Name;
 use crate::settings::{Settings, StorageBackend};
 
-/// Memory shared by several backends; the settings of the first of them by name count.
+/// Memory shared by several backends; the settings of the first backend by name apply.
 struct SharedMemory {
     /// Its description.
     what: &'static str,
@@ -58,13 +59,13 @@ const SHARED_MEMORY: [SharedMemory; 3] = [
     },
 ];
 
-/// The reason that `multi_backend.default` has no effect, if it has none; fits after "ignored because".
+/// The reason why `multi_backend.default` has no effect, if so; fits after "ignored because".
 pub(crate) fn default_without_effect(settings: &Settings) -> Option<String> {
     let engine = settings.node.storage_backend;
     (engine != StorageBackend::Multi).then(|| one_engine(engine))
 }
 
-/// The reason that `multi_backend.NAME.REST` has no effect, if it has none; fits after "ignored because".
+/// The reason why `multi_backend.NAME.REST` has no effect, if so; fits after "ignored because".
 pub(crate) fn without_effect(name: &str, rest: &Name, settings: &Settings) -> Option<String> {
     default_without_effect(settings).or_else(|| match &*rest.to_string() {
         "storage_backend" => None,

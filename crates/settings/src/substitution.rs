@@ -2,7 +2,7 @@
 
 use crate::name::Name;
 
-/// Values that refer to each other twice over double at every step; no path is this long.
+/// Maximum length of a value. Nested references can double it at every step; no path is this long.
 const BYTES_MAX: usize = 16 << 10;
 
 /// Values for references, by name.
@@ -10,11 +10,11 @@ pub(crate) trait Values {
     /// The text that stands for this key, which may have references of its own.
     fn text(&self, name: &Name) -> Option<String>;
 
-    /// The same when its references have been followed, as it counts: a path with its directory.
+    /// The final value, after its references were replaced: a path with its directory.
     fn followed(&self, name: &Name, text: String) -> String;
 }
 
-/// Replaces every `$(key)` in `text` by its value in `values`, and so on in the values.
+/// Replaces every `$(key)` in `text` by its value in `values`, recursively.
 ///
 /// # Errors
 /// The name in the parentheses and the error in it.

@@ -1,4 +1,4 @@
-//! A certificate authority of one's own: made once, issues a certificate for each node.
+//! A cluster's own certificate authority, which issues a certificate for each node.
 
 use std::time::Duration;
 
@@ -20,16 +20,15 @@ pub const AUTHORITY_VALIDITY: Duration = Duration::from_secs(3650 * DAY_SECONDS)
 /// A day.
 pub const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// Certificates are valid from earlier than they are made: a node whose clock is a day behind is to go
-/// on.
+/// Certificates are valid from two days before they are made, for nodes whose clocks are behind.
 const BACKDATED: Duration = Duration::from_secs(2 * DAY_SECONDS);
 
 /// The time at which a certificate is made, and the duration of its validity.
 #[derive(Clone, Copy, Debug)]
 pub struct Validity {
-    /// Now.
+    /// The present time.
     pub made: WallTime,
-    /// From now on.
+    /// The duration of the validity, from `made` on.
     pub lasts: Duration,
 }
 
@@ -38,7 +37,7 @@ pub struct Validity {
 pub struct Issued {
     /// The certificate, which is public.
     pub certificate: String,
-    /// The key, for its owner alone.
+    /// The private key.
     pub key: String,
 }
 
@@ -50,14 +49,14 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes one for a cluster, with a key that is drawn from the system's randomness.
+    /// Makes an authority for a cluster, with a key from the system's randomness.
     ///
     /// # Errors
     /// The library refuses, or the validity is too long.
     pub fn make(cluster: &str, validity: Validity) -> Result<Self, AuthorityError> {
         let key = KeyPair::generate()?;
         let mut parameters = parameters(&format!("Kvorum cluster {cluster}"), validity)?;
-        // Nothing stands between it and the nodes' certificates.
+        // The nodes' certificates are issued by it directly.
         parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let certificate = parameters.self_signed(&key)?;
@@ -72,10 +71,10 @@ impl Authority {
         })
     }
 
-    /// Takes one up again from the contents of its files.
+    /// Reads an authority from the contents of its files.
     ///
     /// # Errors
-    /// They are not an authority and its key.
+    /// The contents are not an authority and its key.
     pub fn read(certificate: &str, key: &str) -> Result<Self, AuthorityError> {
         let unusable = |part, detail: String| {
             AuthorityError::Unusable(MaterialError::Unreadable { part, detail })
@@ -99,7 +98,7 @@ impl Authority {
         })
     }
 
-    /// The end of its own validity, and of every certificate that it issues.
+    /// The end of its validity. No certificate that it issues ends later.
     pub fn not_after(&self) -> WallTime {
         self.not_after
     }
@@ -109,9 +108,9 @@ impl Authority {
         &self.issued
     }
 
-    /// Issues a certificate with a new key for a node; several identities are one node by several
-    /// names, the first of them its present one. It ends with the authority at the latest, since a
-    /// verifier checks only its own time.
+    /// Issues a certificate with a new key for a node. Several identities are names of one node,
+    /// the present one first. The certificate ends with the authority at the latest, since
+    /// verifiers check only the certificate's time.
     ///
     /// # Errors
     /// The library refuses, the validity is too long, or the authority is past its end.

@@ -15,14 +15,14 @@ pub fn day_of(time: WallTime) -> String {
     time.map_or_else(|_| "never".to_owned(), |time| time.date().to_string())
 }
 
-/// The contents of a certificate, without a judgement on its validity, which is the verifier's.
+/// The contents of a certificate. Only the verifier checks its validity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
-    /// The identities that it names: a node that is renamed has one of both names.
+    /// Its identities. The certificate of a node that is renamed has both names.
     pub identities: Vec<Identity>,
-    /// It is valid from then on.
+    /// The start of its validity.
     pub not_before: WallTime,
-    /// It is valid until then.
+    /// The end of its validity.
     pub not_after: WallTime,
     /// Its number, in hexadecimal.
     pub serial: String,
@@ -60,7 +60,7 @@ impl Certified {
             .any(|identity| identity.cluster == cluster)
     }
 
-    /// Its identities, for people.
+    /// Its identities as text.
     pub fn names(&self) -> String {
         if self.identities.is_empty() {
             return "no node of any cluster".to_owned();
@@ -71,6 +71,6 @@ impl Certified {
 }
 
 fn wall_time(time: ASN1Time) -> WallTime {
-    // Before 1970 is long ago.
+    // A time before 1970 counts as 1970.
     WallTime::from_seconds(u64::try_from(time.timestamp()).unwrap_or(0))
 }

@@ -8,7 +8,7 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 /// One of the three files of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The node's certificate, and those between it and the authority's if there are any.
+    /// The node's certificate, and intermediate certificates if there are any.
     Certificate,
     /// The certificate's private key.
     Key,
@@ -29,13 +29,13 @@ impl fmt::Display for Part {
 /// The reason why a node cannot prove its identity with its files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaterialError {
-    /// There is nothing of the kind in the file.
+    /// The file does not contain the part.
     #[error("no {part} in PEM form is in it")]
     Missing {
         /// The part that was looked for.
         part: Part,
     },
-    /// It is there and cannot be read.
+    /// The part cannot be read.
     #[error("the {part} in it cannot be read: {detail}")]
     Unreadable {
         /// The part that was read.
@@ -43,27 +43,27 @@ pub enum MaterialError {
         /// The error.
         detail: String,
     },
-    /// The key is another certificate's. Take the two files that were issued together.
+    /// The key is another certificate's. Use the two files that were issued together.
     #[error(
         "the private key does not belong to the certificate; take the two that were issued together"
     )]
     OtherKey,
-    /// Another authority issued it. Take the authority's certificate that came with it.
+    /// Another authority issued the certificate. Use the authority's certificate that came with it.
     #[error("the certificate was not issued by this authority; take the file that came with it")]
     OtherAuthority,
-    /// It is past its end. Issue a new one.
+    /// The certificate has expired. Issue a new one.
     #[error("the certificate is valid no longer; issue a new one with `kvorum admin tls issue`")]
     Expired,
-    /// It begins in the future. Set the clock.
+    /// The certificate is not valid yet. Set the clock.
     #[error("the certificate is not valid yet; is this machine's clock right?")]
     NotYetValid,
-    /// It is not to be used at both ends of a connection.
+    /// The certificate cannot be used at both ends of a connection.
     #[error("the certificate cannot be used: {detail}")]
     Unusable {
         /// The reason.
         detail: String,
     },
-    /// It is another node's. Issue one for this node.
+    /// The certificate is another node's. Issue one for this node.
     #[error(
         "the certificate is for {certified}, and this is {node} of cluster {cluster}; issue one \
          with `kvorum admin tls issue {node}`"
@@ -113,7 +113,7 @@ impl MaterialError {
 /// The reason why two nodes have no encrypted connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
-    /// The other end ends the connection or answers without TLS: switch it on there.
+    /// The other end closes the connection or answers without TLS. Switch TLS on there.
     #[error("the other end does not answer with TLS; is `cluster.tls` off there?")]
     NotSpoken,
     /// This end does not accept the other's certificate.
@@ -122,13 +122,13 @@ pub enum HandshakeError {
         /// The reason.
         reason: String,
     },
-    /// The other end does not accept the certificate of this one, or misses it.
+    /// The other end does not accept this end's certificate, or received none.
     #[error("it refuses this node's certificate: {reason}")]
     Refused {
-        /// In the words of the protocol.
+        /// The reason, in the protocol's words.
         reason: String,
     },
-    /// The certificate is accepted, and another node's.
+    /// The certificate is valid, but another node's.
     #[error("its certificate is for {certified} where {expected} was expected")]
     OtherName {
         /// The names in the certificate.
@@ -136,7 +136,7 @@ pub enum HandshakeError {
         /// The name of the node that was called.
         expected: String,
     },
-    /// Something else.
+    /// Another failure.
     #[error("the TLS handshake failed: {detail}")]
     Failed {
         /// The error.
@@ -145,9 +145,9 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// The error that ended a handshake, or the first exchange behind it: the callee checks its
-    /// caller's certificate when the caller's handshake is over already. `None` for a failure of the
-    /// network.
+    /// The error that ended a handshake or the first exchange after it. The callee checks the
+    /// caller's certificate after the caller's side of the handshake has ended. `None` for a
+    /// failure of the network.
     pub fn behind(error: &io::Error) -> Option<Self> {
         if let Some(source) = error.get_ref().and_then(|it| it.downcast_ref::<Error>()) {
             return Some(Self::of(source));
@@ -209,7 +209,7 @@ fn alert_text(alert: AlertDescription) -> String {
     }
 }
 
-/// The reason why nothing can be issued.
+/// The reason why an authority cannot issue a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
     /// The files of the authority are invalid.

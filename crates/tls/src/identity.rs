@@ -4,9 +4,9 @@
 //! kvorum://CLUSTER/NODE        kvorum://orders/kvorum@10.0.0.1
 //! ```
 //!
-//! as a URI among the certificate's alternative names, both parts percent-encoded. The node's name is
-//! used and not its UUID, which does not exist before the first start and has no meaning for the
-//! issuer. An address would not do either, since it may change. The agreed state has the UUID of each
+//! It is a URI among the certificate's alternative names, with both parts percent-encoded. It has
+//! the node's name and not its UUID, which does not exist before the first start and has no meaning
+//! for the issuer. It has no address, since addresses change. The agreed state has the UUID of each
 //! name.
 
 use std::borrow::Cow;
@@ -39,7 +39,7 @@ impl Identity {
         format!("{SCHEME}{}/{}", encode(&self.cluster), encode(&self.node))
     }
 
-    /// Reads what [`Identity::to_uri`] writes; `None` for URIs of others.
+    /// Reads the form of [`Identity::to_uri`]; `None` for other URIs.
     pub fn from_uri(uri: &str) -> Option<Self> {
         let (cluster, node) = uri.strip_prefix(SCHEME)?.split_once('/')?;
         let decode = |text| percent_decode_str(text).decode_utf8().ok();

@@ -1,12 +1,13 @@
 //! Connections on which both ends prove their identity, and the certificates for it.
 //!
-//! A cluster has a certificate authority of its own ([`Authority`]), made by one command. Each node has
-//! a certificate of it with the names of its node and its cluster ([`Identity`]); both ends of a
-//! connection ask for the other's ([`Tls`]). Addresses are in no certificate: they may change.
+//! A cluster has a certificate authority of its own ([`Authority`]), made by one command. It issues
+//! a certificate for each node, with the names of the node and the cluster ([`Identity`]). Both
+//! ends of a connection ask for the other's certificate ([`Tls`]). Certificates contain no
+//! addresses, since those may change.
 //!
-//! TLS 1.3 alone, by rustls. Certificates are checked against the time of the runtime. Randomness of keys and
-//! handshakes is the one thing that does not come from there: the library takes it from the system, so a
-//! repeatable simulation runs without TLS.
+//! The only version is TLS 1.3, by rustls. Certificates are checked against the time of the
+//! runtime. The randomness of keys and handshakes comes from the system and not from the runtime,
+//! so a repeatable simulation runs without TLS.
 //!
 //! Outside this crate: files, messages, the list of members.
 

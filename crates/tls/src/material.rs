@@ -34,7 +34,7 @@ pub struct Material {
 }
 
 impl Material {
-    /// Reads the three and checks that they fit, at this time.
+    /// Reads the three files, and checks that they fit together and are valid now.
     ///
     /// # Errors
     /// The first error; [`MaterialError::part`] names the file.
@@ -60,7 +60,7 @@ impl Material {
         })
     }
 
-    /// Sees to it that the certificate is of this node.
+    /// Checks that the certificate is this node's.
     ///
     /// # Errors
     /// [`MaterialError::OtherNode`].
@@ -86,7 +86,7 @@ impl Material {
     }
 }
 
-/// Checks a certificate as both ends of a connection will.
+/// Checks a certificate as both ends of a connection do.
 fn check(
     chain: &[CertificateDer<'static>],
     roots: &Arc<RootCertStore>,

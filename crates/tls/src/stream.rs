@@ -1,7 +1,7 @@
 //! A connection, encrypted or not, and its halves.
 //!
-//! An enum, as the runtime's own sockets are: without TLS a read or write costs one more branch, and
-//! neither an allocation nor a call through a table.
+//! It is an enum, as the runtime's sockets are: without TLS, a read or write costs one more branch,
+//! but no allocation and no virtual call.
 
 use kvorum_runtime::{ReadHalf, Stream, WriteHalf};
 use tokio_rustls::TlsStream;
@@ -10,14 +10,14 @@ use tokio_util::either::Either;
 /// A connection: plain, or encrypted between two ends that have proven their identity.
 pub type SecureStream = Either<Stream, Box<TlsStream<Stream>>>;
 
-/// The half of a connection that is read: as the network carries it, or encrypted.
+/// The read half of a connection: plain or encrypted.
 pub type SecureReadHalf = Either<ReadHalf, tokio::io::ReadHalf<TlsStream<Stream>>>;
 
 /// The write half of a connection: plain or encrypted. Written bytes may wait in it until it is
 /// flushed.
 pub type SecureWriteHalf = Either<WriteHalf, tokio::io::WriteHalf<TlsStream<Stream>>>;
 
-/// A connection as the network carries it.
+/// A plain connection.
 pub fn in_the_clear(stream: Stream) -> SecureStream {
     Either::Left(stream)
 }
@@ -27,8 +27,8 @@ pub fn is_encrypted(stream: &SecureStream) -> bool {
     matches!(stream, Either::Right(_))
 }
 
-/// Parts a connection into halves for two tasks. An encrypted one ends when both are dropped or the
-/// write half is shut down.
+/// Splits a connection into halves for two tasks. An encrypted one ends when both are dropped or
+/// the write half is shut down.
 pub fn into_split(stream: SecureStream) -> (SecureReadHalf, SecureWriteHalf) {
     match stream {
         Either::Left(stream) => {

@@ -22,7 +22,7 @@ use crate::material::{Material, client_verifier};
 use crate::stream::SecureStream;
 use crate::verifier::{AuthorityVerifier, unix_time};
 
-/// The first bytes of every TLS connection: a handshake record of some version 3.
+/// The first bytes of every TLS connection: a handshake record of a version 3.x.
 const HANDSHAKE_START: [u8; 2] = [0x16, 0x03];
 
 /// True for the beginning of a TLS connection.
@@ -30,7 +30,7 @@ pub fn begins_handshake(start: &[u8]) -> bool {
     start.starts_with(&HANDSHAKE_START)
 }
 
-/// Makes connections on which both ends have proven themselves.
+/// Makes connections on which both ends have proven their identity.
 pub struct Tls {
     time: Arc<RuntimeTime>,
     current: ArcSwap<Current>,
@@ -57,10 +57,10 @@ impl Tls {
         })
     }
 
-    /// Has connections that are made from now on use this material. Those that stand go on.
+    /// Makes new connections use this material. Open connections continue.
     ///
     /// # Errors
-    /// Those of [`Tls::new`]; the former material stays.
+    /// Those of [`Tls::new`]; the former material remains in use.
     pub fn replace(&self, material: Material) -> Result<(), MaterialError> {
         let current = Current::new(material, &self.time)?;
         self.current.store(Arc::new(current));
@@ -72,8 +72,8 @@ impl Tls {
         self.current.load().material.clone()
     }
 
-    /// The caller's side; also returns the other end's certificate. The other end has accepted the
-    /// certificate of this one once it has sent something.
+    /// The caller's side; also returns the other end's certificate. The first byte from the other
+    /// end means that this end's certificate was accepted.
     ///
     /// # Errors
     /// One end does not accept the other, or there is no TLS at the other end.
@@ -82,13 +82,13 @@ impl Tls {
         stream: Stream,
     ) -> Result<(SecureStream, Certified), HandshakeError> {
         let connector = self.current.load().connector.clone();
-        // Certificates name no addresses, and no name is sent for one.
+        // Certificates contain no addresses, and an address is not sent as a name.
         let called = ServerName::from(stream.peer_address().ip());
         let connected = connector.connect(called, stream).await;
         proven(connected.map(TlsStream::Client))
     }
 
-    /// The callee's side, which has `heard` the first bytes already; also returns the caller's
+    /// The callee's side, which has already read the bytes `heard`; also returns the caller's
     /// certificate.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Tls {
     ) -> Result<(SecureStream, Certified), HandshakeError> {
         let acceptor = self.current.load().acceptor.clone();
         let accepting = acceptor.accept_with(stream, |connection| {
-            // From memory: it cannot fail, and few bytes are never too many.
+            // A read from memory cannot fail, and a few bytes always fit.
             let _taken = connection.read_tls(&mut heard);
         });
         proven(accepting.await.map(TlsStream::Server))
@@ -150,7 +150,7 @@ fn server_config(
     let mut config = builder
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(resolver(&material.certified_key)));
-    // Connections are few and stay; each proves its certificate again, after a change too.
+    // Connections are few and long. Each checks certificates anew, so a change takes effect.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)

@@ -1,7 +1,8 @@
 //! The check of the callee's certificate: its authority, its time, its use.
 //!
-//! Its name is not checked here: the library would compare it with the address, and addresses are in no
-//! certificate. The caller compares the certificate's node name with the node that it dialled.
+//! The name is not checked here: the library would compare it with the address, which no
+//! certificate contains. The caller compares the certificate's node name with the node that it
+//! dialled.
 
 use std::sync::Arc;
 

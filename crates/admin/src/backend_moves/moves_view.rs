@@ -1,4 +1,4 @@
-//! Moves between the backends of a node, for people and for programs.
+//! Moves between the backends of a node, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ impl AllMoves {
         views.map(MoveView::status)
     }
 
-    /// True where some node has not found out yet what has to move.
+    /// True while some node still determines which data has to move.
     pub(super) fn is_looking(&self) -> bool {
         self.stores().any(|(_, store)| store.is_looking)
     }
@@ -63,7 +63,7 @@ impl Sum {
         self.is_taken_back |= status.is_taken_back;
     }
 
-    /// Partitions that are under way.
+    /// Partitions whose moves are under way.
     fn moving(&self) -> u64 {
         self.partitions - self.ended - self.waiting - self.failed
     }

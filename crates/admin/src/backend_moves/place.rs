@@ -41,10 +41,10 @@ impl Place {
         }
     }
 
-    /// The place with such keys; `None` for no bytes, which is everything.
+    /// The place whose keys begin so; `None` for no bytes, which means everything.
     pub(super) fn of_scope(scope: &[u8]) -> Option<Self> {
         let is_bucket = prefix_lens(scope).is_ok_and(|(_, len)| len == scope.len());
-        // A bucket and a key that no place depends on.
+        // A bucket and a key without effect on the place.
         let rest = match is_bucket {
             true => StorageKey::from_encoded(Bytes::copy_from_slice(scope)),
             false => {
@@ -65,7 +65,7 @@ impl Place {
         })
     }
 
-    /// The command that gives it a backend.
+    /// The command that sets its backend.
     pub(super) fn command(&self, state: &ClusterState, backend: &str) -> Command {
         let properties = PropertyOverlay {
             backend: Some(backend.to_owned()),

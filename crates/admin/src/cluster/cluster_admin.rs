@@ -35,7 +35,7 @@ impl ClusterAdmin {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let runtime = self.member.coordinator().runtime();
         runtime.spawn(name, async move {
-            // Nothing may wait for it any more.
+            // The waiting thread may be gone.
             let _waits_or_not = sender.send(work.await);
         });
         let done = receiver.recv();

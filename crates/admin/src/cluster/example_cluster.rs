@@ -68,7 +68,7 @@ pub(super) fn three_members() -> ClusterState {
     settled(commit(&join(&join(&founded(), 2), 3)))
 }
 
-/// All that was committed is carried out.
+/// The state after all committed changes.
 pub(super) fn settled(mut state: ClusterState) -> ClusterState {
     loop {
         if let Some(to) = state.next_growth() {

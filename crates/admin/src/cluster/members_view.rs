@@ -1,8 +1,8 @@
 //! Members and the ring as operators see them: `member-status`, `ring-status`, `cluster status`, and
 //! `cluster partitions`.
 //!
-//! Pure: the agreed state and the members that are up come in, texts and JSON come out. Columns and their
-//! order are Riak's; facts without a word of Riak's are added behind them.
+//! Pure: the agreed state and the members that are up come in, texts and JSON come out. Columns and
+//! their order are Riak's; facts that Riak does not show are added behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,15 +18,15 @@ use crate::readiness;
 /// The agreed state, and the members that this node can reach.
 pub(super) struct Seen<'a> {
     pub(super) state: &'a ClusterState,
-    /// The node that leads the agreed log and so carries plans out: Riak's claimant.
+    /// The leader of the agreed log, which carries out plans: Riak's claimant.
     pub(super) leader: Option<NodeId>,
     /// Members that this node cannot reach.
     pub(super) unreachable: BTreeSet<NodeId>,
-    /// False until a node that joins has been sent the state of its cluster.
+    /// False until a joining node has received the state of its cluster.
     pub(super) is_known: bool,
 }
 
-/// A partition that is to move.
+/// A partition that will move.
 struct Due {
     partition: Partition,
     index: String,
@@ -59,7 +59,7 @@ fn pending_shares(state: &ClusterState) -> Option<Shares> {
     Some(shares_of(partitions.map(|it| transition.target(it))))
 }
 
-/// The shares of the owners, each of one of these partitions.
+/// The owners' shares, from the owner of each partition.
 pub(super) fn shares_of(owners: impl Iterator<Item = NodeId>) -> Shares {
     let owners: Vec<NodeId> = owners.collect();
     let each = 100.0 / f64::from(u32::try_from(owners.len()).unwrap_or(u32::MAX));
@@ -74,7 +74,7 @@ fn pending_share(pending: Option<&Shares>, node: NodeId) -> Option<f64> {
     pending.map(|shares| shares.get(&node).copied().unwrap_or(0.0))
 }
 
-/// Riak's order: those of one status together, by name.
+/// Riak's order: by status, then by name.
 fn in_order(members: &BTreeMap<NodeId, Member>) -> Vec<(NodeId, &Member)> {
     let mut rows: Vec<_> = members.iter().map(|(node, it)| (*node, it)).collect();
     rows.sort_by(|(_, a), (_, b)| {
@@ -83,7 +83,7 @@ fn in_order(members: &BTreeMap<NodeId, Member>) -> Vec<(NodeId, &Member)> {
     rows
 }
 
-/// True when nothing moves and nothing is to.
+/// True when no move is under way or planned.
 fn is_settled(state: &ClusterState) -> bool {
     let ring = state.ring();
     let is_still =
@@ -104,8 +104,8 @@ impl Seen<'_> {
         missing.map(|(_, member)| member.name.clone()).collect()
     }
 
-    /// True when all expected members are there, and therefore have the ring: each shows the ring of
-    /// all. `ringready` and `ring-status` agree on it.
+    /// True when all expected members are reachable, and so have the same ring. Used by `ringready`
+    /// and `ring-status`.
     pub(super) fn is_ring_ready(&self) -> bool {
         self.is_known && self.missing().is_empty()
     }
@@ -155,7 +155,8 @@ impl Seen<'_> {
         in_order(state.members()).into_iter().map(row).collect()
     }
 
-    /// Riak's words for the expected and the observed state of a member, with a mark where they differ.
+    /// Riak's words for the expected and the observed state of a member, with a mark if they
+    /// differ.
     fn availability(&self, node: NodeId, member: &Member) -> &'static str {
         match (self.is_up(node), member.status == MemberStatus::Down) {
             (true, false) => "up",
@@ -242,7 +243,7 @@ impl Seen<'_> {
         )
     }
 
-    /// Partitions that are to move, by their present and next owners.
+    /// Partitions that will move, by their present and next owners.
     fn due(&self) -> BTreeMap<(String, String), Vec<Due>> {
         let (state, ring) = (self.state, self.state.ring());
         let mut due: BTreeMap<_, Vec<Due>> = BTreeMap::new();
@@ -264,7 +265,7 @@ impl Seen<'_> {
         due
     }
 
-    /// Members that have handed over all partitions and are still there.
+    /// Members that have handed over all partitions, but have not left yet.
     fn exiting(&self) -> Vec<String> {
         let exited = self.state.exited();
         exited.map(|node| name_of(self.state, node)).collect()
@@ -413,7 +414,7 @@ impl Seen<'_> {
     }
 }
 
-/// Riak's warning where a node cannot be reached.
+/// Riak's warning if a node cannot be reached.
 const NOT_CONVERGING: &str = "
 WARNING: The cluster state will not converge until all nodes
 are up. Once the above nodes come back online, convergence

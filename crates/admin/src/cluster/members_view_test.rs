@@ -16,7 +16,7 @@ fn seen<'a>(state: &'a ClusterState, unreachable: &[u8]) -> Seen<'a> {
     }
 }
 
-/// Three nodes, of which one is marked as down and one is to leave.
+/// Three nodes: one is marked as down, and one will leave.
 fn three() -> ClusterState {
     let state = settled(commit(&join(&join(&founded(), 2), 3)));
     let state = stage(&marked_as_down(&state, 2), 3, StagedChange::Leave);
@@ -36,7 +36,7 @@ fn with_step(state: &ClusterState, partition: Partition, step: MoveStep) -> Clus
     )
 }
 
-/// A node that has handed over one of the partitions that are to move, and hands over another.
+/// A node that has handed over one partition, and hands over another.
 fn moving() -> ClusterState {
     let state = commit(&join(&founded(), 2));
     let (first, _) = state.next_moves(1)[0];
@@ -81,7 +81,7 @@ Valid:2 / Leaving:0 / Exiting:0 / Joining:0 / Down:0
 
 #[test]
 fn the_cluster_status_marks_the_claimant_and_what_is_unexpected() {
-    // The one that is marked as down is there, and the claimant cannot be reached.
+    // The node marked as down is reachable, and the claimant is not.
     assert_eq!(
         seen(&three(), &[1]).status_text(),
         "\
@@ -278,7 +278,7 @@ Key: (C) = Claimant; availability marked with '!' is unexpected
     );
 }
 
-/// `ring-status` once reported that the ring was not ready while `ringready` printed TRUE.
+/// Regression: `ring-status` reported that the ring was not ready, while `ringready` printed TRUE.
 #[test]
 fn ringready_and_ring_status_agree() {
     for (state, unreachable) in [

@@ -2,7 +2,7 @@
 //!
 //! Every node shows its own state, which follows the agreed log a moment later. An operator may join nodes
 //! and read the plan on another node: the plan has to include all of them. So the plan is read through the
-//! leader of the agreed log. Where no majority answers, this node's state is shown, with its age.
+//! leader of the agreed log. If no majority answers, this node's state is shown, with its age.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,8 @@ impl ClusterAdmin {
         }
     }
 
-    /// Proposes a change, again where it was refused only because this node was behind. Blocks.
+    /// Proposes a change, and repeats it if it was refused only because this node was behind.
+    /// Blocks.
     pub(super) fn propose_to_newest(
         &self,
         command: Command,

@@ -1,4 +1,4 @@
-//! `cluster partition` and `cluster partition-count`: one partition, and how many there are.
+//! `cluster partition` and `cluster partition-count`: one partition, and the number of partitions.
 //!
 //! Pure: the agreed state comes in, texts and JSON come out.
 
@@ -17,7 +17,7 @@ pub(super) fn count(state: &ClusterState) -> AdminReply {
     AdminReply::ok(text, json!({"partitions": count}))
 }
 
-/// `cluster partition`: the one that `which` names, as `id=3`, `index=0` or by either number alone.
+/// `cluster partition`: the partition of `which`: `id=3`, `index=0`, or just one of these numbers.
 pub(super) fn one(state: &ClusterState, which: &str) -> AdminReply {
     let size = state.ring().size();
     let Some(partition) = named(size, which) else {
@@ -60,7 +60,7 @@ fn unknown(which: &str) -> AdminReply {
     }
 }
 
-/// A verb named a partition that there is not.
+/// A verb named a partition that does not exist.
 pub(crate) fn no_partition(which: &str) -> AdminReply {
     AdminReply::refused(format!("Failed: there is no partition {which}"))
 }

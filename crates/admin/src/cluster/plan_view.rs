@@ -16,7 +16,7 @@ use super::words::{RULER, banner, name_of, status_word};
 /// Moves that are shown one by one; JSON has them all.
 const MOVES_SHOWN: usize = 16;
 
-/// Contents of the stores of the nodes that could be asked.
+/// Contents of the stores of the nodes that answered.
 pub(super) type Sizes = BTreeMap<NodeId, Vec<StoreSize>>;
 
 /// The costs of a plan.
@@ -25,7 +25,7 @@ pub(super) struct PlanCosts {
     pairs: BTreeMap<(NodeId, NodeId), Pair>,
     /// Bytes into each node; the nodes receive side by side.
     into: BTreeMap<NodeId, u64>,
-    /// Bytes a second that a receiving node takes in, as far as that is known now.
+    /// Bytes per second into a receiving node, as estimated now.
     bytes_per_second: u64,
 }
 
@@ -42,7 +42,7 @@ struct Pair {
     partitions: usize,
     keys: u64,
     bytes: u64,
-    /// Partitions whose owner could not be asked.
+    /// Partitions whose owner did not answer.
     unknown: usize,
 }
 

@@ -3,7 +3,8 @@
 use super::super::example_cluster::{commit, founded, founded_with, join, node, settled, stage};
 use super::*;
 
-/// Each partition of the first node has a thousand objects and 3 MB; nothing is known of those left out.
+/// Each partition of the first node has a thousand objects and 3 MB; the sizes of partitions in
+/// `without` are unknown.
 fn sizes(state: &ClusterState, without: &[u16]) -> Sizes {
     let owned = state.ring().owned_by(node(1)).map(Partition::number);
     let known = owned.filter(|it| !without.contains(it));
@@ -71,7 +72,7 @@ To be moved: 15.00 MB in 5 partitions; about 9.00 s at 1.00 MB/s into each node
 "
     );
     assert_eq!(json["bytes"], 15 << 20);
-    // As long as the node takes that takes in most.
+    // The time of the node that receives the most.
     assert_eq!(json["seconds"], 9);
     assert_eq!(json["bytes_per_second"], MB_A_SECOND);
     assert_eq!(json["transfers"][0]["objects"], 3_000);

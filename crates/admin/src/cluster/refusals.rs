@@ -39,7 +39,7 @@ pub(super) fn staging(name: &str, error: &ProposeError) -> AdminReply {
     }
 }
 
-/// This node could not join by way of the node of this name.
+/// This node could not join through the node of this name.
 pub(super) fn joining(by: &str, error: &JoinError) -> AdminReply {
     let reply = AdminReply::refused(format!("Failed: {error}"));
     match error {
@@ -62,7 +62,8 @@ fn failed(sentence: &str, word: &str) -> AdminReply {
 mod tests {
     use super::*;
 
-    /// An operator's script looks for these lines of Riak's, and got a bare `only_member`.
+    /// Regression: an operator's script looks for these lines of Riak's, but got only
+    /// `only_member`.
     #[test]
     fn a_refused_change_says_which_node_and_why() {
         let refused = |refusal| ProposeError::Refused(Refusal::Staging(refusal));

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::cluster_admin::ClusterAdmin;
 use crate::request::{AdminReply, Replied};
 
-/// A bucket of this test alone.
+/// A bucket only for this test.
 const BUCKET: &[u8] = b"__kvorum_client_test__";
 
 impl ClusterAdmin {

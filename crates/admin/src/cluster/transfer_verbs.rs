@@ -49,7 +49,7 @@ impl ClusterAdmin {
         members.filter(|node| liveness.is_up(*node)).collect()
     }
 
-    /// Contents of the stores of all nodes that can be asked.
+    /// Contents of the stores of all nodes that answer.
     pub(super) fn sizes(&self) -> Sizes {
         let state = self.state();
         let answers = self.ask(self.reachable(&state), &Operation::Sizes);
@@ -101,7 +101,7 @@ impl ClusterAdmin {
         shown.collect()
     }
 
-    /// Bytes a second that a node may take in now, by what this one may.
+    /// Bytes per second that a node may receive now, by this node's limit.
     pub(super) fn transfer_rate(&self) -> u64 {
         self.maintenance.transfer_rate()
     }
@@ -170,7 +170,7 @@ impl ClusterAdmin {
         port.map_or_else(|| "-".to_owned(), |(_, port)| port.to_owned())
     }
 
-    /// Has nodes do something: the named one, or all.
+    /// Sends an operation to the named node, or to all.
     fn order(&self, node: Option<&str>, operation: &Operation, done: &str) -> Replied {
         let state = self.state();
         let nodes = match node {
@@ -272,7 +272,7 @@ impl ClusterAdmin {
         Ok(
             match self.ask(vec![node], &Operation::Health).remove(&node) {
                 Some(Ok(Outcome::Health(health))) => services_of(name, &health),
-                // An earlier version reports only its services.
+                // A node of an earlier version reports only its services.
                 Some(Ok(Outcome::Refused(_))) => {
                     match self.ask(vec![node], &Operation::Services).remove(&node) {
                         Some(Ok(Outcome::Services(services))) => {

@@ -1,8 +1,8 @@
 //! Transfers as operators see them: `transfers`, `transfer-limit`, `handoff summary|details`.
 //!
-//! Pure: the nodes' answers come in, texts and JSON come out. Columns are Riak's, except for the growth
-//! of the number of replicas and the remaining time, for which it has no word; docs/cluster.md has the
-//! list.
+//! Pure: the nodes' answers come in, texts and JSON come out. Columns are Riak's, except for two
+//! that Riak does not have, the growth of the number of replicas and the remaining time;
+//! docs/cluster.md has the list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ const BAR: u64 = 44;
 
 /// The answers of all nodes.
 pub(super) struct AllTransfers {
-    /// By the nodes' names.
+    /// In the order of the nodes' names.
     pub(super) nodes: Vec<NodeTransfers>,
     /// Committed moves that no node has begun.
     pub(super) planned: Vec<Planned>,
@@ -35,11 +35,11 @@ pub(super) struct AllTransfers {
 pub(super) struct NodeTransfers {
     pub(super) node: String,
     pub(super) view: TransfersView,
-    /// The transfers with the names of those that are asked and the partitions' indexes.
+    /// The transfers, with the names of the sending nodes and the indexes of the partitions.
     pub(super) rows: Vec<Row>,
 }
 
-/// A partition that is to move.
+/// A partition that will move.
 pub(super) struct Planned {
     pub(super) from: String,
     pub(super) to: String,
@@ -129,7 +129,7 @@ impl AllTransfers {
         waiting
     }
 
-    /// `transfers` as Riak prints it: partitions wait at the nodes that they go from.
+    /// `transfers` as Riak prints it: partitions wait at the sending nodes.
     pub(super) fn riak_text(&self) -> String {
         let mut text = String::new();
         if !self.down.is_empty() {
@@ -425,7 +425,8 @@ impl Planned {
 }
 
 impl NodeTransfers {
-    /// Its row of `handoff summary` behind the name: all active ones, ownership, growth, hints, repair.
+    /// Its row of `handoff summary` behind the name: all active transfers, ownership, growth,
+    /// hints, repair.
     fn summary_cells(&self) -> [String; 5] {
         let cell = |kind: &str| match self.counts(kind) {
             (_, 0) => String::new(),
@@ -448,7 +449,7 @@ impl NodeTransfers {
         ]
     }
 
-    /// Active ones of a kind, and all.
+    /// Active transfers of a kind, and all.
     fn counts(&self, kind: &str) -> (usize, usize) {
         let of_kind = || self.rows.iter().filter(|row| row.transfer.kind == kind);
         let active = of_kind().filter(|row| row.transfer.is_active).count();

@@ -84,7 +84,8 @@ remaining: 6.00 s
     assert_eq!(json["waiting"][0]["type"], "repair");
 }
 
-/// `transfers` once reported none right after a commit of five moves: no node had begun any.
+/// Regression: right after a commit of five moves, `transfers` reported none, since no node had
+/// begun any.
 #[test]
 fn moves_that_nobody_has_begun_wait_at_both_ends() {
     let planned = |partition, to: &str| Planned {

@@ -1,9 +1,10 @@
-//! `bucket-type remove`: the type is hidden, all nodes are asked for keys of it, and it goes if none has one.
+//! `bucket-type remove`: the type is hidden, all nodes are asked for its keys, and it is removed if
+//! there are none.
 //!
-//! The first step is agreed and holds for all nodes, the last one too; between them this node asks. If it
-//! stops there, the type stays hidden until the verb is given again, on any node, or until
-//! `bucket-type activate` takes the removal back. Where a node holds keys or cannot be asked, the removal
-//! is taken back at once, and requests find the type as before.
+//! The first and the last step are agreed, and hold for all nodes; this node asks in between. If it
+//! stops there, the type stays hidden until the verb is repeated on any node, or until `bucket-type
+//! activate` cancels the removal. If a node holds keys or cannot be asked, the removal is cancelled
+//! at once, and requests find the type as before.
 
 use std::time::Duration;
 
@@ -17,19 +18,19 @@ use super::cluster_admin::ClusterAdmin;
 use super::words::name_of;
 use crate::request::{AdminReply, Replied};
 
-/// Pause before nodes are asked again that do not know the answer yet.
+/// Pause before nodes without an answer yet are asked again.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The most such pauses.
+/// Maximum of such pauses.
 const PAUSES_MAX: usize = 100;
 
 /// The answer of one node, for the removal.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
-    /// It holds nothing.
+    /// The node holds no keys.
     Nothing,
-    /// It is to be asked again, for this reason.
+    /// The node must be asked again, for this reason.
     Again(String),
-    /// It prevents the removal, for this reason.
+    /// The node prevents the removal, for this reason.
     Hindrance(String),
 }
 
@@ -79,7 +80,7 @@ impl ClusterAdmin {
             let mut again = Vec::new();
             let mut answers = self.ask(open.clone(), &operation);
             for node in open {
-                // A node that stops while it asks has no answers at all.
+                // If this node stops meanwhile, there are no answers.
                 let answer = answers.remove(&node);
                 let answer = answer.unwrap_or_else(|| Err("there is no answer".to_owned()));
                 match said(answer) {
@@ -100,7 +101,7 @@ impl ClusterAdmin {
         Ok(hindrances)
     }
 
-    /// Has requests find the type again; the refusal.
+    /// Makes requests find the type again; returns the refusal.
     fn take_back(
         &self,
         name: &str,

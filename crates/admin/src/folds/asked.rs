@@ -1,4 +1,4 @@
-//! The words of a fold, read.
+//! Parsing of the words of a fold.
 //!
 //! ```text
 //! list-buckets [NVAL]
@@ -14,7 +14,7 @@
 //! METHOD   = count | local | job[,N]
 //! ```
 //!
-//! A name that begins with `0x` and goes on in hexadecimal digits is bytes.
+//! A name of `0x` and hexadecimal digits stands for bytes.
 
 use kvorum_coordinator::KeyChange;
 use kvorum_encoding::{Bucket, BucketType, Key};
@@ -23,14 +23,14 @@ use kvorum_tictac::TreeSize;
 
 use super::time_of_day::seconds_of;
 
-/// A fold that is asked for.
+/// A requested fold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FoldAsked {
     Buckets,
     Stats(FoldScope),
-    /// Keys, with what makes them stand out or with their clocks.
+    /// Keys, with their numbers of siblings or bytes, or with their clocks.
     Find(FoldScope, FoldKind),
-    /// The number of keys that stand out.
+    /// The number of such keys.
     CountFound(FoldScope, FoldKind),
     Count(FoldScope, EntryClass),
     Change(FoldScope, KeyChange),

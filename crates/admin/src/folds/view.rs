@@ -1,4 +1,4 @@
-//! Findings of folds, for people and for programs.
+//! Findings of folds, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -81,13 +81,13 @@ pub(super) fn keys(found: &Findings) -> AdminReply {
     AdminReply::ok(text, data.into())
 }
 
-/// A number of keys. Riak's command writes the number alone.
+/// A number of keys. Riak's command writes only the number.
 pub(super) fn count(count: u64) -> AdminReply {
     let reply = AdminReply::ok(format!("{count} keys\n"), json!({"count": count}));
     reply.with_riak_text(count.to_string())
 }
 
-/// The outcome of a change, in a cluster of so many members.
+/// The outcome of a change, in a cluster of this many members.
 pub(super) fn changed(change: KeyChange, changed: KeysChanged, members: usize) -> AdminReply {
     let done = match change {
         KeyChange::Reap => "reaped",

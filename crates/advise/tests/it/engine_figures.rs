@@ -164,7 +164,7 @@ fn hanoidb_takes_the_disk_that_capacity_says() {
     }
 }
 
-/// Bodies of this size stand in leaves.
+/// Bodies of this size are in leaves.
 #[test]
 fn innostore_takes_the_disk_that_capacity_says() {
     let memory = MemoryDisk::new();
@@ -189,7 +189,7 @@ fn innostore_takes_the_disk_that_capacity_says() {
     );
 }
 
-/// The journal is the writes to the value log.
+/// The journal consists of the writes to the value log.
 #[test]
 fn leveled_takes_the_disk_that_capacity_says() {
     let memory = MemoryDisk::new();
@@ -226,7 +226,8 @@ fn leveled_takes_the_disk_that_capacity_says() {
     );
 }
 
-/// The declared memory for each key of a node with many keys; stores themselves hold no more with few.
+/// The declared memory for each key of a node with many keys; a store by itself takes no more with
+/// few.
 fn keydir_bytes_per_key() -> f64 {
     let table = EngineTable::built_in().unwrap();
     let costs = table.engine("bitcask").unwrap().costs.as_ref();
@@ -264,7 +265,7 @@ fn bitcask_takes_the_disk_and_memory_that_capacity_says() {
     );
 }
 
-/// Runs as a server does by default: the memory of a store for its entries in the log counts.
+/// Runs as a server does by default, so the memory for entries in the log counts.
 #[test]
 fn bitcask_over_the_value_log_takes_the_memory_that_capacity_says() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());

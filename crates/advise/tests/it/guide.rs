@@ -1,4 +1,4 @@
-//! The guide to choosing a backend says what the rules say, each with a figure or the place that shows it.
+//! The guide to choosing a backend has every rule, with a figure or the place that shows it.
 
 use std::path::Path;
 

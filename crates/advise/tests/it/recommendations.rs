@@ -179,7 +179,7 @@ fn what_is_said_counts_more_than_what_was_measured() {
     assert_eq!(measured.number("value_bytes"), Some(1024.0));
 }
 
-/// All types of a node got the same backend, although several can be configured.
+/// Regression: all types of a node got the same backend, although several can be configured.
 #[test]
 fn each_subject_gets_its_own_backend_and_the_settings_for_all_are_there() {
     let named = |subject: &str, said: &[(&str, &str)]| Advice {
@@ -195,7 +195,7 @@ fn each_subject_gets_its_own_backend_and_the_settings_for_all_are_there() {
         names.collect::<Vec<_>>()
     };
     assert_eq!(recommended(&both), ["bitcask", "leveled"]);
-    // Bitcask has no indexes, so that one backend for both is the other one.
+    // Bitcask has no indexes, so the one backend for both is leveled.
     assert_eq!(found.instead.as_deref(), Some("leveled"));
     assert_eq!(
         found.settings,

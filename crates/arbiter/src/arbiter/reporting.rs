@@ -13,7 +13,7 @@ use crate::order::Owner;
 use crate::report::{DueTask, Report};
 
 impl Arbiter {
-    /// Everything about this moment.
+    /// The present state.
     pub fn report(&self, now: Moment) -> Report {
         let backlogs = self.backlogs(now);
         let allowed = self.pace.allowed();

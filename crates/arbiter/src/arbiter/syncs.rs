@@ -10,9 +10,9 @@ use crate::account::Account;
 use crate::order::{Decision, Order, Owner};
 
 /// Stores synced in one round. More of them fill the device's queue, in which the value log's own
-/// syncs wait. Measured with 64 files of 4 MiB to be synced and a log that syncs all the while: one
-/// file at a time with rests took 783 ms, rounds of 16 by two threads 451 ms, one round of 64 281 ms;
-/// the log's p99 was 15, 20 and 37 ms.
+/// syncs wait. Measured with 64 dirty files of 4 MiB and a log that syncs continuously: single
+/// files with rests took 783 ms, rounds of 16 by two threads 451 ms, one round of 64 took 281 ms.
+/// The log's p99 was 15, 20 and 37 ms.
 const SYNCS_MAX: usize = 16;
 /// The rests between rounds of syncs.
 const SYNC_REST_MIN: Duration = Duration::from_millis(1);
@@ -28,7 +28,7 @@ impl Arbiter {
     ) {
         let is_log = order.owner == Owner::ValueLog;
         if is_log {
-            // A step with a cost had to sync a store; others prepare it for more, or free files.
+            // A step with a cost has synced a store. Other steps prepare a sync, or free files.
             self.is_log_trimming = outcome.is_some_and(|outcome| outcome.cost_bytes > 0);
             self.accounts
                 .values_mut()
@@ -44,7 +44,7 @@ impl Arbiter {
         }
     }
 
-    /// The value log's next step, or a round of syncs; nothing while the device has its rest.
+    /// The value log's next step, or a round of syncs; nothing while the device rests.
     pub(super) fn next_sync(&mut self, now: Moment) -> Option<Decision> {
         let is_rest_over = self.sync_after <= now;
         let log = self.accounts.get(&Owner::ValueLog);

@@ -1,4 +1,4 @@
-//! The backlog stays bounded at all rates that the device sustains, and idle time works it off.
+//! The backlog stays bounded at all rates that the device sustains, and is done in idle time.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ proptest! {
     })]
 
     /// Phases of any load, each up to the sustained rate, with continuously slowed foreground
-    /// requests: the backlog never exceeds the work that comes up within a fixed time.
+    /// requests: the backlog never exceeds the new work of a fixed time.
     #[test]
     fn the_backlog_is_bounded_at_any_ingest_that_the_device_carries(
         seed in any::<u64>(),
@@ -127,7 +127,7 @@ fn idle_time_works_the_backlog_off() {
     let backlog = world.backlog_bytes();
     assert!(backlog > 1_000_000_000, "{backlog}");
     world.put_evenly(0.0);
-    // At the full rate, and a little for looking around.
+    // The time at the full rate, and a little for looks.
     world.run(Duration::from_secs_f64(backlog as f64 / 400e6 * 1.3) + SECOND * 3);
     assert_eq!(world.backlog_bytes(), 0);
     let report = world.arbiter.report(world.now);
@@ -192,8 +192,8 @@ fn a_backlog_bound_of_the_operator_slows_writers_before_it_is_reached() {
     world.honours_delay = true;
     world.put_evenly(most * 2.5);
     world.run(SECOND * 120);
-    // Writers are slowed from one half on; the work that comes up before that takes effect is on
-    // top.
+    // Writers are slowed from one half on. The work that arises before the delay takes effect adds
+    // to it.
     assert!(world.backlog_max < 3_000_000_000, "{}", world.backlog_max);
     assert!(world.arbiter.put_delay() > Duration::ZERO);
 }
@@ -269,7 +269,7 @@ fn without_a_processor_share_only_what_presses_is_done() {
     world.run(SECOND * 30);
     assert_eq!(world.stores[0].steps, 0);
     assert_eq!(world.stores[1].backlog_bytes(), 0);
-    // And there is no busy loop meanwhile.
+    // There is no busy loop meanwhile.
     assert!(world.decisions < 2000, "{}", world.decisions);
 }
 

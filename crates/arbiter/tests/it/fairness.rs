@@ -166,8 +166,8 @@ fn backlog_of(kind: TaskKind, cost_bytes: u64) -> Answer {
 }
 
 /// Collected entries of the log are copied to stores, which then have endless merges. The log's
-/// backlog comes from the puts to all of them: its turn precedes theirs, except for a quarter, and
-/// for the longest waiting.
+/// backlog comes from the puts to all stores, so it goes before theirs, except for a quarter of the
+/// bytes and the turns of the longest waiting.
 #[test]
 fn the_log_does_not_wait_for_the_turns_of_all_stores() {
     const LOG_BYTES: u64 = 64 << 20;

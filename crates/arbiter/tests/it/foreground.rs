@@ -36,7 +36,7 @@ fn what_the_backlog_needs_runs_however_slow_requests_are() {
     world.run(SECOND * 60);
     let rate = (world.background_total - before) / 60.0;
     let needed = world.arbiter.report(world.now).needed_rate;
-    // 90 MB/s come up, and 64 GB are to be paid within a quarter of an hour.
+    // 90 MB/s of new work arise, and 64 GB of backlog must be done within a quarter of an hour.
     assert!(rate > 130e6, "{rate}");
     assert!(rate > needed as f64 * 0.95, "{rate} of {needed}");
 }
@@ -48,7 +48,8 @@ fn above_the_need_upkeep_gives_way_to_requests() {
     world.run(SECOND * 60);
     world.latencies.sort();
     let slow = world.latencies[world.latencies.len() * 9 / 10];
-    // Without a limit, upkeep would take all of the device and requests a hundred times as long.
+    // Without a limit, upkeep would use the whole device, and requests would take a hundred times
+    // as long.
     assert!(slow < Duration::from_millis(10), "{slow:?}");
     let median = world.latencies[world.latencies.len() / 2];
     assert!(median < Duration::from_millis(5), "{median:?}");

@@ -153,7 +153,7 @@ impl Merging {
         self.arbiter.step(Event::Ended { order, ended }, self.now);
     }
 
-    /// The owners of the steps in this number of turns; no step ends a merge.
+    /// The owners of the steps in this many turns. No step ends a merge.
     fn owners(&mut self, turns: usize) -> Vec<Owner> {
         let mut owners = Vec::new();
         for _ in 0..turns {
@@ -189,8 +189,8 @@ fn where_space_is_scarce_one_merge_is_done_after_the_other() {
     assert_ne!(scarce.owners(20), first);
 }
 
-/// Regression: stores began their merges at the same time, when there was room for each of them, and no space
-/// was left when they were half done.
+/// Regression: stores began merges at the same time, when there was room for each alone, and the
+/// space ran out halfway.
 #[test]
 fn a_merge_begins_when_there_is_room_for_it_beside_those_that_were_begun() {
     // Each writes 500 MiB.

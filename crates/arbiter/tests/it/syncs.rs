@@ -1,4 +1,4 @@
-//! Syncs of many stores are few rounds.
+//! Syncs of many stores are done in few rounds.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl LogWorld {
         }
     }
 
-    /// Goes on, with a log that always wants to be cut, until a sync is due.
+    /// Continues until a sync is due, with a log that always has a segment to free.
     fn next_sync(&mut self) -> Decision {
         loop {
             match self.arbiter.decide(self.now) {
@@ -114,7 +114,7 @@ fn a_log_that_is_cut_short_in_time_has_no_store_synced_that_it_does_not_name() {
         world.end(order, cost_bytes, Duration::from_millis(20));
         let ended = world.now;
         let order = world.log_step();
-        // After a sync the device has as long to itself as that took.
+        // After a sync, the device rests for as long as the sync took.
         let rest = Duration::from_millis(rest_millis);
         assert_eq!(world.now.since(ended), rest);
         world.end(order, 0, Duration::from_millis(1));
@@ -139,7 +139,7 @@ fn a_log_that_presses_has_all_stores_synced_in_one_round_and_waits_for_nothing()
     for order in round {
         world.end(order, 0, Duration::from_millis(2));
     }
-    // There were no puts since: the log goes on without another round.
+    // There were no puts since, so the log continues without another round.
     let order = world.log_step();
     world.end(order, 1 << 20, Duration::from_millis(1));
     world.log_step();

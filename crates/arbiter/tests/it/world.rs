@@ -10,7 +10,7 @@ use kvorum_arbiter::{
 use kvorum_backend::{StepOutcome, Task, TaskKind, Urgency};
 use kvorum_runtime::{Moment, Randomness, SeededRandomness};
 
-/// The interval in which puts are taken in lumps: the model is to be fast.
+/// The interval at which puts are taken together, to make the model fast.
 const TAKEN_IN_EVERY: Duration = Duration::from_millis(10);
 
 /// The behaviour of the world.
@@ -21,11 +21,11 @@ pub(crate) struct Settings {
     pub(crate) bytes_per_second: f64,
     /// Background bytes for each byte put.
     pub(crate) amplification: f64,
-    /// Bytes put to a store before upkeep comes up, all at once, as a segment becomes full.
+    /// Bytes put to a store before new upkeep arises at once, as when a segment becomes full.
     pub(crate) lump_bytes: f64,
     /// The backlog above which a store's upkeep presses.
     pub(crate) pressing_bytes: u64,
-    /// The largest excess of a step's cost over its budget, as a part of it, at random.
+    /// The largest random excess of a step's cost over its budget, as a part of the budget.
     pub(crate) overshoot: f64,
     /// Requests take this long on an unloaded device.
     pub(crate) latency: Duration,
@@ -131,7 +131,7 @@ impl World {
         self.requests = bytes_per_second / 1000.0;
     }
 
-    /// As before, with half of it for the first store, a quarter for the second, and so on.
+    /// The same rate, with half of it for the first store, a quarter for the second, and so on.
     pub(crate) fn put_skewed(&mut self, bytes_per_second: f64) {
         let mut share = bytes_per_second / 2.0;
         for ingest in &mut self.ingest {
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// The part of the offered puts that comes in: a closed loop of writers that wait between puts.
+    /// The accepted part of the offered puts, from a closed loop of writers that wait between puts.
     fn slowed(&self) -> f64 {
         if !self.honours_delay {
             return 1.0;
@@ -219,7 +219,7 @@ impl World {
         latency / (latency + self.arbiter.put_delay().as_secs_f64())
     }
 
-    /// The rest of the device for upkeep.
+    /// The part of the device that is left for upkeep.
     fn free(&self) -> f64 {
         let foreground: f64 = self.ingest.iter().sum::<f64>() * self.slowed();
         (self.settings.bytes_per_second - foreground).max(self.settings.bytes_per_second * 0.02)

@@ -1,4 +1,4 @@
-//! One cell: a server is started, filled, loaded and stopped, and its results come to stay.
+//! One cell: a server is started, filled, loaded and stopped, and its results are kept.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ pub(super) fn run_cell(
     stop.check()?;
     let name = cell.name();
     let log = |what: &str| site.logs().join(format!("{name}.{what}.log"));
-    // The log of an earlier attempt is of no use any more.
+    // The log of an earlier attempt is no longer useful.
     let _ = std::fs::remove_file(log("load"));
     let settings = server_settings(cell);
     let mut server = ServerProcess::start(
@@ -126,7 +126,7 @@ fn arguments(cell: &Cell, server: &ServerProcess, settings: &[(String, String)])
     arguments
 }
 
-/// Moves results to where they stay, over those of an earlier plan.
+/// Moves results to their final place, over those of an earlier plan.
 fn keep(from: &Path, to: &PathBuf) -> anyhow::Result<()> {
     if to.exists() {
         std::fs::remove_dir_all(to).with_context(|| format!("cannot remove {}", to.display()))?;

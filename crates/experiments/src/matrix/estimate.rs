@@ -1,7 +1,6 @@
-//! The time that a matrix still takes.
+//! The remaining time of a matrix.
 
-/// Guess of a cell's time beyond its load, until one has been seen: a server's start and stop, in
-/// seconds.
+/// The first guess of a cell's time beyond its load, for a server's start and stop, in seconds.
 const OVERHEAD_GUESS: f64 = 3.0;
 
 /// The time of a cell beyond its load, learned from the cells that are done.
@@ -26,8 +25,8 @@ impl Estimate {
         }
     }
 
-    /// A cell is done, well or not, that was expected to load for `expected` seconds and took
-    /// `took`.
+    /// Notes that a cell has ended or failed. Its load was expected to take `expected` seconds; the
+    /// cell took `took`.
     pub(super) fn finish(&mut self, expected: f64, took: f64) {
         self.load -= expected;
         self.cells = self.cells.saturating_sub(1);

@@ -38,7 +38,7 @@ impl Done<'_> {
         self.distinguished(&self.cell.test)
     }
 
-    /// A name, with the durability behind it where others have the same name.
+    /// A name, followed by the durability if others have the same name.
     fn distinguished(&self, name: &str) -> String {
         match &self.cell.durability {
             Some(durability) if self.cell.has_several_durabilities => {
@@ -53,7 +53,7 @@ impl Done<'_> {
 pub(super) struct Output<'a> {
     /// Their directory.
     pub(super) root: &'a Path,
-    /// True if every cell gets a page of its own, which makes most of all bytes.
+    /// True if every cell gets its own page. These pages have most of the bytes.
     pub(super) has_reports: bool,
     /// The command that made the results.
     pub(super) command: &'a str,
@@ -214,7 +214,7 @@ fn index<'a>(
     }
 }
 
-/// Each once, in the order of their first appearance.
+/// Each name once, in the order of first appearance.
 fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut distinct = Vec::new();
     for name in names {

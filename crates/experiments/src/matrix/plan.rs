@@ -60,7 +60,7 @@ struct MatrixFile {
     #[serde(default)]
     notes: Vec<String>,
     backends: Vec<String>,
-    /// As in `durability` of the server; its default if none is named.
+    /// Values of the server's setting `durability`; without any, its default.
     #[serde(default)]
     durabilities: Vec<String>,
     duration: Length,
@@ -78,7 +78,7 @@ struct MatrixFile {
     tests: Vec<TestFile>,
 }
 
-/// A test in the file; absent fields have the values for all.
+/// A test in the file; absent fields have the matrix's values.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TestFile {
@@ -103,7 +103,7 @@ struct TestFile {
     server: BTreeMap<String, Scalar>,
 }
 
-/// A value that is plain text in the end.
+/// A value that becomes plain text.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 enum Scalar {
@@ -168,7 +168,7 @@ impl Plan {
         })
     }
 
-    /// Keeps only some tests and backends; all where none is named.
+    /// Keeps only the named tests and backends; no names keep all.
     pub(super) fn narrow(&mut self, tests: &[String], backends: &[String]) -> anyhow::Result<()> {
         for test in tests {
             let is_known = self.cells.iter().any(|cell| cell.test == *test);
@@ -185,7 +185,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Gives every cell another length.
+    /// Sets the duration of every cell.
     pub(super) fn set_duration(&mut self, seconds: f64) -> anyhow::Result<()> {
         ensure!(
             seconds > 0.0,
@@ -258,7 +258,7 @@ impl Cell {
         }
     }
 
-    /// Its name for people.
+    /// Its title.
     pub(super) fn title(&self) -> String {
         match &self.durability {
             Some(durability) => {
@@ -271,13 +271,13 @@ impl Cell {
         }
     }
 
-    /// Seconds of load, as far as they are known: a preload has no known length.
+    /// Seconds of load, except for a preload, whose length is unknown.
     pub(super) fn expected_seconds(&self) -> f64 {
         self.duration + self.warm_up
     }
 }
 
-/// Names become names of files.
+/// Checks a name, which becomes the name of a file.
 fn check_name(what: &str, name: &str) -> anyhow::Result<()> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     ensure!(

@@ -20,8 +20,8 @@ pub(super) struct Record {
     done: BTreeMap<String, serde_json::Value>,
 }
 
-/// The input of a cell's run: when it changes, old results are of another cell. The contents of
-/// configuration files belong to it.
+/// The input of a cell's run, with the contents of configuration files. If it changes, old results
+/// are invalid.
 pub(super) fn fingerprint(cell: &Cell) -> serde_json::Value {
     let read = |path: &std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
     let texts: Vec<String> = cell.preload.iter().chain(&cell.files).map(read).collect();
@@ -50,7 +50,7 @@ impl Record {
         Ok(record)
     }
 
-    /// True if a cell is done as it is planned now.
+    /// True if a cell is done with its present plan.
     pub(super) fn has(&self, cell: &Cell) -> bool {
         self.done.get(&cell.name()) == Some(&fingerprint(cell))
     }

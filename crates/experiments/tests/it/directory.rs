@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Writes a small but whole run: three rows, one operation that was idle in the second.
+/// Writes a small but whole run: three rows, with one operation idle in the second.
 pub(crate) fn write_run(directory: &Path, name: &str, factor: u32) {
     fs::create_dir_all(directory).unwrap();
     let write = |file: &str, text: String| fs::write(directory.join(file), text).unwrap();

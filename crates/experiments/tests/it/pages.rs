@@ -133,7 +133,7 @@ fn a_comparison_has_ratios_against_the_chosen_base() {
     );
 }
 
-/// A run of 6,424 failures among ten thousand looked like any other.
+/// Regression: a run with 6,424 failures in ten thousand looked like any other.
 #[test]
 fn failures_stand_at_the_top_with_their_causes() {
     let folder = tempfile::tempdir().unwrap();

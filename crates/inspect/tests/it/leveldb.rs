@@ -1,4 +1,4 @@
-//! A store of the leveldb engine: every file of it, every byte of every file.
+//! A store of the leveldb engine: every byte of every file.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
@@ -324,7 +324,7 @@ fn what_was_lost_before_is_reported_and_its_list_is_checked() {
     let block = whole.iter().find(|it| it.title == "data block").unwrap();
     let file = disk.open(path, OpenMode::ReadWrite).unwrap();
     file.write_at(b"!", block.end() - 2).unwrap();
-    // A fold meets it, and closing writes the list.
+    // A fold finds the damage, and closing writes the list.
     let store = open(&disk);
     let _keys = store.is_empty(Timestamp(1)).unwrap();
     store.close().unwrap();
@@ -368,13 +368,13 @@ fn a_store_in_use_is_checked_only_where_it_is_finished_and_nothing_is_written() 
     let _found = verify(&disk, Path::new("data"));
 }
 
-/// Regression: its kind was unknown.
+/// Regression: the file's kind was unknown.
 #[test]
 fn the_progress_of_a_repair_is_known_for_what_it_is() {
     let disk = filled(false);
     let path = Path::new(STORE).join("repair.progress");
     let file = disk.open(&path, OpenMode::CreateNew).unwrap();
-    // Used up to the first record that is not whole, here from the beginning.
+    // The file is valid up to the first incomplete record, here the first of all.
     file.write_at(b"KVlsmrpr and what a crash left", 0).unwrap();
     assert_eq!(recognise(&disk, &path).unwrap(), Kind::RepairProgress);
     let pieces = pieces(&disk, &path);

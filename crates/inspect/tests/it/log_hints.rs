@@ -66,7 +66,7 @@ impl Node {
         self.write(Write::put(key(number), Fields::default(), head, body));
     }
 
-    /// Does the log's collections, so that live records of segments with few of them are copied.
+    /// Collects the log: live records are copied out of segments with few of them.
     fn collect(&self) {
         for _ in 0..100 {
             self.store.sync().unwrap();
@@ -98,8 +98,8 @@ fn key(number: u32) -> StorageKey {
 }
 
 /// A store with a log hint of the records that were copied to its own segment, and one of the log,
-/// with a removal. With `is_reversed` the keys come in the other order, so that each takes another
-/// one's place.
+/// with a removal. With `is_reversed` the keys are in the reverse order, so that their places
+/// differ.
 fn filled(log_id: u64, is_reversed: bool) -> MemoryDisk {
     let turned = |number: u32, count: u32| match is_reversed {
         true => count - 1 - number,
@@ -162,7 +162,7 @@ fn whole_log_hints_have_no_findings() {
     let checked = verify(&disk, Path::new(DATA));
     assert_eq!(checked.findings, []);
     assert_eq!(verify_live(&disk).findings, []);
-    // The store alone.
+    // Only the store.
     let checked = verify(&disk, Path::new(STORE));
     assert_eq!(checked.findings, []);
     let is_reported = |note: &String| note.contains("not among the checked files");
@@ -190,7 +190,7 @@ fn every_byte_of_a_log_hint_is_in_one_field_and_a_flip_is_shown_and_found() {
     }
 }
 
-/// Findings of verify about log hints, for a store that is not in use, and for one that is.
+/// Findings of verify about log hints, for a store that is not in use and for one in use.
 fn said_of_hints(disk: &MemoryDisk) -> [Vec<Finding>; 2] {
     [verify(disk, Path::new(DATA)), verify_live(disk)].map(|checked| {
         let findings = checked.findings.into_iter();
@@ -231,7 +231,7 @@ fn hint_of_log(disk: &MemoryDisk) -> PathBuf {
     path
 }
 
-/// The log's own damage is reported for the log, and not for a right hint.
+/// The log's own damage is reported for the log, and not for a correct hint.
 #[test]
 fn a_damaged_record_of_the_log_is_no_fault_of_the_hint() {
     let disk = whole();

@@ -9,7 +9,7 @@ use kvorum_inspect::{Kind, recognise};
 
 use crate::store::{covers, pieces};
 
-/// Regression: its kind was unknown.
+/// Regression: the file's kind was unknown.
 #[test]
 fn what_says_whose_stores_are_in_a_directory_is_known_and_its_form_checked() {
     for (text, is_whole) in [
@@ -29,7 +29,8 @@ fn what_says_whose_stores_are_in_a_directory_is_known_and_its_form_checked() {
     }
 }
 
-/// Regression: with damaged first bytes its kind was unknown, and it was not a finding.
+/// Regression: with damaged first bytes, the file's kind was unknown, and the damage was no
+/// finding.
 #[test]
 fn a_damaged_agreed_log_is_known_by_its_name() {
     let disk = MemoryDisk::new();

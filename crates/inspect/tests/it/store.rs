@@ -1,4 +1,4 @@
-//! A store of the bitcask engine: every file of it, every byte of every file.
+//! A store of the bitcask engine: every byte of every file.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
@@ -47,8 +47,8 @@ fn put_body(store: &Bitcask, number: u32, body: &str) {
     );
 }
 
-/// Sealed segments with hints, one that is still open, a checkpoint, and records behind it if
-/// requested.
+/// Sealed segments with hints, an open segment, a checkpoint, and, if requested, records behind the
+/// checkpoint.
 fn filled(has_tail: bool) -> MemoryDisk {
     let disk = MemoryDisk::new();
     disk.create_directory(Path::new("data")).unwrap();

@@ -59,8 +59,8 @@ fn put(store: &Arc<dyn Backend>, number: u32) {
     receipt.wait().unwrap();
 }
 
-/// Segments that were collected, sealed ones with their contents, the active one, an announced
-/// erasure, and a missing segment, which was reported.
+/// Collected segments, sealed ones with their contents, the active one, an announced erasure, and a
+/// missing segment that was reported.
 fn filled() -> MemoryDisk {
     let disk = MemoryDisk::new();
     disk.create_directory(Path::new(DATA)).unwrap();
@@ -192,7 +192,8 @@ fn every_flipped_byte_of_the_value_log_is_found_by_a_check_or_harms_nobody() {
     }
 }
 
-/// A seal is written when all before it is durable, and a power cut may leave any part of it.
+/// A seal is written when everything before it is durable. A power cut may leave any part of the
+/// seal.
 fn of_seal(whole: &[Piece], at: u64) -> Option<&'static str> {
     let piece = whole.iter().find(|piece| at < piece.end())?;
     (piece.title == "seal").then_some("a torn seal says nothing of the records before it")
@@ -258,8 +259,8 @@ fn a_stray_segment_of_another_log_is_one_finding() {
     );
 }
 
-/// A log of three segments and more with all bodies of a store of leveldb, including that in the
-/// newest one.
+/// A log of at least three segments with all bodies of a leveldb store, one of them in the newest
+/// segment.
 fn with_tables(log_id: u64) -> MemoryDisk {
     let disk = MemoryDisk::new();
     disk.create_directory(Path::new(DATA)).unwrap();
@@ -332,7 +333,7 @@ fn a_segment_that_tables_name_is_missing_whether_the_log_knows_it_or_not() {
         said.len() == 1 && said[0].contains("is another"),
         "{said:?}"
     );
-    // The store alone.
+    // Only the store.
     let checked = verify(&disk, Path::new("data/leveldb/0"));
     assert_eq!((checked.findings, checked.notes.len()), (vec![], 1));
 }

@@ -1,4 +1,4 @@
-//! A node whose log fails for good reports it everywhere, and goes on reading.
+//! A node whose log fails for good reports it everywhere, and continues reading.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,9 +2,9 @@
 //! a disk that counts: the size of the disk's files, the bytes written, and the cost of steps against
 //! their declarations.
 //!
-//! The size is the length of every file: records, seals, contents, hints, checkpoints. Live are the
-//! records of the newest values. Everything is a hundredth of a node's size or so: single parts of a
-//! node are larger here against the data than they are there.
+//! The size is the length of every file: records, seals, contents, hints, checkpoints. The live
+//! bytes are the records of the newest values. Everything is about a hundredth of a node's size, so
+//! parts of fixed size are larger here in proportion to the data.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use crate::maintained_value_log::MaintainedValueLog;
 const STORES: u16 = 4;
 const KEYS: u64 = 1500;
 const LOG_SEGMENT_BYTES: u64 = 128 << 10;
-/// Live entries in a file of a store that is merged; files are a quarter of a store.
+/// Bytes of live entries in a file that a store merges; a file is a quarter of a store.
 const COPIES_BYTES: u64 = 512 << 10;
 /// Approximate bytes of record, front and alignment around a value.
 const RECORD_BYTES: u64 = 32 + 28 + 12 + 4 + 8;
@@ -38,9 +38,9 @@ const RECORD_BYTES: u64 = 32 + 28 + 12 + 4 + 8;
 /// The choice of the next key to overwrite.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
-    /// All alike.
+    /// All keys alike.
     Even,
-    /// Four of five times one of the same fifth.
+    /// Four of five times a key of the same fifth.
     EightyTwenty,
 }
 
@@ -154,8 +154,8 @@ impl World {
         }
     }
 
-    /// Overwrites the live bytes this many times. One time takes about 50 seconds, like 5 GB at 100 MB a
-    /// second.
+    /// Overwrites the live bytes this many times. Each time takes about 50 seconds, like 5 GB at
+    /// 100 MB a second.
     fn overwrite(&mut self, choice: Choice, times: u64) {
         let until = self.counts.put + times * self.live_bytes();
         while self.counts.put < until {
@@ -197,7 +197,7 @@ impl World {
         let stores = (0..STORES).map(|at| (Owner::Store(at), self.puts));
         let log = self.log.as_ref();
         let log = log.map(|log| (Owner::ValueLog, log.batches()));
-        // Requests suffer from every step: only steps that the backlog needs run for long.
+        // Every step slows requests, so in the long run only steps that the backlog needs are done.
         let millis = if std::mem::take(&mut self.has_worked) {
             100
         } else {
@@ -276,7 +276,7 @@ impl World {
         self.arbiter.step(Event::Ended { order, ended }, self.now);
     }
 
-    /// Bytes of operations since this was asked last.
+    /// Bytes of operations since the last call.
     fn moved(&self, operations: &[Operation]) -> u64 {
         let done = self.disk.log();
         self.disk.clear_log();
@@ -321,16 +321,16 @@ fn own_settings() -> BitcaskSettings {
     }
 }
 
-/// Bytes on the disk that are allowed beyond one and a half times the live ones, 3 % of them here: the
-/// file that a store merges, which stands beside its copies until all of them are durable; and of the
-/// log the segment being written, which cannot be collected yet, and the one being collected. A node
-/// with 64 stores has no more of these.
+/// Bytes on the disk that are allowed beyond one and a half times the live ones, here 3 % of these:
+/// the file that a store merges, which stays until its copies are durable; the log's segment being
+/// written, which cannot be collected yet; and the one being collected. A node with 64 stores has
+/// no more of these files.
 fn allowance(world: &World) -> u64 {
     let log = world.log.as_ref();
     COPIES_BYTES + log.map_or(0, |_| 2 * LOG_SEGMENT_BYTES)
 }
 
-/// Overwrites everything a few times until it is steady, and goes on while it is counted.
+/// Overwrites everything a few times until the figures are steady, and then again with counts.
 fn steady(bytes_per_second: f64, is_logged: bool, choice: Choice) -> World {
     let mut world = World::new(bytes_per_second, is_logged);
     world.fill();

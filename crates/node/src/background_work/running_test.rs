@@ -17,7 +17,7 @@ fn a_running_node_merges_and_reports_it() {
     let overrides = [
         data.as_str(),
         "ring_size=8",
-        // Into the stores' own files, which merges are about.
+        // Puts then go to the stores' own files, which merges rewrite.
         "durability=none",
         "bitcask.compression=none",
         "bitcask.max_file_size=1MB",

@@ -1,10 +1,11 @@
 //! Stores over a value log on a disk that their clients fill: random overwrites, deletes, rests, restarts
-//! and power cuts, with the arbiter over virtual time. The disk counts whole blocks, also those of files that
-//! were removed and are still open.
+//! and power cuts, with the arbiter over virtual time. The disk counts whole blocks, including
+//! those of removed files that are still open.
 //!
-//! A node whose disk was filled by overwrites refused puts and deletes for good: merges and collections
-//! need room for their copies before they free any, and clients had taken all of it. Other nodes held far
-//! more than their live data in segments that were still written to, and in files that were removed and open.
+//! Regression: a node whose disk was filled by overwrites refused puts and deletes for good. Merges
+//! and collections need room for their copies before they free any, and clients had taken all of
+//! it. Other nodes held far more than their live data in segments that were still written, and in
+//! removed files that were open.
 //!
 //! The seed is drawn again in each run; `KVORUM_TEST_SEED` sets it.
 
@@ -179,7 +180,7 @@ impl World {
         is_put
     }
 
-    /// As many keys as are put at a time: small values come many at a time, to keep the test short.
+    /// The keys of one put. Small values are put many at a time, to keep the test short.
     fn keys(&self, mut next: impl FnMut() -> u64) -> Vec<u64> {
         let count = match self.value_bytes_max {
             SMALL_VALUE_BYTES => 16,
@@ -226,7 +227,7 @@ impl World {
         }
     }
 
-    /// Lets background work go on for some time.
+    /// Runs background work for some time.
     fn run(&mut self, duration: Duration) {
         let end = self.now.plus(duration);
         while self.now < end {
@@ -308,10 +309,10 @@ impl World {
         self.live.values().map(of).sum()
     }
 
-    /// The live bytes that a disk holds at least when it refuses puts.
+    /// The least live bytes on a disk that refuses puts.
     fn live_bytes_expected(&self) -> u64 {
         match self.engine {
-            // Leaves of a tree whose keys come in no order are two thirds full, some a half.
+            // With keys in random order, leaves of a tree are two thirds full, and some half full.
             Engine::Innostore => CAPACITY_BYTES * 3 / 8,
             Engine::Bitcask | Engine::Leveldb | Engine::Leveled | Engine::Hanoidb => {
                 CAPACITY_BYTES / 2
@@ -454,8 +455,8 @@ fn seed() -> u64 {
         .unwrap_or_else(fresh)
 }
 
-/// Overwrites at full speed until the disk is full or much was put, deletes now and then, and rests: each
-/// rest heals the disk.
+/// Overwrites at full speed until the disk is full or much was put, with some deletes, and rests:
+/// each rest frees space again.
 fn overwrites_fill_it_and_it_heals(engine: Engine, value_bytes_max: u64) {
     let mut world = World::new(engine, value_bytes_max, seed());
     // Live data takes a third of the disk at most.
@@ -494,8 +495,8 @@ fn overwrites_fill_it_and_it_heals(engine: Engine, value_bytes_max: u64) {
     world.check_values();
 }
 
-/// Fills the disk with live data, so that nothing can be freed: puts are refused, deletes are not, and
-/// the room that they free is there for puts before long.
+/// Fills the disk with live data, so that nothing can be freed: puts are refused, and deletes are
+/// not and soon free room for puts.
 fn deletes_make_room_on_a_disk_full_of_what_lives(engine: Engine, value_bytes_max: u64) {
     let mut world = World::new(engine, value_bytes_max, seed());
     let mut keys = 0_u64;
@@ -503,7 +504,7 @@ fn deletes_make_room_on_a_disk_full_of_what_lives(engine: Engine, value_bytes_ma
     while refused < 20 {
         let store = usize::try_from(world.below(STORES.into())).unwrap();
         let mut next = keys;
-        // All over the range of keys.
+        // Keys from the whole range.
         let some = world.keys(|| {
             next += 1;
             next.reverse_bits() >> 40
@@ -633,7 +634,7 @@ fn leveldb_takes_deletes_on_a_disk_full_of_small_values() {
     deletes_make_room_on_a_disk_full_of_what_lives(Engine::Leveldb, SMALL_VALUE_BYTES);
 }
 
-/// Regression: hints took the room that removals were to have, and deletes stayed refused.
+/// Regression: hints took the room reserved for removals, and deletes stayed refused.
 #[test]
 fn bitcask_takes_deletes_on_a_disk_full_of_small_values() {
     deletes_make_room_on_a_disk_full_of_what_lives(Engine::Bitcask, SMALL_VALUE_BYTES);

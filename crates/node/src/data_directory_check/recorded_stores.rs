@@ -33,7 +33,7 @@ pub(super) fn check(
         return Ok(());
     };
     if disk.info(&root)?.is_none() && !recorded.names_node {
-        // A version before this one kept no note of another place.
+        // Earlier versions kept no note of another place.
         let note = format!("{} is not there: stores were not compared", root.display());
         checked.notes.push(note);
         return Ok(());
@@ -46,7 +46,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Looks at every store that is recorded. Returns the logs in which they have entries.
+/// Checks every recorded store. Returns the logs with entries of these stores.
 fn check_stores(
     disk: &dyn Disk,
     data: &Path,
@@ -97,7 +97,7 @@ fn what_is_wrong(found: &FoundStore, known: StoreId) -> Option<String> {
 }
 
 /// The function that inspects the stores, and their directory; `None` for an engine that has no files.
-/// Without a name of the engine, its directory decides.
+/// Without the engine's name, the existing directory decides.
 fn place_of_stores(
     disk: &dyn Disk,
     data: &Path,

@@ -25,17 +25,17 @@ use crate::engines::Engines;
 use crate::maintained_value_log::{self, MaintainedValueLog};
 
 const HOUR: u64 = 3_600_000_000;
-/// Noon of a day, in microseconds: of entries and of questions.
+/// Noon of a day, in microseconds: the time of entries and queries.
 const NOW: Timestamp = Timestamp(19_000 * 24 * HOUR + 12 * HOUR);
 /// Ten values of this length fill a file of the smallest size.
 const VALUE_BYTES: usize = 6_200;
 const SMALL_FILES: &str = "bitcask.max_file_size = 64KB";
-/// Lengths are as given; a later line counts.
+/// Values keep their lengths; a later line overrides this one.
 const NOT_PACKED: &str = "bitcask.compression = none";
 const NO_SMALL: &str = "bitcask.merge.thresholds.small_file = disabled";
 /// Leaves merging to the triggers.
 const ANY_SHARE: &str = "bitcask.merge.garbage_share_max = 100";
-/// Out of reach of a fragmentation.
+/// Triggers that no fragmentation reaches.
 const NOT_BY_KEYS: [&str; 2] = [
     "bitcask.merge.triggers.fragmentation = 100",
     "bitcask.merge.thresholds.fragmentation = 100",
@@ -44,7 +44,7 @@ const NOT_BY_KEYS: [&str; 2] = [
 /// A key and a test of its effect.
 type Effect = (&'static str, fn());
 
-/// All that are honoured.
+/// All honoured keys.
 const EFFECTS: [Effect; 18] = [
     ("bitcask.data_root", stores_are_where_data_root_says),
     ("bitcask.sync.strategy", a_put_is_synced_as_configured),
@@ -121,7 +121,7 @@ struct Opened {
     log: Option<MaintainedValueLog>,
 }
 
-/// With files of its own alone, of the smallest size.
+/// Opens a store with only its own files, of the smallest size.
 fn open(lines: &[&str]) -> Opened {
     open_on(FaultyDisk::over_memory(&MemoryDisk::new()), lines)
 }
@@ -142,7 +142,7 @@ fn open_on(disk: FaultyDisk, lines: &[&str]) -> Opened {
     }
 }
 
-/// With its entries in the value log, whose files have the smallest size.
+/// Opens a store with its entries in the value log, whose files have the smallest size.
 fn open_logged(lines: &[&str]) -> Opened {
     let small_segments = "value_log.segment_bytes = 64KB";
     let settings = loaded(&[&[small_segments, NOT_PACKED], lines].concat());
@@ -178,7 +178,7 @@ fn text(number: u32, len: usize) -> Bytes {
 }
 
 impl Opened {
-    /// Closes the store, whose files are its own alone, and opens it with these settings.
+    /// Closes the store, which has only its own files, and opens it with these settings.
     fn open_again(self, lines: &[&str]) -> Self {
         self.store.close().unwrap();
         drop(self.store);
@@ -207,7 +207,7 @@ impl Opened {
         tasks.iter().any(|it| it.kind == kind)
     }
 
-    /// All upkeep, the log's included; the kinds of the store's.
+    /// Does all upkeep, the log's included. Returns the kinds of the store's tasks.
     fn tend(&self, now: Timestamp) -> Vec<TaskKind> {
         let mut done = Vec::new();
         let budget = StepBudget { bytes: 1 << 20 };
@@ -260,7 +260,7 @@ fn two_files(lines: &[&str], garbage: [u32; 2]) -> Opened {
     opened.fill(0..20);
     opened.fill(0..garbage[0]);
     opened.fill(10..10 + garbage[1]);
-    // The second one is full, and overwritten values are in later ones.
+    // The second file is full, and new values of old keys are in later files.
     opened.fill(20..40);
     // Both are finished before anything is merged.
     let tasks = opened.store.maintenance_due(NOW).into_iter();
@@ -271,7 +271,7 @@ fn two_files(lines: &[&str], garbage: [u32; 2]) -> Opened {
     opened
 }
 
-/// Number of garbage values after a merge was due and upkeep was done; `None` if none was.
+/// Number of garbage values after a merge was due and upkeep was done; `None` if no merge was due.
 fn garbage_after_merge(lines: &[&str], garbage: [u32; 2]) -> Option<u64> {
     let opened = two_files(&[&[NO_SMALL, ANY_SHARE], lines].concat(), garbage);
     let done = opened.tend(NOW);
@@ -315,8 +315,8 @@ fn files_with_garbage_bytes_take_part() {
     assert_eq!(garbage_after_merge(&lines, [6, 4]), Some(0));
 }
 
-/// A file is small in comparison with the limit of its store's files: here the limit was raised after they
-/// were written. Small files are left alone if the limit allows no larger ones.
+/// A file is small compared with the limit on its store's files: here the limit was raised after
+/// they were written. Small files are not merged if the limit allows no larger ones.
 fn small_files_take_part() {
     let merged_bytes = |lines: &[&str]| {
         let opened = two_files(&[ANY_SHARE], [6, 0]);
@@ -341,7 +341,7 @@ fn small_files_take_part() {
 }
 
 fn too_large_a_share_of_garbage_is_freed() {
-    // No file alone is a reason: ten of fifty values in all are garbage.
+    // No single file is a reason for a merge: ten of all fifty values are garbage.
     let is_merged = |line| {
         let opened = two_files(&[line, NO_SMALL], [5, 5]);
         opened.tend(NOW).contains(&TaskKind::Merge)
@@ -394,7 +394,7 @@ const WINDOW: [&str; 3] = [
 fn no_merge_before_the_window() {
     assert_eq!(merges_at(&WINDOW, 8), (false, false));
     assert_eq!(merges_at(&WINDOW, 9), (true, true));
-    // Without the policy the hours mean nothing.
+    // Without the policy, the hours have no effect.
     assert_eq!(merges_at(&WINDOW[1..], 8), (true, true));
 }
 
@@ -406,7 +406,7 @@ fn no_merge_after_the_window() {
     let opened = two_files(&WINDOW, [6, 6]);
     assert!(!opened.tend(at(0)).contains(&TaskKind::Merge));
     assert!(opened.tend(at(21)).contains(&TaskKind::Merge));
-    // A file in which everything has expired is not merged, and goes.
+    // A file in which everything has expired is removed without a merge.
     let expiring = open(&[&WINDOW[..], &["bitcask.expiry = 1h"]].concat());
     expiring.fill(0..20);
     assert!(expiring.tend(at(2)).contains(&TaskKind::Expire));
@@ -450,7 +450,7 @@ fn syncs_of_a_put(lines: &[&str]) -> (bool, usize) {
     } else {
         open(lines)
     };
-    // The first one makes the file.
+    // The first put creates the file.
     opened.fill(0..1);
     let before = opened.count(Operation::Sync);
     opened.fill(1..2);
@@ -468,7 +468,7 @@ fn a_put_is_synced_as_configured() {
     );
     let interval = syncs_of_a_put(&["bitcask.sync.strategy = interval"]);
     assert_eq!(interval, (false, 0));
-    // `durability` decides where it is not set.
+    // `durability` decides if the key is not set.
     assert_eq!(syncs_of_a_put(&[]), (true, 1));
     assert_eq!(syncs_of_a_put(&["durability = none"]), (false, 0));
     let lines = ["durability = none", "bitcask.sync.strategy = o_sync"];
@@ -509,7 +509,7 @@ fn values_are_packed_as_configured() {
     };
     let (none, lz4, zstd) = (bytes("none"), bytes("lz4"), bytes("zstd"));
     assert!(none > 100 * VALUE_BYTES as u64 && lz4 < none / 2 && zstd < lz4);
-    // A head is read without the body, packed or not.
+    // A head is read without the body, compressed or not.
     for line in ["bitcask.compression = none", "bitcask.compression = zstd"] {
         let opened = open(&[line]);
         opened.fill(0..1);

@@ -11,8 +11,8 @@ use kvorum_settings::{self as settings, Settings};
 use super::shared_settings::{compression_of, segments_behind_max, sync_strategy};
 use super::tree_memory::{Allowance, Memory};
 
-/// The memory that the settings allow. Stores draw the sizes of their buffers, up to a unit, so that not all
-/// write tables at once.
+/// The memory that the settings allow. Stores draw the sizes of their buffers at random, up to a
+/// unit, so that not all write tables at once.
 pub(super) fn allowance(hanoidb: &settings::HanoidbSettings) -> Allowance {
     let unit = hanoidb.unit_bytes();
     Allowance {
@@ -39,7 +39,7 @@ pub(super) fn settings_of(settings: &Settings, memory: &Memory, drawn: u64) -> H
     }
 }
 
-/// Refuses the directory of a store of the original, in which one of ours would lie between its files.
+/// Refuses the directory of a store of the original, whose files would be mixed with ours.
 pub(super) fn refuse_original(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
     if disk.info(directory)?.is_none() {
         return Ok(());

@@ -29,7 +29,7 @@ fn store(lines: &[&str]) -> HanoidbSettings {
 /// A key and a test of its effect.
 type Effect = (&'static str, fn());
 
-/// All that are honoured.
+/// All honoured keys.
 const EFFECTS: [Effect; 9] = [
     ("hanoidb.data_root", stores_are_where_data_root_says),
     ("hanoidb.sync_strategy", a_write_is_synced_as_configured),
@@ -117,14 +117,14 @@ impl Opened {
         numbers.for_each(|it| self.put(it, NOW, text(it, body_len)));
     }
 
-    /// Everything to tables: a copy is made of them alone, and so begins with a flush.
+    /// Moves everything to tables: a backup copies only tables, so it begins with a flush.
     fn flush(&self) {
         let copy = Path::new("copy");
         self.store.backups().unwrap().backup(copy).unwrap();
         self.disk.remove_directory(copy).unwrap();
     }
 
-    /// All upkeep.
+    /// Does all upkeep.
     fn tend(&self) {
         for _ in 0..1000 {
             let Some(task) = self.store.maintenance_due(NOW).into_iter().next() else {
@@ -144,7 +144,7 @@ impl Opened {
         matches!(self.store.get(&key(number), at).unwrap(), Lookup::Found(_))
     }
 
-    /// Bytes of all files with names that end so.
+    /// Bytes of all files with this suffix.
     fn bytes(&self, suffix: &str) -> u64 {
         let directory = Path::new("store");
         let entries = self.disk.list(directory).unwrap().into_iter();
@@ -192,7 +192,7 @@ fn the_amount_bounds_cache_and_buffers() {
     );
 }
 
-/// Bytes in memory with which a store wants to write a table.
+/// Bytes in memory at which a store is due to write a table.
 fn buffered(line: &str) -> u64 {
     let opened = open(&[line]);
     for number in 0..100_000 {
@@ -251,7 +251,7 @@ fn a_write_is_synced_as_configured() {
     );
     assert!(outlives(sync, CrashOptions::nothing_unsynced()));
     assert!(!outlives(none, CrashOptions::nothing_unsynced()));
-    // A crash of the server alone costs nothing.
+    // A crash of only the server loses nothing.
     assert!(outlives(none, CrashOptions::everything()));
     let interval = store(&["hanoidb.sync_strategy = interval"]).sync;
     assert!(matches!(interval, SyncStrategy::Interval(_)));

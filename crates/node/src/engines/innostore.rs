@@ -11,15 +11,15 @@ use kvorum_settings::{self as settings, Settings};
 use super::shared_settings::{segments_behind_max, sync_strategy};
 use super::tree_memory::{Allowance, Memory};
 
-/// The most bytes of a store that are in no page yet: after a crash they are read from the log.
+/// Maximum bytes of a store that are in no page yet: after a crash they are read from the log.
 const DIRTY_BYTES_MAX: u64 = 32 << 20;
-/// The least, for a node with many partitions and little memory. Bytes.
+/// The minimum, for a node with many partitions and little memory. Bytes.
 const DIRTY_BYTES_MIN: u64 = 64 << 10;
-/// While one store's memory is moved to pages, as much may be put.
+/// While a store's memory is moved to pages, the same amount may be put.
 const DIRTY_EACH: u64 = 2;
 /// Larger pages would be read and written for a few bytes.
 const PAGE_BYTES_MAX: u64 = 1 << 20;
-/// A body of this part of a page has a page of its own.
+/// Bodies from this part of a page on have pages of their own.
 const BODY_APART_PART: u64 = 4;
 
 /// The engine's memory by use on a node, in bytes.
@@ -27,7 +27,7 @@ const BODY_APART_PART: u64 = 4;
 pub(super) struct Pool {
     /// Pages that were read, of all stores.
     pub(super) cache: u64,
-    /// Bytes that a store may have in no page yet before they are moved there.
+    /// Bytes of a store outside of pages at which they are moved to pages.
     pub(super) dirty_each: u64,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn settings_of(settings: &Settings, pool: &Pool, drawn: u64) -> Innos
     }
 }
 
-/// Refuses the directory of stores of the original, beside whose files ours would lie.
+/// Refuses the directory of stores of the original, whose files would be mixed with ours.
 pub(super) fn refuse_original(disk: &dyn Disk, root: &Path) -> anyhow::Result<()> {
     if disk.info(root)?.is_none() {
         return Ok(());

@@ -26,7 +26,7 @@ fn run_node(disk: &MemoryDisk, lines: &[&str]) -> Running {
 /// A key and a test of its effect.
 type Effect = (&'static str, fn());
 
-/// All that are honoured.
+/// All honoured keys.
 const EFFECTS: [Effect; 7] = [
     ("innostore.data_home_dir", stores_are_where_it_says),
     (
@@ -98,7 +98,7 @@ fn a_write_is_synced_as_configured() {
     assert!(outlives(&one, CrashOptions::nothing_unsynced()));
     for line in [&zero, &two] {
         assert!(!outlives(line, CrashOptions::nothing_unsynced()));
-        // A crash of the server alone costs nothing.
+        // A crash of only the server loses nothing.
         assert!(outlives(line, CrashOptions::everything()));
         let sync = store(&[line]).sync;
         assert!(matches!(sync, kvorum_backend::SyncStrategy::Interval(_)));
@@ -134,7 +134,7 @@ fn what_is_in_no_page_has_its_part() {
         Some(1_000 * GIGABYTE),
     );
     assert_eq!(most.dirty_each, DIRTY_BYTES_MAX);
-    // A store moves its entries from there on.
+    // At this size, a store moves its entries.
     let drawn = settings_of(&loaded(&[]), &most, 7).dirty_bytes_max;
     assert!(drawn <= most.dirty_each && drawn >= most.dirty_each * 3 / 4);
 }

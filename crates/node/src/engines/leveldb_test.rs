@@ -35,7 +35,7 @@ fn store(lines: &[&str]) -> LeveldbSettings {
 /// A key and a test of its effect.
 type Effect = (&'static str, fn());
 
-/// All that are honoured.
+/// All honoured keys.
 const EFFECTS: [Effect; 19] = [
     ("leveldb.data_root", stores_are_where_data_root_says),
     (
@@ -126,7 +126,7 @@ fn open(lines: &[&str]) -> Opened {
     open_with(&store(lines))
 }
 
-/// With a log of its own.
+/// Opens a store with its own log.
 fn open_with(settings: &LeveldbSettings) -> Opened {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let shared = Shared::new(1 << 20, 1 << 30);
@@ -159,7 +159,7 @@ impl Opened {
         numbers.for_each(|it| self.put(it, NOW, text(it, body_len)));
     }
 
-    /// Everything to tables: a copy is made of them alone, and so begins with a flush.
+    /// Moves everything to tables: a backup copies only tables, so it begins with a flush.
     fn flush(&self) {
         let copy = Path::new("copy");
         let backups = self.store.backups().unwrap();
@@ -174,7 +174,7 @@ impl Opened {
             .any(|it| it.kind == kind)
     }
 
-    /// All upkeep.
+    /// Does all upkeep.
     fn tend(&self) {
         for _ in 0..1000 {
             let Some(task) = self.store.maintenance_due(NOW).into_iter().next() else {
@@ -208,7 +208,7 @@ impl Opened {
         numbers.split(' ').map(|it| it.parse().unwrap()).collect()
     }
 
-    /// Bytes of all files with names that end so.
+    /// Bytes of all files with this suffix.
     fn bytes(&self, suffix: &str) -> u64 {
         let files = self.files(suffix).into_iter();
         files
@@ -385,7 +385,7 @@ fn the_percentage_bounds_cache_and_buffers() {
     assert_eq!(allowed(&[], machine), kilobytes(70 * GIGABYTE));
     let lines = ["leveldb.maximum_memory.percent = 30"];
     assert_eq!(allowed(&lines, machine), kilobytes(30 * GIGABYTE));
-    // A container's limit is the machine.
+    // A container's limit counts as the machine's memory.
     assert_eq!(allowed(&[], Some(GIGABYTE)), kilobytes(GIGABYTE / 100 * 70));
     assert_eq!(allowed(&[], None), kilobytes(MEMORY_BYTES_UNKNOWN));
 }
@@ -397,7 +397,7 @@ fn the_amount_bounds_cache_and_buffers() {
         amount("leveldb.maximum_memory = 3GB"),
         kilobytes(3 * GIGABYTE)
     );
-    // The smaller of both counts.
+    // The smaller of both applies.
     assert_eq!(
         amount("leveldb.maximum_memory = 99GB"),
         kilobytes(70 * GIGABYTE)
@@ -453,7 +453,7 @@ fn a_buffer_is_written_at_its_most_size() {
     }
 }
 
-/// Stores that take writes alike do not flush in the same seconds.
+/// Stores with equal writes do not flush in the same seconds.
 #[test]
 fn how_far_stores_may_lie_behind_the_log_differs_by_up_to_a_factor_of_two() {
     let lines = [
@@ -495,7 +495,7 @@ fn a_write_is_synced_as_configured() {
     let (on, off) = ("leveldb.sync_on_write = on", "leveldb.sync_on_write = off");
     assert!(outlives(on, CrashOptions::nothing_unsynced()));
     assert!(!outlives(off, CrashOptions::nothing_unsynced()));
-    // A crash of the server alone costs nothing.
+    // A crash of only the server loses nothing.
     assert!(outlives(on, CrashOptions::everything()));
     assert!(outlives(off, CrashOptions::everything()));
     // Without the value log a store has one of its own.
@@ -542,11 +542,11 @@ fn blocks_are_as_large_as_configured() {
 fn more_keys_share_their_beginnings() {
     let each = table_bytes(&["leveldb.block.restart_interval = 1"]);
     let few = table_bytes(&["leveldb.block.restart_interval = 64"]);
-    // The beginnings are about as long as bucket and type.
+    // The common prefixes are about as long as bucket and type.
     assert!(each > few + 2_000 * 10, "{each}, {few}");
 }
 
-/// In blob files, and in the value log where there is one.
+/// In blob files, and in the value log if there is one.
 fn values_are_packed_or_not() {
     for bytes in [value_bytes, log_bytes] {
         let plain = bytes(&["leveldb.compression = off"]);
@@ -588,7 +588,7 @@ fn young_and_old_bytes(lines: &[&str]) -> (u64, u64) {
     opened.fill(0..6_000, 30);
     opened.flush();
     let young = opened.bytes(".sst");
-    // Until nothing is on the levels that are as young.
+    // Until the young levels are empty.
     for more in 0..100 {
         opened.tend();
         if opened.tables_per_level()[..2] == [0, 0] {
@@ -720,7 +720,7 @@ fn partitions_of_a_node_write_their_buffers_at_different_sizes() {
     );
 }
 
-/// A cache and a budget for each store would come to many times the node's limit.
+/// A cache and a budget for each store would add up to many times the node's limit.
 #[test]
 fn all_stores_of_a_node_have_one_cache_and_one_budget_for_memtables() {
     let lines = ["storage_backend = leveldb", "leveldb.data_root = /stores"];

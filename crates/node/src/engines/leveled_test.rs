@@ -36,7 +36,7 @@ fn store(lines: &[&str]) -> LeveledSettings {
 /// A key and a test of its effect.
 type Effect = (&'static str, fn());
 
-/// All that are honoured.
+/// All honoured keys.
 const EFFECTS: [Effect; 14] = [
     ("leveled.data_root", stores_are_where_data_root_says),
     ("leveled.sync_strategy", a_write_is_synced_as_configured),
@@ -110,7 +110,7 @@ fn a_key_is_tested_here_or_listed_with_its_reason() {
     }
 }
 
-/// A node whose every put goes to the journal needs it, at any durability.
+/// Every put goes to the journal, so the node needs the value log at any durability.
 #[test]
 fn the_value_log_is_there_without_durability_too() {
     let running = run_node(&MemoryDisk::new(), &["durability = none"]);
@@ -122,7 +122,8 @@ impl Running {
         numbers.for_each(|it| self.put(it, text(it, BODY_BYTES)));
     }
 
-    /// Turns the ledger's memory into a table: a copy is made of tables alone, and so begins with that.
+    /// Writes the ledger's memory to a table: a backup copies only tables, so it begins with a
+    /// flush.
     fn flush(&self, disk: &MemoryDisk) {
         let copy = Path::new("/copy");
         self.store.backups().unwrap().backup(copy).unwrap();
@@ -142,7 +143,7 @@ impl Running {
         unreachable!("merges do not end");
     }
 
-    /// Moves entries that the value log lets go of to the journal's own files.
+    /// Moves entries that the value log releases to the journal's own files.
     fn collect(&self) {
         let log = self.log.as_ref().unwrap();
         let all = StepBudget { bytes: u64::MAX };
@@ -157,7 +158,7 @@ impl Running {
         unreachable!("collections do not end");
     }
 
-    /// Files of the journal; returns the cost of the next rewriting of some in this hour, in bytes.
+    /// The cost of the rewriting of journal files that is due in this hour, in bytes.
     fn rewriting_at(&self, hour: u64) -> Option<u64> {
         let due = self.store.maintenance_due(Timestamp(hour * HOUR_MICROS));
         let task = due.iter().find(|it| it.kind == TaskKind::Collect);
@@ -198,7 +199,7 @@ fn a_write_is_synced_as_configured() {
         assert!(outlives(strategy, CrashOptions::everything()));
     }
     assert!(!outlives("none", CrashOptions::nothing_unsynced()));
-    // A crash of the server alone costs nothing.
+    // A crash of only the server loses nothing.
     assert!(outlives("none", CrashOptions::everything()));
 }
 
@@ -230,7 +231,7 @@ fn a_full_buffer_becomes_a_table() {
     };
     let mut number = 0;
     while !is_due() {
-        // Bodies take nothing of it.
+        // Bodies do not count.
         running.put(number, text(number, 20));
         number += 1;
     }
@@ -267,7 +268,7 @@ fn logged_and_moved_bytes(lines: &[&str]) -> (u64, u64) {
     let before = log.status().bytes;
     running.fill(0..100);
     let logged = log.status().bytes - before;
-    // Others make the segments worth collecting.
+    // Other values make the segments worth collecting.
     (0..200).for_each(|_| running.put(u32::MAX, text(1, BODY_BYTES)));
     running.flush(&disk);
     running.collect();
@@ -319,7 +320,7 @@ fn journal(lines: &[&str], needed: u32) -> (MemoryDisk, Running) {
     let running = run_node(&disk, &[&plain, lines].concat());
     for round in 0..4 {
         running.fill(round * 100..round * 100 + 100);
-        // Others make the segments worth collecting.
+        // Other values make the segments worth collecting.
         (0..200).for_each(|_| running.put(u32::MAX, text(1, BODY_BYTES)));
         running.flush(&disk);
         running.collect();
@@ -364,7 +365,7 @@ fn a_run_is_rewritten_when_its_part_is_needed() {
         let single = "leveled.singlefile_compactionpercentage = 0";
         journal(&[LONGEST, single, &line], 2).1.rewriting_at(0)
     };
-    // A shorter run may need a part of the way from 0 to this.
+    // For a shorter run, the share is between 0 and this one.
     assert_eq!(is_due("30.0"), None);
     assert!(is_due("100.0").is_some());
 }

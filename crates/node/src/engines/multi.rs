@@ -1,5 +1,5 @@
-//! Several engines on one node: the store of a partition is made of one store of each, and the agreed
-//! properties decide which of them a bucket is in.
+//! Several engines on one node: the store of a partition is made of one store of each, and the
+//! agreed properties decide the engine of each bucket.
 
 use std::cmp::Reverse;
 use std::path::Path;
@@ -22,9 +22,9 @@ pub(super) struct AgreedRoutes {
     default: ChildNumber,
     /// Prefixes of bucket names.
     prefixes: Vec<(String, ChildNumber)>,
-    /// Set when the member has it, before any partition's store is opened.
+    /// Set when the member has the agreed state, before any partition's store is opened.
     state: OnceLock<Arc<dyn AgreedState>>,
-    /// By the version of the agreed state that it was made of; 0 for none.
+    /// The table, with the version of its agreed state; 0 for none.
     made: ArcSwap<(u64, Arc<RouteTable>)>,
 }
 
@@ -39,7 +39,7 @@ impl AgreedRoutes {
             true => prefixes.collect(),
             false => Vec::new(),
         };
-        // The first one that fits counts: a longer prefix is more exact than a shorter one that matches too.
+        // The first match applies, so longer prefixes, which are more exact, come first.
         prefixes.sort_by_key(|(start, _)| Reverse(start.len()));
         let names = multi.backends.iter().map(|it| it.name.clone()).collect();
         let default = multi.default_number();
@@ -52,7 +52,7 @@ impl AgreedRoutes {
         }
     }
 
-    /// Goes by this state from here on.
+    /// Follows this state from now on.
     pub(super) fn follow(&self, state: Arc<dyn AgreedState>) {
         let _the_first_one_counts = self.state.set(state);
     }
@@ -80,8 +80,8 @@ impl AgreedRoutes {
         table
     }
 
-    /// The backend that properties name. One that this node does not have is passed over: the bucket is in the
-    /// default one here.
+    /// The backend that properties name. A backend that this node does not have is ignored: the
+    /// bucket is in the default backend here.
     fn named(
         &self,
         properties: &PropertyOverlay,
@@ -116,7 +116,7 @@ impl Routes for AgreedRoutes {
             return (made.0, made.1.clone());
         }
         let table = self.made_of(&state);
-        // The same one stays, which others compare.
+        // An equal table is kept, since callers compare pointers.
         let table = match *made.1 == table {
             true => made.1.clone(),
             false => Arc::new(table),
@@ -142,7 +142,7 @@ pub(super) fn identities_of_children(disk: &dyn Disk, directory: &Path) -> Resul
     Ok(identities)
 }
 
-/// An identity before an erasure, as it is found without opening a store.
+/// The identity that a store had before an erasure, found without opening it.
 pub(super) fn erased_of(found: std::result::Result<FoundStore, BackendError>) -> Result<StoreId> {
     Ok(match found? {
         FoundStore::Store { erased, .. } => erased,

@@ -7,13 +7,13 @@ use kvorum_backend::{IndexEntry, Tag};
 use kvorum_backend_leveled::encode_index_list;
 use kvorum_object::{Encoded, Object, ObjectTag, OpenedHead, Retention};
 
-/// True for kinds whose removals a journal need not keep. Tombstones are of no such kind.
+/// True for kinds whose removals a journal need not keep. Tombstones are not such a kind.
 pub(super) fn is_forgotten(tag: Tag) -> bool {
     retention_of(tag) == Some(Retention::Recovr)
 }
 
-/// The list of an object's index entries, for kinds that derive it again from the object when a store's
-/// ledger is made again from the journal. `None` also for an object that cannot be read.
+/// The list of an object's index entries, for kinds that derive it from the object when a ledger is
+/// rebuilt from the journal. Also `None` for an unreadable object.
 pub(super) fn recalculated(
     tag: Tag,
     head: &Bytes,

@@ -17,7 +17,7 @@ use kvorum_value_log::ValueLog;
 use super::Engines;
 use crate::maintained_value_log::open_value_log;
 
-/// The time of entries and of questions, in microseconds.
+/// The time of entries and queries, in microseconds.
 pub(super) const NOW: Timestamp = Timestamp(1_000_000_000);
 
 pub(super) fn loaded(lines: &[&str]) -> Settings {

@@ -25,9 +25,9 @@ pub(super) fn sync_strategy(durability: &Durability) -> SyncStrategy {
     }
 }
 
-/// Number of segments of the value log that a store's own files may lie behind: between half and all of
-/// those that may wait, by a random number. With one bound for all, stores that take writes alike would
-/// all flush in the same seconds.
+/// Number of segments of the value log by which a store's own files may lag: at random between half
+/// of the allowed number and all of it. With one bound for all, stores with equal writes would
+/// flush in the same seconds.
 pub(super) fn segments_behind_max(settings: &Settings, drawn: u64) -> u32 {
     let log = &settings.value_log;
     let most = (log.bytes_max / log.segment_bytes.max(1)).max(1);

@@ -2,9 +2,9 @@
 
 use kvorum_backend_leveldb::Shared;
 
-/// Memory of a machine where the system does not report it: Riak's value.
+/// Memory of a machine if the system does not report it: Riak's value.
 pub(super) const MEMORY_BYTES_UNKNOWN: u64 = 2_684_354_560;
-/// The least: an empty store has to have room for some blocks.
+/// The minimum: an empty store needs room for some blocks.
 const MEMORY_BYTES_MIN: u64 = 8 << 20;
 /// All write buffers together may take this part of the memory; the block cache has the rest.
 const WRITE_BUFFERS_PERCENT: u64 = 40;
@@ -16,11 +16,11 @@ const WRITE_BUFFERS_EACH: u64 = 2;
 pub(super) struct Allowance {
     /// Percentage of the memory of the machine or the container.
     pub(super) percent_max: u8,
-    /// The same in bytes; the smaller counts.
+    /// The same in bytes; the smaller applies.
     pub(super) bytes_max: Option<u64>,
     /// Upper bound in bytes on both.
     pub(super) limit: u64,
-    /// The fewest and the most bytes of a buffer at which a store writes it to a table.
+    /// The smallest and the largest size at which a store writes a buffer to a table, in bytes.
     pub(super) buffer: (u64, u64),
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Memory {
     pub(super) cache: u64,
     /// All write buffers together.
     pub(super) write_buffers: u64,
-    /// The fewest and the most bytes of a buffer at which a store writes it to a table.
+    /// The smallest and the largest size at which a store writes a buffer to a table, in bytes.
     pub(super) write_buffer: (u64, u64),
 }
 

@@ -10,8 +10,7 @@ use parking_lot::RwLock;
 pub(crate) struct NodeNames(Arc<RwLock<BTreeMap<String, String>>>);
 
 impl NodeNames {
-    /// Takes over the names that are known now. Names of nodes that are gone stay: lines may still be about
-    /// them.
+    /// Adds the present names. Names of former nodes stay, since lines may still be about them.
     pub(crate) fn learn(&self, names: impl IntoIterator<Item = (String, String)>) {
         self.0.write().extend(names);
     }

@@ -1,9 +1,9 @@
-//! A log file that is put aside when it is long.
+//! A log file that is rotated when it is long.
 //!
 //! `console.log` becomes `console.log.1`, that becomes `console.log.2`, and so on; the oldest are
-//! removed. A log that cannot be put aside is written on: lines matter more than its length. The file
-//! that takes its place is therefore created first, as `console.log.next`: if that fails (the directory
-//! is not writable), no older file is touched, and the next attempt comes after as many bytes again.
+//! removed. If a rotation fails, the present file grows further: lines matter more than its length.
+//! So the new file is created first, as `console.log.next`. If that fails (the directory is not
+//! writable), no older file is touched, and the next attempt follows after as many bytes again.
 //!
 //! A file that another program has moved or removed is created again with the next line.
 
@@ -17,15 +17,15 @@ pub(super) struct RotatingFile {
     path: PathBuf,
     file: File,
     bytes: u64,
-    /// The length from which on it is put aside.
+    /// The length at which it is rotated.
     full_at: u64,
     bytes_max: u64,
-    /// Files put aside that are kept.
+    /// Rotated files that are kept.
     files_max: u64,
 }
 
 impl RotatingFile {
-    /// Opens a file to append to, and creates it and its directory where they are not there.
+    /// Opens a file to append to, and creates it and its directory if they are missing.
     pub(super) fn open(path: &Path, bytes_max: u64, files_max: u64) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory)?;
@@ -42,7 +42,7 @@ impl RotatingFile {
         })
     }
 
-    /// Begins a file; the present one and those before it move on by one.
+    /// Begins a new file. The present one and the older ones move by one place.
     fn put_aside(&mut self) -> io::Result<()> {
         if self.files_max == 0 {
             self.file.set_len(0)?;
@@ -60,7 +60,7 @@ impl RotatingFile {
         Ok(())
     }
 
-    /// Moves every file on by one, `next` to the place of the present one.
+    /// Moves every file by one place, and `next` to the place of the present one.
     fn move_on(&self, next: &Path) -> io::Result<()> {
         for number in (1..self.files_max).rev() {
             move_if_there(&self.aside(number), &self.aside(number + 1))?;
@@ -69,7 +69,7 @@ impl RotatingFile {
         std::fs::rename(next, &self.path)
     }
 
-    /// Creates the file again where it is not in its place any more.
+    /// Creates the file again if it is no longer in its place.
     fn create_if_missing(&mut self) {
         if self.path.exists() {
             return;
@@ -159,8 +159,8 @@ mod tests {
         }
     }
 
-    /// After one creation that failed, the file had been renamed away, and each further line shifted the
-    /// older files once more until none of them was left.
+    /// Regression: after a failed creation, the file had been renamed, and each further line
+    /// shifted the older files again until none was left.
     #[test]
     fn a_file_that_cannot_be_created_costs_no_older_line_and_is_tried_again_later() {
         let directory = tempfile::tempdir().unwrap();
@@ -168,7 +168,7 @@ mod tests {
         let text = |name: &str| std::fs::read_to_string(at(name)).unwrap();
         let mut log = file(directory.path(), 20, 3);
         lines(&mut log, 0..6);
-        // A directory in its place cannot be opened as a file, by no user.
+        // No user can open a directory in its place as a file.
         std::fs::create_dir(at("console.log.next")).unwrap();
         lines(&mut log, 6..9);
         assert_eq!(

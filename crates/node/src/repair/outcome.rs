@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use kvorum_backend_leveldb::repair::RepairReport;
 
-/// The report of a repair, or the reason for it to fail.
+/// The report of a repair, or the reason of its failure.
 pub(super) type Outcome = Result<RepairReport, String>;
 
 /// A directory that was only checked.

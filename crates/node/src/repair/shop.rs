@@ -1,5 +1,5 @@
-//! Several repairs done by a few threads: any of them takes the next unit of any store, and a store goes
-//! to its next stage when the last unit of the present one is done.
+//! Several repairs done by a few threads. Each thread takes the next unit of any store. A store
+//! enters its next stage when the last unit of the present stage is done.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ enum Job {
     NextStage(usize),
 }
 
-/// Does all of them; returns why each failed, if it did, and how long it took.
+/// Does all repairs. Returns the reason of each failure, and the duration of the whole.
 pub(super) fn run(repairs: &[Repair], threads: usize) -> (Vec<Option<String>>, Duration) {
     let bench = |repair: &Repair| Bench {
         units: repair.units().into(),

@@ -83,7 +83,7 @@ fn row(text: &mut String, findings: &str, state: &str, bytes: &str, directory: &
     let _ = writeln!(text, "{findings:>8}  {state:<17}  {bytes:>9}  {directory}");
 }
 
-/// A directory as seen from the one that is repaired.
+/// The path of a directory, relative to the repaired one.
 fn below(root: &Path, directory: &Path) -> String {
     match directory.strip_prefix(root) {
         Ok(rest) if !rest.as_os_str().is_empty() => rest.display().to_string(),
@@ -168,7 +168,8 @@ fn details(text: &mut String, report: &RepairReport) -> std::fmt::Result {
 mod tests {
     use super::*;
 
-    /// A row for each of 64 stores repeated a sentence of 130 columns behind a path of 60.
+    /// Regression: the rows of 64 stores each repeated a sentence of 130 columns behind a path of
+    /// 60.
     #[test]
     fn rows_fit_in_100_columns_and_sentences_stand_once() {
         let index = "1278813932664540053428224228626747642198940975104";

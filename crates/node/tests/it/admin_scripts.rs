@@ -1,9 +1,9 @@
-//! Verbs of operators as golden scripts (`admin_scripts/`), each on a node alone.
+//! Verbs of operators as golden scripts (`admin_scripts/`), each on a single node.
 //!
 //! A command is the words behind `kvorum admin`, with single quotes around a word that has spaces;
 //! `as-riak` in front asks for the texts of `riak-admin`. `put BUCKET KEY VALUE` and `delete BUCKET
 //! KEY` are requests of a client over HTTP. The replies are the lines that the verb prints, and its exit status if it
-//! is not 0. Ports and the test's directory stand as `PORT` and `DIRECTORY`.
+//! is not 0. Ports and the test's directory appear as `PORT` and `DIRECTORY`.
 
 use std::process::Output;
 
@@ -18,7 +18,7 @@ fn verbs_print_what_their_scripts_say() {
 }
 
 struct Node {
-    /// Ends before its directory goes.
+    /// Stopped before its directory is removed.
     _server: Server,
     site: Site,
     peer: std::net::SocketAddr,
@@ -40,7 +40,7 @@ impl Node {
         }
     }
 
-    /// The lines of an output, without what differs from run to run.
+    /// The lines of an output, without parts that differ from run to run.
     fn lines(&self, output: &Output) -> Vec<String> {
         let printed = [&output.stdout[..], &output.stderr[..]].concat();
         let mut text = String::from_utf8_lossy(&printed).into_owned();

@@ -81,7 +81,7 @@ fn nothing_is_said_to_be_printed_that_cannot_be() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// The README prints `kvorum advise` alone, which was an error of usage.
+/// Regression: the README shows `kvorum advise` without a verb, which was a usage error.
 #[test]
 fn without_a_verb_and_without_a_terminal_a_default_is_recommended() {
     let directory = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ fn each_bucket_type_gets_its_own_advice() {
     let judged = json(&advise(directory.path(), &words));
     assert_eq!(judged[0]["subject"], "bucket type cache");
     assert_eq!(judged[0]["facts"]["known"]["keys"]["value"], 1e6);
-    // Both are best in the same one.
+    // The same backend is the best for both.
     assert_eq!(judged[0]["recommended"], "bitcask");
     assert_eq!(judged[1]["recommended"], "bitcask");
     assert_eq!(judged[0]["several_backends"], Value::Null);

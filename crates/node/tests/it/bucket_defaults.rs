@@ -1,7 +1,7 @@
-//! Defaults of buckets over three servers: changed for all by one command, and kept from a server that is
-//! configured otherwise until an operator has its values agreed on.
+//! Defaults of buckets over three servers: changed for all by one command. A server with another
+//! configuration has no effect on them until an operator proposes its values.
 //!
-//! Each server once went by the properties that the cluster was founded with, for ever, against its
+//! Regression: each server used the properties of the cluster's foundation for ever, against its
 //! file.
 
 use serde_json::Value;
@@ -38,7 +38,7 @@ fn one_command_changes_the_defaults_of_all_servers() {
     // Properties that were not named stay.
     assert_eq!(property(&sites[0], "n_val"), 3);
 
-    // A server with another configuration goes by the agreed values, and shows both.
+    // A server with another configuration uses the agreed values, and shows both.
     servers.pop().unwrap().stop();
     sites[2].settings.push("buckets.default.pw=2".to_owned());
     servers.push(sites[2].start());
@@ -51,7 +51,7 @@ fn one_command_changes_the_defaults_of_all_servers() {
     let differing = shown["differing"].as_array().unwrap();
     assert!(differing.contains(&"pw".into()), "{shown}");
 
-    // Its values are agreed on by the operator's command: all of them.
+    // The operator's command makes all of its values agreed.
     until("a node leads", || {
         json(&sites[2], &["cluster", "plan"])["behind"].is_null()
     });

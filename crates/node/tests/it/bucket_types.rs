@@ -50,7 +50,7 @@ fn a_type_is_emptied_and_removed() {
         until("all keys are counted", || keys(site) == KEYS);
     }
 
-    // A type with keys stays, and says on which nodes they are.
+    // A type with keys stays, and the refusal names the nodes with keys.
     let remove = ["bucket-type", "remove", "maps"];
     until("the removal is refused for its keys", || {
         refusal(&sites[1], &remove).contains("keys of bucket 'users'")

@@ -46,7 +46,7 @@ async fn r36_a_node_whose_memory_is_used_up_refuses_puts_until_deletions_have_ma
             Ok(()) => stored.push(key),
             Err(error) => break error.to_string(),
         }
-        // The size of the stores is asked for once a second.
+        // The size of the stores is queried once a second.
         std::thread::sleep(Duration::from_millis(150));
     };
     assert!(refusal.contains("overload"), "{refusal}");
@@ -56,7 +56,7 @@ async fn r36_a_node_whose_memory_is_used_up_refuses_puts_until_deletions_have_ma
     assert!(shown["budgets"]["memory_bytes_used"].as_u64() >= Some(15 << 20));
     let text = site.run(&["admin", "maintenance"]).stdout;
     assert!(String::from_utf8_lossy(&text).contains("puts are refused"));
-    // Reading goes on, and deleting makes room.
+    // Reads still succeed, and deletes make room.
     let read = client.get_key(b"b", &stored[0]).await.unwrap();
     assert_eq!(read.content[0].value.len(), MEBIBYTE);
     for key in &stored {
@@ -69,7 +69,8 @@ async fn r36_a_node_whose_memory_is_used_up_refuses_puts_until_deletions_have_ma
     server.stop();
 }
 
-/// A large request takes room when it begins to come, so that many at once cannot take more than there is.
+/// A large request takes room when its first bytes arrive, so that many at once cannot take more
+/// than there is.
 #[tokio::test]
 async fn r36_large_requests_have_a_part_of_the_budget_and_what_they_hold_is_counted() {
     let mut site = Site::new();
@@ -77,7 +78,7 @@ async fn r36_large_requests_have_a_part_of_the_budget_and_what_they_hold_is_coun
     let server = site.start();
     let mut client = site.client().await;
     let value = Bytes::from(vec![7; MEBIBYTE]);
-    // Says that it is 3 MB long, and stops there: an eighth of the budget is 2 MB.
+    // The request announces 3 MB and stops there. An eighth of the budget is 2 MB.
     let slow = TcpStream::connect(site.protobuf).unwrap();
     (&slow).write_all(&[0, 0x30, 0, 0, 11]).unwrap();
     wait_until("the request is not counted", || {

@@ -1,5 +1,6 @@
-//! Small files that decide, and directories, that are damaged or gone when a node starts: it comes up,
-//! or is refused with words that name the file and the remedy; `kvorum verify` finds it either way.
+//! Essential small files and directories that are damaged or missing when a node starts. The node
+//! starts, or is refused with a message that names the file and the remedy. `kvorum verify` finds
+//! the damage either way.
 
 use std::fs;
 use std::path::Path;
@@ -40,7 +41,7 @@ fn with_flip(path: &Path, at: usize, bit: usize) {
     fs::write(path, bytes).unwrap();
 }
 
-/// The advice was to set a backend, or to run a version, that does not exist.
+/// Regression: the advice was to set a backend, or to run a version, that does not exist.
 #[test]
 fn a_flipped_bit_of_the_engine_or_the_format_is_named_and_found() {
     let site = of_engine("bitcask");
@@ -79,7 +80,7 @@ fn a_flipped_bit_of_the_engine_or_the_format_is_named_and_found() {
     other.start().stop();
 }
 
-/// A new cluster was founded over the stores, silently.
+/// Regression: a new cluster was founded over the stores, silently.
 #[test]
 fn a_directory_that_is_gone_is_missed() {
     for engine in ["bitcask", "leveldb", "leveled", "hanoidb", "innostore"] {
@@ -130,8 +131,8 @@ fn copied(from: &Path, to: &Path) {
     assert!(copied.unwrap().success());
 }
 
-/// The node took itself for the other one, and every partition was refused with the advice to put back its
-/// directory, where all of these were right.
+/// Regression: the node took the other one's identity, and every partition was refused with the
+/// advice to put back its directory, although all directories were right.
 #[test]
 fn the_ring_directory_of_another_node_is_refused() {
     let (site, other) = (of_engine("bitcask"), of_engine("bitcask"));
@@ -178,7 +179,7 @@ async fn the_value_log_of_another_node_is_found() {
     }
 }
 
-/// `verify` found nothing in a file that had lost all its bytes.
+/// Regression: `verify` did not report a file that had lost all its bytes.
 #[test]
 fn a_small_file_without_a_byte_is_found() {
     for engine in ["bitcask", "leveldb", "leveled", "hanoidb", "innostore"] {
@@ -213,7 +214,7 @@ fn a_small_file_without_a_byte_is_found() {
     }
 }
 
-/// A node did not start, and the line named no file.
+/// Regression: a node did not start, and the message named no file.
 #[test]
 fn a_damaged_store_of_hints_stops_nothing() {
     for (engine, files) in [

@@ -1,5 +1,5 @@
-//! Names of metrics outside of the sources: the dashboard draws, and the page about monitoring names,
-//! only metrics that a node gives.
+//! Names of metrics outside of the sources: the dashboard and the page about monitoring name only
+//! metrics that a node exports.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::server::Site;
 const DASHBOARD: &str = include_str!("../../../../dashboards/kvorum.json");
 const PAGE: &str = include_str!("../../../../docs/monitoring.md");
 
-/// The beginning of every metric's name.
+/// The prefix of every metric's name.
 const PREFIX: &str = "kvorum_";
 
 /// A gauge that is absent while the backlog does not shrink.
@@ -45,7 +45,7 @@ fn given(metrics: &[String]) -> BTreeSet<String> {
 #[test]
 fn every_metric_of_the_dashboard_and_of_the_page_is_given_by_a_node() {
     let mut site = Site::new();
-    // Figures of exchanges are there where replicas are compared.
+    // Figures of exchanges exist only if replicas are compared.
     site.settings = vec!["tictacaae_active=active".to_owned()];
     let _server = site.start();
     let given = given(&site.metrics());

@@ -1,7 +1,7 @@
-//! Directories of partitions that are exchanged or missing, on a server alone.
+//! Directories of partitions that are exchanged or missing, on a single server.
 //!
-//! They were opened as they were: every key in them was answered as never written, with one warning in
-//! the log; `/health` reported the node as ready, and `verify` found no damage.
+//! Regression: they were opened, and every key in them was answered as never written, with one
+//! warning in the log. `/health` reported the node as ready, and `verify` found no damage.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ async fn write(client: &mut Client, round: u8) {
     }
 }
 
-/// The number of keys that are refused, the others being as they were written.
+/// The number of refused keys. The others have their written values.
 async fn refused(client: &mut Client, round: u8) -> usize {
     let mut refused = 0;
     for number in 0..KEYS {
@@ -172,8 +172,8 @@ async fn a_missing_directory_is_refused_until_its_loss_is_accepted() {
     }
 }
 
-/// A copy of another partition's directory has that one's identity: opened beside it, both would take the
-/// other's entries in the log for their own.
+/// A copy of another partition's directory has that one's identity: if both were opened, each would
+/// use the other's entries in the log.
 #[tokio::test]
 async fn a_copy_of_another_partitions_directory_is_refused_and_kept() {
     for engine in ENGINES {
@@ -211,7 +211,7 @@ async fn a_copy_of_another_partitions_directory_is_refused_and_kept() {
     }
 }
 
-/// `all` moved away stores that a start could not open for a moment, too: whole ones.
+/// Regression: `all` also moved away whole stores that a start could not open for a moment.
 #[tokio::test]
 async fn all_losses_are_accepted_of_stores_that_are_refused_and_of_no_others() {
     let site = site_of("bitcask");
@@ -250,8 +250,8 @@ async fn all_losses_are_accepted_of_stores_that_are_refused_and_of_no_others() {
     server.stop();
 }
 
-/// A node that had kept its objects in memory was killed before its first stores were open. It then
-/// missed stores of the run before, which had never had any files.
+/// Regression: a node that had kept its objects in memory was killed before its first stores on
+/// disk were open. It then reported the stores in memory as missing, although they never had files.
 #[tokio::test]
 async fn a_change_from_memory_that_is_killed_half_way_misses_no_stores() {
     let mut site = site_of("memory");

@@ -1,7 +1,7 @@
-//! The health of a server whose companions are gone.
+//! The health of a server without its companions.
 //!
-//! The last of three servers answered every put with 503, as a quorum of two is two machines, and
-//! reported that it was ready: a load balancer kept sending it writes.
+//! Regression: the last of three servers answered every put with 503, since a quorum of two takes
+//! two machines, but reported that it was ready. So a load balancer kept sending it writes.
 
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ fn the_last_of_three_servers_says_that_it_refuses_writes() {
         said["reasons"].to_string().contains("no_write_quorum"),
         "{said}"
     );
-    // Eight partitions do not go round three servers evenly: a few keys may have two replicas on one.
+    // Three servers cannot share eight partitions evenly: a few keys may have two replicas on one.
     assert!(refusing_writes(&said) >= 4, "{said}");
     assert_eq!(is_ready, refusing_writes(&said) < 8, "{said}");
     let mut keys = (0..40).map(|number| format!("after{number}"));
@@ -59,7 +59,7 @@ fn the_last_of_three_servers_says_that_it_refuses_writes() {
     let count = services["services"].as_array().unwrap().len();
     assert_eq!(count, usize::from(is_ready), "{services}");
 
-    // Both verbs report the same of the ring.
+    // Both verbs report the same about the ring.
     let ring = json(site, &["ring-status"]);
     assert_eq!(ring["ring_ready"], false);
     assert!(!site.run(&["admin", "ringready"]).status.success());

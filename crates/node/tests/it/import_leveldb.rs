@@ -157,7 +157,7 @@ async fn a_running_server_takes_in_both_tiers_and_answers_queries() {
     assert!(imported.status.success(), "{text}");
     let mut client = site.client().await;
     assert_source(&mut client).await;
-    // Once more from the beginning changes nothing.
+    // A second import from the beginning changes nothing.
     assert!(site.run(&with(&["--restart"])).status.success());
     assert_source(&mut client).await;
 }

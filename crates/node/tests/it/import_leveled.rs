@@ -116,7 +116,7 @@ async fn a_running_server_takes_journals_in_and_heads_show_in_the_exit_code() {
     assert!(text.contains("an object of tag h"), "{text}");
     let mut client = site.client().await;
     assert_source(&mut client).await;
-    // Once more from the beginning changes nothing.
+    // A second import from the beginning changes nothing.
     assert_eq!(site.run(&with(&["--restart"])).status.code(), Some(3));
     assert_source(&mut client).await;
 }

@@ -2,7 +2,8 @@
 //! server with the same three.
 //!
 //! `contents.json` has for each key of the partition its type, its bucket, the key in hexadecimal, and its
-//! values in hexadecimal as that node answered them; for counters and data types the value alone, as JSON.
+//! values in hexadecimal as that node answered them; for counters and data types, only the value,
+//! as JSON.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ const TYPES: [(&str, &str, Option<&str>); 8] = [
     ("fx_set", "bc", Some("set")),
 ];
 
-/// A server as that node was configured, with its data in `riak`.
+/// A server with that node's configuration, and the node's data in `riak`.
 fn site() -> Site {
     let mut site = Site::new();
     site.settings = [
@@ -151,7 +152,7 @@ async fn values(client: &mut Client, answer: &Answer) -> Vec<Vec<u8>> {
     values
 }
 
-/// The value of a data type, or of a counter of Riak 1.4 where the bucket has no type.
+/// The value of a data type, or of a counter of Riak 1.4 if the bucket has no type.
 fn data_type(site: &Site, answer: &Answer) -> Value {
     let Answer {
         bucket_type,
@@ -220,7 +221,8 @@ async fn a_node_with_several_backends_is_imported_by_one_command_into_the_same()
     assert_all_there(&site).await;
 }
 
-/// A directory of one backend's stores has none of the others', which must not make them pass over theirs.
+/// A directory of one backend's stores has none of the others', whose imports must still find
+/// theirs.
 #[tokio::test]
 async fn directories_of_single_backends_are_imported_by_the_same_command() {
     let site = site();

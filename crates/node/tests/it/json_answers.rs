@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cluster::site;
 use crate::server::Site;
 
-/// A verb, its arguments, and true if the node of this test grants it.
+/// A verb, its arguments, and true if the node of this test accepts it.
 struct Case {
     verb: &'static str,
     arguments: &'static [&'static str],
@@ -118,13 +118,13 @@ const CASES: &[Case] = &[
     refused("cluster replace", &[OWN, OWN]),
     refused("cluster force-replace", &[OWN, OWN]),
     refused("cluster recover", &[]),
-    // Its store is open.
+    // The partition's store is open.
     refused("cluster accept-loss", &["3"]),
     refused("down", &[OWN]),
     // Anti-entropy is passive by default.
     refused("tictacaae enable", &[]),
     refused("tictacaae disable", &[]),
-    // It has one backend.
+    // This node has one backend.
     refused("backend migrate", &["--all", "--to", "leveldb"]),
     refused("backend status", &[]),
     refused("backend cancel", &[]),
@@ -152,13 +152,13 @@ fn help(site: &Site, words: &[&str]) -> (Vec<String>, bool) {
     let text = text(&output.stdout);
     let listed = text.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = listed.take_while(|line| !line.is_empty());
-    // A subcommand's description may go on in a line that is indented further.
+    // A subcommand's description may continue in a line that is indented further.
     let names = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     let names = names.filter(|name| !name.is_empty() && *name != "help");
     (names.map(str::to_owned).collect(), text.contains("--json"))
 }
 
-/// All verbs below these words that have none below them, and true for each that takes `--json`.
+/// All verbs below these words without verbs of their own, with true for verbs with `--json`.
 fn verbs_below(site: &Site, words: &[&str]) -> Vec<(String, bool)> {
     let (names, has_json) = help(site, words);
     if names.is_empty() {
@@ -211,8 +211,8 @@ fn failure(site: &Site, words: &[&str]) -> String {
         .to_owned()
 }
 
-/// A program that asked for JSON got nothing on standard output when a verb failed, and a text for people
-/// beside it.
+/// Regression: when a verb failed with `--json`, standard output was empty, and standard error had
+/// a text for people.
 #[test]
 fn failures_are_one_document_too_whatever_the_verb() {
     let site = Site::new();
@@ -290,7 +290,7 @@ fn links_are_listed_for_programs() {
     );
 }
 
-/// A process that is killed when the test is over, however that ends.
+/// A process that is killed at the end of the test, passed or failed.
 struct Waiting(Child);
 
 impl Drop for Waiting {

@@ -1,4 +1,4 @@
-//! Hash trees of a node outlast its stop, and come back after its death.
+//! Hash trees of a node survive its stop, and are built again after a kill.
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ async fn a_node_that_was_stopped_has_its_trees_and_one_that_died_has_them_again(
     assert!(kept.iter().all(are_kept), "{kept:?}");
     assert_eq!(keys_in(&kept), u64::from(KEYS));
     put(&site, KEYS..KEYS + 20).await;
-    // It is killed.
+    // Dropping it kills the server.
     drop(server);
 
     let server = site.start();

@@ -1,8 +1,8 @@
 //! Damage to the value log of a node that was killed: objects that were overwritten or deleted in the
 //! damaged part do not come back.
 //!
-//! One flipped bit had the older value served, or the deleted key. With the newest segments gone, all of them
-//! came back.
+//! Regression: after one flipped bit, the older value or the deleted key was served. Without the
+//! newest segments, all of them came back.
 
 use std::fs;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ async fn round(client: &mut Client, number: u8) -> Result<Option<u8>, String> {
     Ok(reply.content.first().map(|it| it.value[0] - b'0'))
 }
 
-/// A node whose even keys were overwritten and whose odd ones were deleted, in one run with a kill at its end.
+/// A node after a run that overwrote the even keys, deleted the odd ones, and was killed.
 async fn killed(engine: &str) -> Site {
     let mut site = Site::new();
     site.settings = vec![
@@ -114,7 +114,7 @@ async fn a_flip_brings_nothing_back(engine: &str) {
         "{unreadable} keys"
     );
     drop(server);
-    // The damage is known, and nothing older comes back for that.
+    // The damage is known now, and still nothing older comes back.
     let server = site.start();
     assert_eq!(nothing_older_is_served(&site).await, unreadable);
     let accepted = site.run(&["admin", "cluster", "accept-loss", "all"]);

@@ -66,7 +66,7 @@ fn sum(inputs: &Value) -> String {
     json!({"inputs": inputs, "query": query}).to_string()
 }
 
-/// An answer: its head and its body, which is not chunked where its length is known.
+/// An answer: its head and its body, which is not chunked if its length is known.
 fn http(site: &Site, request: &str, body: &str) -> (String, String) {
     let mut stream = TcpStream::connect(site.http).unwrap();
     let (len, head) = (body.len(), "Host: h\r\nConnection: close\r\n");

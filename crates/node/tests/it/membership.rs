@@ -1,7 +1,7 @@
 //! The verbs that change the members, from the command to the ring, by real servers.
 //!
-//! Each change is staged, seen, planned, committed and waited for as a runbook has it; and after each all
-//! keys are there, at every member.
+//! Each change is staged, seen, planned, committed and awaited, as in a runbook. After each, every
+//! member has all keys.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -42,7 +42,7 @@ impl Fleet {
         fleet
     }
 
-    /// Starts a server that is alone.
+    /// Starts a single server.
     fn start(&mut self, number: u8) {
         let (site, peer) = site(number);
         let server = Some(site.start());
@@ -54,7 +54,7 @@ impl Fleet {
         });
     }
 
-    /// Starts a server and has it join.
+    /// Starts a server and makes it join.
     fn join(&mut self, number: u8) {
         self.start(number);
         self.ask_to_join(number);
@@ -84,7 +84,7 @@ impl Fleet {
         &self.place(number).site
     }
 
-    /// Stops a server, takes its data away, and starts it as one that is alone.
+    /// Stops a server, removes its data, and starts it as a single server.
     fn begin_anew(&mut self, number: u8) {
         let place = self.place_mut(number);
         place.server.take().unwrap().stop();
@@ -92,7 +92,7 @@ impl Fleet {
         place.server = Some(place.site.start());
     }
 
-    /// Kills a server; those that are left have noticed, and have a leader, when this returns.
+    /// Kills a server. Returns when the others have detected that and have a leader.
     fn kill(&mut self, number: u8) {
         drop(self.place_mut(number).server.take().unwrap());
         let site = self.site(1);
@@ -110,7 +110,7 @@ impl Fleet {
         self.stage_at(1, words);
     }
 
-    /// Tries again while there is no leader: it is staged all the same.
+    /// Stages a change, and tries again while there is no leader.
     fn stage_at(&self, number: u8, words: &[&str]) {
         let words = [&["admin", "cluster"], words].concat();
         until(&format!("it is staged: {words:?}"), || {
@@ -119,7 +119,7 @@ impl Fleet {
         });
     }
 
-    /// The plan, once it has exactly this.
+    /// The plan, once it is exactly this.
     fn plan(&self, staged: &[(&str, String)]) -> Value {
         let shown = RefCell::new(Value::Null);
         until("the plan has all that is staged", || {
@@ -131,8 +131,8 @@ impl Fleet {
         shown.into_inner()
     }
 
-    /// Looks at the plan, which has to be this, commits it and waits until it is carried out and these
-    /// are the members.
+    /// Checks that the plan is this, commits it, and waits until it is carried out and the members
+    /// are these.
     fn carry_out(&self, staged: &[(&str, String)], members: &[u8]) -> Value {
         let site = self.site(1);
         let plan = self.plan(staged);
@@ -152,8 +152,7 @@ impl Fleet {
         plan
     }
 
-    /// The arbiter of background work has the bytes of a move, on the node that it leaves and on the
-    /// other.
+    /// The arbiters of both nodes of a move count its bytes.
     fn arbiters_are_asked(&self, plan: &Value) {
         let ends = plan["moves"].as_array().unwrap().iter();
         let ends = ends.flat_map(|it| [text(&it["from"]), text(&it["to"])]);
@@ -168,7 +167,7 @@ impl Fleet {
         }
     }
 
-    /// The names of all that are members, all of them in full.
+    /// The names of all members; empty if one is not a full member.
     fn members(&self) -> Vec<String> {
         let members = json(self.site(1), &["member-status"]);
         let is_valid = |it: &&Value| it["status"] == "valid";
@@ -253,7 +252,8 @@ fn a_voter_that_is_gone_is_marked_as_down_and_replaced() {
 
     what_is_cleared_is_not_staged(&mut fleet);
 
-    // Three of four vote: one of them that is not asked here goes, and the fourth takes its place.
+    // Three of four nodes vote. One voter that is not asked here is killed, and the fourth node
+    // takes its place.
     let mark = |fleet: &Fleet, number: u8| {
         let output = fleet.site(1).run(&["admin", "down", &name(number)]);
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
@@ -283,7 +283,7 @@ fn a_voter_that_is_gone_is_marked_as_down_and_replaced() {
         (&"down".into(), &false.into())
     );
 
-    // And it is replaced as a member, too, by one that repairs its partitions.
+    // It is also replaced as a member, by a node that repairs its partitions.
     fleet.ask_to_join(5);
     fleet.stage(&["force-replace", &name(gone), &name(5)]);
     let left: Vec<u8> = (1..=5).filter(|it| *it != gone).collect();
@@ -316,8 +316,7 @@ fn what_is_cleared_is_not_staged(fleet: &mut Fleet) {
     // The plan that was shown before is no longer valid.
     let refused = site.run(&["admin", "cluster", "commit"]);
     assert!(!refused.status.success());
-    // The node that was to join has left its own log behind already, and starts again before it joins
-    // again.
+    // The joining node has already given up its own log, so it starts anew before it joins again.
     fleet.begin_anew(5);
 }
 
@@ -348,7 +347,7 @@ fn nodes_are_replaced_leave_and_are_removed() {
     let is_expected = |it: &Value| it["from"] == name(4) && it["to"] == name(5);
     assert!(!moves.is_empty() && moves.iter().all(is_expected), "{plan}");
 
-    // Without a name it is the node that is asked.
+    // Without a name, the asked node leaves.
     fleet.stage_at(2, &["leave"]);
     fleet.carry_out(&[("leave", of(2))], &[1, 3, 5]);
     until("all that are left vote", || {
@@ -368,7 +367,7 @@ fn a_node_comes_back_under_another_name_and_other_addresses() {
     assert!(is_put(&sites[0], "before", "value"));
     let (second, peer) = ("renamed@127.0.0.1", free_address());
     servers.remove(1).stop();
-    // No other node is reconfigured: these lines change in its configuration.
+    // Only these lines of its configuration change. No other node is reconfigured.
     sites[1].protobuf = free_address();
     sites[1].http = free_address();
     sites[1].settings = vec![
@@ -404,8 +403,8 @@ fn a_node_comes_back_under_another_name_and_other_addresses() {
         finds(site, &after);
     }
 
-    // With one away every quorum needs the two that are left: the first node reaches the moved one at
-    // its new address.
+    // With one node stopped, every quorum needs the other two: the first node has to reach the
+    // moved one at its new address.
     drop(servers.remove(2));
     for number in 0..KEYS {
         let key = put_new(&sites[0], &format!("late{number}"));

@@ -30,7 +30,7 @@ fn hinted(site: &Site) -> u64 {
         .sum()
 }
 
-/// All keys are found, at every node that is asked.
+/// Checks that each of these nodes finds all keys.
 fn check(sites: &[&Site]) {
     for site in sites {
         for number in 0..KEYS {
@@ -97,7 +97,7 @@ fn a_node_that_is_alone_does_not_start_over_with_another_backend() {
     let server = site.start();
     assert!(has(&site, "key", "value"));
     drop(server);
-    // It was killed: it may hold objects for other nodes.
+    // The killed node may hold objects for other nodes.
     site.settings.push("storage_backend=leveldb".to_owned());
     let refused = site.run(&["server"]);
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();

@@ -134,7 +134,8 @@ fn a_bucket_has_indexes_where_its_backend_has() {
     assert_eq!(found, "{\"keys\":[\"k\"]}");
 }
 
-/// The first backend by name had all buckets of a beginning, also those of a longer one of another backend.
+/// Regression: the first backend by name had all buckets of a prefix, even those of another
+/// backend's longer prefix.
 #[test]
 fn the_longest_beginning_of_a_buckets_name_says_its_backend() {
     let mut site = site();
@@ -158,7 +159,8 @@ fn the_longest_beginning_of_a_buckets_name_says_its_backend() {
     }
 }
 
-/// `prefix_multi` was shown as multi, no backend by name, and the durability was the default's alone.
+/// Regression: `prefix_multi` was shown as multi, without names of backends, and with only the
+/// default backend's durability.
 #[test]
 fn reports_and_statistics_name_all_backends() {
     let mut site = site();
@@ -203,7 +205,7 @@ fn reports_and_statistics_name_all_backends() {
     );
 }
 
-/// Each had a cache of its own, of the size that is meant for all.
+/// Regression: each backend had its own cache, of the size for all.
 #[test]
 fn backends_of_innostore_share_one_cache_of_pages_whose_size_the_metrics_show() {
     let mut site = site();

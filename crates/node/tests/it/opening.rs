@@ -1,6 +1,6 @@
 //! A server that answers while one of its stores is still being opened.
 //!
-//! A pipe in place of its checkpoint holds the store up: opening a pipe to read waits for a writer.
+//! A pipe in place of its checkpoint delays the store: opening a pipe to read waits for a writer.
 
 use std::fs;
 use std::future::Future;
@@ -46,7 +46,7 @@ impl HeldStore {
         fs::rename(&self.kept, &self.checkpoint).unwrap();
     }
 
-    /// Lets the reader at the pipe go on; it finds nothing there, and opens the store by other means or
+    /// Releases the reader of the pipe, which finds it empty and opens the store without it, or
     /// again.
     fn let_go(&self) {
         drop(fs::OpenOptions::new().write(true).open(&self.pipe).unwrap());
@@ -58,10 +58,12 @@ fn is_one_opening(states: &[String]) -> bool {
     opening == 1 && states.iter().filter(|state| *state == "open").count() == 7
 }
 
-/// More than an open store takes; requests wait so long for one that is being opened.
+/// More than requests to an open store take. Requests wait this long for a store that is being
+/// opened.
 const PATIENCE_MS: u32 = 5_000;
 
-/// Asks for every key at the same time, each by a client of its own; which requests met the held store.
+/// Requests every key at the same time, each by its own client. Returns the keys of refused
+/// requests.
 async fn refused_of<F: Future<Output = Result<(), Error>> + Send + 'static>(
     site: &Site,
     keys: impl IntoIterator<Item = u16>,

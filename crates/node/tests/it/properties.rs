@@ -1,8 +1,8 @@
-//! The table of properties, walked: a running server's treatment of each over HTTP, over protocol buffers
+//! Every property of the table: a running server's treatment of it over HTTP, over protocol buffers
 //! and by its verb.
 //!
-//! Hooks that never ran, a consistency that was none and seventeen more were once stored without effect
-//! and acknowledged without a warning.
+//! Regression: hooks that never ran, an invalid consistency and seventeen other properties were
+//! stored without effect and acknowledged without a warning.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -253,8 +253,8 @@ fn erlang(property: &str) -> String {
     }
 }
 
-/// The same table for defaults in `advanced.config`, which dropped members silently, and refused a
-/// function that buckets could have.
+/// The same table for defaults in `advanced.config`. Regression: members were dropped silently, and
+/// a function was refused that buckets could have.
 #[test]
 fn every_default_in_advanced_config_is_honoured_refused_or_named() {
     let site = Site::new();
@@ -290,7 +290,7 @@ fn every_default_in_advanced_config_is_honoured_refused_or_named() {
                 assert!(output.status.success(), "{property}: {why}");
                 assert!(line.contains("figures of their own"), "{line}");
             }
-            // It is shown as it is set.
+            // The property is shown as it is set.
             ("dvv_enabled", _) | (_, Effect::Honoured) => {
                 assert!(output.status.success(), "{property}: {why}");
                 assert!(
@@ -325,7 +325,8 @@ fn defaults_that_place_and_sync_objects_reach_the_buckets() {
     assert_eq!(props["sync_on_write"], "all");
 }
 
-/// The property was kept without effect. It holds for a bucket, and for the buckets of a type.
+/// Regression: the property was kept without effect. It applies to a bucket, and to the buckets of
+/// a type.
 #[test]
 fn a_tracked_bucket_has_figures_of_its_own() {
     let site = Site::new();
@@ -344,7 +345,7 @@ fn a_tracked_bucket_has_figures_of_its_own() {
     for words in [&["create", "tracked", props][..], &["activate", "tracked"]] {
         assert!(site.run(&[&verb[..], words].concat()).status.success());
     }
-    // They are recorded once the figures have met the property, which is within a second or at the next look.
+    // Figures are recorded once the property is noticed, within a second or at the next look.
     assert!(!metrics().contains(family));
     for path in [
         "/buckets/counted/keys/k",
@@ -369,7 +370,7 @@ fn a_tracked_bucket_has_figures_of_its_own() {
     assert!(!metrics().contains("\"counted\""));
 }
 
-/// Objects are stored by their kind: a bucket that has some keeps it.
+/// Objects are stored by their kind, so a bucket with objects keeps it.
 #[test]
 fn the_kind_of_objects_is_chosen_while_a_bucket_is_empty() {
     let site = Site::new();

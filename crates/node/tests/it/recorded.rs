@@ -1,8 +1,8 @@
 //! Data directories that version 0.1.0 wrote with its default settings, on each engine and with each
-//! durability, stopped and killed: they open, and nothing of them is lost.
+//! durability, stopped and killed: they open, and nothing is lost.
 //!
-//! A run wrote each of them in two parts, with a stop between. `recorded/0.1.0` has them, packed. With
-//! `KVORUM_RECORD=0.1.0`, the tests write them again first, which only that version is to do.
+//! A run wrote each of them in two parts, with a stop between. They are packed in `recorded/0.1.0`.
+//! With `KVORUM_RECORD=0.1.0`, the tests write them again first, which only that version should do.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl End {
     }
 }
 
-/// True when the caller of the tests wants the directories of this folder written again.
+/// True when the directories of this folder must be written again.
 pub(crate) fn is_recording(folder: &str) -> bool {
     std::env::var_os("KVORUM_RECORD").is_some_and(|it| it == folder)
 }
@@ -54,7 +54,7 @@ pub(crate) fn end_and_pack(site: &Site, server: Server, end: End, archive: &Path
         End::Stopped => server.stop(),
         End::Killed => {
             drop(server);
-            // No archive takes a socket.
+            // An archive cannot contain a socket.
             std::fs::remove_file(site.path().join("data/admin.socket")).unwrap();
         }
     }

@@ -80,7 +80,7 @@ fn a_cluster_of_three_opens_what_it_left() {
     let sites = sites();
     for (number, site) in sites.iter().enumerate() {
         unpack(site, &archive(number));
-        // As an operator does that restores all nodes together.
+        // As in a restore of all nodes together.
         File::create(site.path().join("data/restore.in-cluster")).unwrap();
     }
     let servers = start_all(&sites);

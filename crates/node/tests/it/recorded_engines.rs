@@ -113,7 +113,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     values.next().map(|(_, value)| value)
 }
 
-/// Writes a key over what is there.
+/// Overwrites a key.
 fn put(site: &Site, bucket: &str, number: u16, round: u8) {
     let place = format!("/{bucket}/keys/k{number}");
     let (head, _) = ask(site, &format!("GET {place}"), "", "");

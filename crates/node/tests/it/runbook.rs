@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 
 use crate::server::Site;
 
-/// Calls one of the links as a runbook does: from anywhere, the configuration in the environment.
+/// Calls one of the links as a runbook does: from any directory, with the configuration in the
+/// environment.
 fn call(link: &Path, configuration: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(link);
     command.args(words).env("KVORUM_CONFIG", configuration);

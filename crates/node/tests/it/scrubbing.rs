@@ -40,7 +40,7 @@ async fn a_byte_that_rots_under_a_running_server_is_reported_after_the_period() 
     let mut site = Site::new();
     site.settings = [
         "storage_backend=bitcask",
-        // Into the stores' own files.
+        // Puts then go to the stores' own files.
         "durability=none",
         "bitcask.compression=none",
         "bitcask.max_file_size=1MB",

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kvorum_client::{Client, ClientSettings};
 use rustix::process::Signal;
 
-/// Far more than a start takes; the machine may be busy.
+/// Much longer than a start takes, since the machine may be busy.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// Below the ports of outgoing connections, any of which may be taken between the choice of a port and
@@ -155,7 +155,7 @@ impl Server {
         rustix::process::kill_process(id, signal).unwrap();
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Stops the server, and waits for its end.
     pub(crate) fn stop(mut self) {
         self.signal(Signal::TERM);
         assert!(self.child.wait().unwrap().success());

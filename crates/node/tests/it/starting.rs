@@ -1,4 +1,4 @@
-//! Starts that cannot be: refused with a message that names the change to make, and reported by
+//! Impossible starts: refused with a message that names the change to make, and reported by
 //! `chkconfig` before.
 
 use std::path::Path;
@@ -14,7 +14,7 @@ fn printed(output: &Output) -> String {
         .concat()
 }
 
-/// Refused, and in words: no panic, no trace.
+/// The text of a refusal, without a panic or a trace.
 fn refused(site: &Site, words: &[&str]) -> String {
     let output = site.run(words);
     let printed = printed(&output);
@@ -26,7 +26,7 @@ fn refused(site: &Site, words: &[&str]) -> String {
     printed
 }
 
-/// The port between nodes is that of the clients, or would be where one of them listens everywhere.
+/// The port between nodes is also a port for clients, or overlaps with one on all addresses.
 #[test]
 fn r18_a_start_with_overlapping_ports_is_refused_and_chkconfig_says_so() {
     let mut site = Site::new();
@@ -44,7 +44,7 @@ fn r18_a_start_with_overlapping_ports_is_refused_and_chkconfig_says_so() {
             }
         }
     }
-    // One that another program has is found when it is opened.
+    // A port of another program is found when it is opened.
     let address = free_address();
     let _holder = std::net::TcpListener::bind(address).unwrap();
     site.settings = vec![format!("listener.peer.internal={address}")];
@@ -117,7 +117,8 @@ fn a_start_says_what_it_starts_and_returns_when_the_stores_are_open() {
     }
 }
 
-/// A start that failed printed the end of its log file, and with it why an earlier one had failed.
+/// Regression: a failed start printed the end of its log file, with the reason of an earlier
+/// failure.
 #[test]
 fn a_start_that_fails_prints_its_own_reason_and_nothing_older() {
     let mut site = Site::new();
@@ -138,8 +139,8 @@ fn a_start_that_fails_prints_its_own_reason_and_nothing_older() {
     assert!(!second.contains("listener.http.internal"), "{second}");
 }
 
-/// Paths in a file were relative to the working directory of the start, so that each began an empty
-/// data directory.
+/// Regression: paths in a file were relative to the working directory of the start, so each start
+/// began an empty data directory.
 #[test]
 fn relative_paths_in_a_file_go_by_the_file_and_data_elsewhere_is_not_passed_over() {
     let directory = tempfile::tempdir().unwrap();
@@ -173,8 +174,8 @@ fn relative_paths_in_a_file_go_by_the_file_and_data_elsewhere_is_not_passed_over
     );
 }
 
-/// A node that still opened its ring and its log did not answer, so that a second start went on: it emptied
-/// the first one's output, and named a port that was taken as its reason.
+/// Regression: a node that still opened its ring and its log did not answer, so a second start
+/// continued. It emptied the first one's output, and reported a taken port as its reason.
 #[test]
 fn a_second_start_says_that_the_directory_is_in_use_and_leaves_the_output_of_the_first() {
     let site = Site::new();
@@ -206,7 +207,8 @@ fn a_second_start_says_that_the_directory_is_in_use_and_leaves_the_output_of_the
     );
 }
 
-/// An orchestrator that got no answer in this time ended the process, and it started again.
+/// Regression: an orchestrator without an answer in this time ended the process, which started
+/// again.
 #[test]
 fn a_server_that_still_opens_its_files_answers_probes() {
     let site = Site::new();

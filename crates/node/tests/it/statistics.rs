@@ -1,8 +1,8 @@
 //! `/stats` and `/metrics` of a server that did one thing after the other.
 //!
-//! 61 of 139 names stood at zero on every node, and `vnode_gets` counted the requests of clients. A
-//! test beside the names (`figures.rs`) checks that each is recorded to by something; here a running
-//! server moves those that a node alone can.
+//! Regression: 61 of 139 names were zero on every node, and `vnode_gets` counted the requests of
+//! clients. A test beside the names (`figures.rs`) checks that each is recorded. Here a running
+//! server moves those that a single node can.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::server::{Server, Site};
 
 const RIAK_NAMES: &str = include_str!("../../../stats/src/riak_names.tsv");
 
-/// Names that move in the first minute of a node alone after one request of each kind.
+/// Names that move in the first minute of a single node, after one request of each kind.
 const MOVED: [&str; 51] = [
     "coord_local_unloaded_total",
     "cpu_nprocs",
@@ -145,7 +145,7 @@ async fn the_figures_of_a_node_move_with_what_it_does() {
         assert!(!after.contains_key(name), "{name} cannot happen here");
     }
     check_the_table(&after);
-    // Each put of a new key, k1 again, the tombstone of k3, and the one that is written once; a write that a
+    // Each put of a new key, k1 again, the tombstone of k3, and the write-once key. A write that a
     // condition refused reached no vnode as a put.
     let (gets, puts) = (number("vnode_gets_total"), number("vnode_puts_total"));
     assert!(gets >= 40.0 && puts >= 43.0, "{gets} gets, {puts} puts");
@@ -175,7 +175,7 @@ fn post_json(site: &Site, path: &str, body: &str) -> u16 {
     status.and_then(|it| it.parse().ok()).unwrap()
 }
 
-/// A node gives every name of Riak's that the table says it gives, and none that it calls absent.
+/// A node reports every name of Riak's that the table calls present, and none that it calls absent.
 fn check_the_table(given: &BTreeMap<String, Value>) {
     let lines = RIAK_NAMES.lines().filter(|line| !line.starts_with('#'));
     let mut names = 0;
@@ -189,7 +189,7 @@ fn check_the_table(given: &BTreeMap<String, Value>) {
     assert!(names >= 300, "{names} of Riak's names");
 }
 
-/// No family stands twice, none is named like a sample of another, and all are in base units.
+/// No family appears twice, none is named like a sample of another, and all are in base units.
 fn check_names_of_metrics(metrics: &[String]) {
     let mut families = BTreeSet::new();
     for line in metrics {
@@ -272,9 +272,9 @@ fn the_figures_of_each_data_type_move_with_its_requests_and_no_others() {
     }
 }
 
-/// Names that move where nodes are killed, behind, or do not answer. `skipped_read_repairs` is missing,
-/// as it takes a thousand repairs at the same time, and so are repairs of fallbacks, which take more
-/// nodes.
+/// Names that move when nodes are killed, lag, or do not answer. `skipped_read_repairs` is missing,
+/// since it takes a thousand simultaneous repairs, and so are repairs of fallbacks, since they take
+/// more nodes.
 const MOVED_BY_OTHERS: [&str; 15] = [
     "coord_redirs_total",
     "index_fsm_create_error",
@@ -304,7 +304,7 @@ fn asked(site: &Site, request: &str, body: &str) -> u16 {
     status.and_then(|it| it.parse().ok()).unwrap()
 }
 
-/// Only a test's own calls had moved the figures of the traffic between nodes.
+/// Regression: only a test's own calls moved the figures of the traffic between nodes.
 #[test]
 fn the_figures_of_nodes_that_lack_each_other_move() {
     // One request at a time, so that a second one is refused.
@@ -359,7 +359,8 @@ fn the_figures_of_nodes_that_lack_each_other_move() {
     assert!(still.is_empty(), "these did not move: {still:?}");
 }
 
-/// A put that waits for others which do not answer takes the only place, and everything else is refused.
+/// A put that waits for nodes without an answer takes the only place, and everything else is
+/// refused.
 fn refused_while_others_are_held(first: &Site, others: &[Server]) {
     assert_ne!(asked(first, "GET /buckets/b/index/age_int/1", ""), 200);
     others.iter().for_each(|it| it.signal(Signal::STOP));

@@ -107,7 +107,7 @@ fn an_authority_and_certificates_are_made_and_never_overwritten() {
     assert!(nobody.contains("name@host"), "{nobody}");
     let nowhere = refused(&first, &["admin", "tls", "issue", "a@b", "--dir", "none"]);
     assert!(nowhere.contains("none/ca.crt"), "{nowhere}");
-    // Elsewhere than the nodes are.
+    // Away from the nodes.
     admin(
         &first,
         &["tls", "init", "--dir", "away", "--authority-only"],
@@ -238,7 +238,7 @@ fn servers_prove_themselves_and_refuse_those_that_cannot() {
     until("the new certificate is in use", || {
         number(&sites[1]) != before
     });
-    // Connections are made again, by both.
+    // Both nodes connect again.
     drop(servers.remove(0));
     servers.insert(0, sites[0].start());
     written_here_is_read_there(&sites[..2], "renewed");

@@ -1,4 +1,5 @@
-//! Tombstones of a cluster of three servers go from all replicas, and an operator sees why they stay.
+//! Tombstones of a cluster of three servers are removed from all replicas, and an operator sees why
+//! they stay.
 
 use serde_json::{Value, json};
 
@@ -58,7 +59,7 @@ fn they_go_in_rounds_and_stay_while_a_node_is_down_which_is_named() {
     let all = others.flat_map(|it| it["lists"].as_array().unwrap().clone());
     assert!(lists.into_iter().chain(all).any(|it| has_round(&it)));
 
-    // It is killed.
+    // Dropping it kills the server.
     drop(servers.pop());
     put_and_delete(&sites[0], "late");
     let is_kept = |it: &Value| it["stay_because"] == "member_down";

@@ -1,9 +1,8 @@
 //! A value log that is another node's, or an empty directory in its place, as a disk that is not mounted
 //! leaves it.
 //!
-//! It was opened as it was. Stores took their entries in their own log for let go, and noted that for
-//! good: a node alone answered 404 for acknowledged keys, and putting the right directory back did not
-//! help.
+//! Regression: it was opened. Stores recorded their entries in their own log as dropped: a single
+//! node answered 404 for acknowledged keys, even after the right directory was put back.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -127,8 +126,8 @@ async fn another_value_log_is_refused_and_everything_is_served_when_the_right_on
     }
 }
 
-/// Killed before any store has a checkpoint or a table, the node has its log's number from the start
-/// before.
+/// After a kill before any store has a checkpoint or a table, the node has its log's number from
+/// the start before.
 #[tokio::test]
 async fn a_log_that_no_store_names_yet_is_missed_as_well() {
     let site = of_engine("bitcask");

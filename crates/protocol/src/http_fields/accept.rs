@@ -19,7 +19,7 @@ pub fn choose_media_type(provided: &[&str], accept: Option<&[u8]>) -> Option<usi
             continue;
         }
         let range = MediaRange::parse(element);
-        range.quality?; // a rank that is no number spoils the header
+        range.quality?; // an invalid rank makes the header invalid
         ranges.push(range);
     }
     // Stable, so that reversing it puts the last listed of equal rank first.

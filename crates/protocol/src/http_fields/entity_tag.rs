@@ -38,8 +38,8 @@ impl EntityTags {
 
 /// Quotes a tag for the `ETag` header.
 ///
-/// Quotes and backslashes are escaped; bytes that no header may hold become `?`, since a tag may
-/// have come from a client.
+/// Quotes and backslashes are escaped; bytes that are invalid in headers become `?`, since a tag
+/// may be a client's.
 pub fn format_entity_tag(tag: &[u8]) -> String {
     let mut quoted = String::with_capacity(tag.len() + 2);
     quoted.push('"');

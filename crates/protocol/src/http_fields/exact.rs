@@ -1,12 +1,11 @@
 //! One header for all values that the other headers of an object cannot express.
 //!
-//! The metadata of an object are bytes, which the protocol-buffer interface takes as they are. A
-//! header is less: its name is a few of the ASCII characters in no particular case, and its value has
-//! no line breaks, no control characters and no space at its ends. An object is therefore shown in
-//! headers as well as they can, and any difference to the stored object when they are read back stands
-//! in `X-Riak-Meta-Kvorum-Exact`. Its name is one of user metadata, because HTTP clients keep these and
-//! send them back when they update an object; the server takes it apart again and stores nothing of
-//! it.
+//! The metadata of an object are arbitrary bytes, which the protocol-buffer interface carries
+//! unchanged. A header can express less: its name has only some ASCII characters and no case, and
+//! its value has no line breaks, control characters or spaces at its ends. So the other headers
+//! show an object as well as they can, and `X-Riak-Meta-Kvorum-Exact` has the differences from the
+//! stored object. It is named like user metadata, because HTTP clients keep these and send them
+//! back with an update. The server parses the header and does not store it.
 //!
 //! ```text
 //! header = item *("," item)
@@ -20,7 +19,7 @@
 //!   e:SHOWN=ENCODING       while Content-Encoding is SHOWN (empty: absent), it is ENCODING
 //! ```
 //!
-//! An item whose header a client has changed does not count any more: the new value is stored.
+//! An item whose header a client has changed is ignored: the new value is stored.
 
 use bytes::Bytes;
 use percent_encoding::percent_decode;
@@ -52,7 +51,7 @@ impl ExactError {
     }
 }
 
-/// The header in the making.
+/// The header under construction.
 #[derive(Debug, Default)]
 pub(super) struct ExactWriter {
     header: String,
@@ -197,8 +196,8 @@ impl ExactFields {
         });
     }
 
-    /// The name and value of the user metadata in a header; `None` if the header holds none: its name
-    /// has not the prefix, or it is the exact header itself.
+    /// The name and value of the user metadata in a header; `None` for a header without the prefix,
+    /// and for the exact header itself.
     pub fn user_metadata(&self, header_name: &str, sent: Bytes) -> Option<(Bytes, Option<Bytes>)> {
         let plain = user_metadata_key(header_name)?;
         let suffix = plain[super::USER_METADATA_HEADER_PREFIX.len()..].to_ascii_lowercase();
@@ -216,23 +215,23 @@ impl ExactFields {
         Some((exact.name.clone(), value))
     }
 
-    /// Index entries, as field and value, that stand in no header of their own.
+    /// Index entries, as field and value, that have no header of their own.
     pub fn indexes(&self) -> &[(Bytes, Bytes)] {
         &self.indexes
     }
 
-    /// Links that do not stand in the `Link` header.
+    /// Links that are not in the `Link` header.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// The media type and charset of a `Content-Type` that is still as it was sent.
+    /// The media type and charset of a `Content-Type` that is unchanged since it was sent.
     pub fn content_type(&self, sent: &[u8]) -> Option<(&Bytes, &Bytes)> {
         let [shown, media_type, charset] = self.content_type.as_ref()?;
         (shown == sent).then_some((media_type, charset))
     }
 
-    /// The encoding behind a `Content-Encoding` that is still as it was sent.
+    /// The encoding of a `Content-Encoding` that is unchanged since it was sent.
     pub fn content_encoding(&self, sent: Option<&[u8]>) -> Option<&Bytes> {
         let [shown, encoding] = self.content_encoding.as_ref()?;
         (shown == sent.unwrap_or_default()).then_some(encoding)

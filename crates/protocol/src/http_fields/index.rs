@@ -14,7 +14,7 @@ pub const INDEX_HEADER_PREFIX: &str = "x-riak-index-";
 pub struct IndexEntry {
     /// The field in lower case, suffix included.
     pub field: Bytes,
-    /// The value; of an `_int` field the shortest decimal text of a whole number of any size.
+    /// The value; for an `_int` field, the shortest decimal text of a whole number of any size.
     pub value: Bytes,
 }
 
@@ -37,7 +37,7 @@ pub enum IndexFieldError {
     },
 }
 
-/// Reads one value of a field, as it comes in protocol buffers.
+/// Reads one value of a field, as protocol buffers have it.
 ///
 /// # Errors
 /// [`IndexFieldError`] by the kind of error.
@@ -84,8 +84,8 @@ fn separator_after(header: &[u8], start: usize) -> Option<usize> {
     offset.map(|offset| start + offset)
 }
 
-/// The text of the 400 answer: one line for each entry refused. Not always text: it repeats the
-/// client's bytes.
+/// The text of the 400 answer: one line for each refused entry. It may be invalid text, since it
+/// repeats the client's bytes.
 pub fn index_response_text(errors: &[IndexFieldError]) -> Vec<u8> {
     let mut text = Vec::new();
     for error in errors {

@@ -7,8 +7,8 @@
 //! </buckets/B>; rel="up"
 //! ```
 //!
-//! Both generations are read at a request's URL of either: a client that moves to the new URLs still
-//! stores the links it has. Pieces are percent- and plus-encoded.
+//! A request at a URL of either generation may have links of both: a client that moves to the new
+//! URLs can still store its old links. Pieces are percent- and plus-encoded.
 
 use bytes::Bytes;
 
@@ -33,11 +33,11 @@ pub enum UrlGeneration<'a> {
         /// First path segment, without slashes.
         prefix: &'a str,
     },
-    /// `/buckets/B/keys/K`, also answered to typed URLs.
+    /// `/buckets/B/keys/K`, also in answers to typed URLs.
     Second,
 }
 
-/// A `Link` header that holds anything but links; the request is answered with 400.
+/// A `Link` header with anything but links; the request is answered with 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{element:?} is not a link")]
 pub struct LinkError {

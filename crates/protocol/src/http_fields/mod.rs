@@ -1,9 +1,9 @@
 //! The shapes of Riak's HTTP interface: headers, query parameters and bodies, as pure functions.
 //!
-//! Each file owns one shape, both directions where there are two. Values arrive as raw bytes: buckets, keys
-//! and metadata need not be text. Names follow Riak's Webmachine generation of the interface, which every
-//! published client was written against. Methods, routes and status codes are outside. Errors with a text for
-//! clients offer it as `response_text`.
+//! Each file has one shape, in both directions if there are two. Values arrive as raw bytes:
+//! buckets, keys and metadata need not be text. Names follow Riak's Webmachine generation of the
+//! interface, which every published client was written against. Methods, routes and status codes
+//! are outside. Errors with a text for clients offer it as `response_text`.
 
 mod accept;
 mod content_type;

@@ -1,12 +1,12 @@
-//! `multipart/mixed`: the siblings of an object in one body, or the objects that links lead to, a body for
-//! each step within one for all.
+//! `multipart/mixed`: the siblings of an object in one body; or the objects that links lead to,
+//! with an inner body for each step.
 //!
 //! ```text
 //! CRLF --BOUNDARY CRLF headers CRLF CRLF value      for each sibling
 //! CRLF --BOUNDARY-- CRLF
 //! ```
 //!
-//! The vclock is only in the main header: it belongs to all siblings.
+//! The vclock is only in the main header, since it belongs to all siblings.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -45,7 +45,7 @@ impl MultipartWriter {
         }
     }
 
-    /// The `Content-Type` of the whole.
+    /// The `Content-Type` of the whole body.
     pub fn content_type(&self) -> String {
         format!("multipart/mixed; boundary={}", self.boundary)
     }
@@ -55,7 +55,7 @@ impl MultipartWriter {
         self.push_below(&[], head, value);
     }
 
-    /// The same, with these header lines above its own.
+    /// Appends a sibling, with these header lines above its own.
     pub fn push_below(&mut self, above: &[(&str, &[u8])], head: &PartHead<'_>, value: &[u8]) {
         self.body.reserve(value.len() + 512);
         self.put_boundary(b"\r\n");
@@ -118,7 +118,7 @@ impl MultipartWriter {
         }
     }
 
-    /// Appends a header line; one whose value would break out of its line is left out.
+    /// Appends a header line, unless its value would break the line.
     fn put_header(&mut self, name: &str, value: &[u8]) {
         if let Some(value) = metadata_header_value(value) {
             for piece in [name.as_bytes(), b": ", value, b"\r\n"] {

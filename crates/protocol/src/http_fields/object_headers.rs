@@ -1,10 +1,10 @@
 //! The headers of the fields that a client stored beside a value.
 //!
 //! All stored fields have names of the client's own: `Content-Type`, `Content-Encoding`, `Link`, and
-//! names that begin with `X-Riak-Meta-` or `x-riak-index-`. Stored fields can therefore not pose as
-//! headers of the server: metadata called `Location` are `X-Riak-Meta-Location`. One more header has
-//! everything that these cannot express exactly, see [`super::EXACT_HEADER`]: reading all of them back
-//! gives the stored fields, byte for byte.
+//! names that begin with `X-Riak-Meta-` or `x-riak-index-`. So stored fields cannot be mistaken for
+//! headers of the server: metadata called `Location` are `X-Riak-Meta-Location`. One more header,
+//! [`super::EXACT_HEADER`], has everything that these cannot express. All of them together give the
+//! stored fields, byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use super::user_metadata::{
 /// The content type of values stored without one.
 pub const DEFAULT_MEDIA_TYPE: &[u8] = b"application/octet-stream";
 
-/// The fields that a client stored beside a value. Those that it did not give are empty.
+/// The fields that a client stored beside a value. Missing ones are empty.
 #[derive(Clone, Debug, Default)]
 pub struct StoredFields<'a> {
     /// Media type, perhaps with parameters.
@@ -46,7 +46,8 @@ pub struct ObjectHeaders {
     pub content_encoding: Option<Vec<u8>>,
     /// `Link`.
     pub link: String,
-    /// Names and values of the rest: user metadata, the exact header, indexes. No name comes twice.
+    /// Names and values of the rest: user metadata, the exact header, indexes. No name appears
+    /// twice.
     pub others: Vec<(String, Vec<u8>)>,
 }
 
@@ -118,7 +119,8 @@ fn content_encoding(stored: &[u8], exact: &mut ExactWriter) -> Option<Vec<u8>> {
     shown.map(<[u8]>::to_vec)
 }
 
-/// Unchanged names of HTTP clients come before names that have to be changed.
+/// Adds user metadata. Names that HTTP clients can store stay unchanged, and come before names that
+/// have to be changed.
 fn push_user_metadata(
     pairs: &[(&[u8], Option<&[u8]>)],
     exact: &mut ExactWriter,
@@ -177,7 +179,8 @@ fn spelled(suffix: &str) -> String {
     user_metadata_key(&name).unwrap_or(name)
 }
 
-/// One header a field, with all of its values: some clients keep only one of repeated headers.
+/// Adds one header for each field with all of its values, since some clients keep only one of
+/// repeated headers.
 fn push_indexes(
     entries: &[(&[u8], &[u8])],
     exact: &mut ExactWriter,
@@ -217,7 +220,7 @@ fn is_index_header(field: &[u8], values: &[&[u8]]) -> bool {
     }
     let (mut read, mut errors) = (Vec::new(), Vec::new());
     parse_index_header(field, &header.into(), &mut read, &mut errors);
-    // An entry that the interface would not take is shown all the same, and refused when it is sent.
+    // An entry that the interface refuses is shown too, and refused when it is sent back.
     !errors.is_empty() || values.iter().copied().eq(read.iter().map(value_of))
 }
 
@@ -341,9 +344,9 @@ mod tests {
         ObjectHeaders::of(&stored.fields(), UrlGeneration::Second, b"b")
     }
 
-    /// A client of protocol buffers stored metadata called `Version`, `Location`, `Server` and `Date`. Over
-    /// HTTP they were headers of those names, or were missing if the server had such a header itself, and an
-    /// update over HTTP lost all of them.
+    /// Regression: metadata stored over protocol buffers as `Version`, `Location`, `Server` or
+    /// `Date` became headers of those names over HTTP, or were missing if the server set the same
+    /// header. An update over HTTP lost all of them.
     #[test]
     fn no_metadata_pose_as_headers_of_the_server() {
         let names = [
@@ -425,7 +428,7 @@ mod tests {
         assert_eq!(read_back(&headers), stored.sorted());
     }
 
-    /// Bytes, many of which matter to headers.
+    /// Bytes, many of them special in headers.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         let awkward = b"\r\n\0\t ,;=:%/\"<>\x7f\xff\xc3a-B.1".to_vec();
         prop_oneof![

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::percent::decode_percent_and_plus;
 
-/// The parameters of a request in the order given; a name may repeat, the first one counts.
+/// The parameters of a request in the order given; a name may repeat, and the first one applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryParameters<'a> {
     pairs: Vec<Parameter<'a>>,

@@ -2,15 +2,15 @@
 //!
 //! Riak keeps the whole header name as the metadata key, spelled the way its HTTP library spells names. It
 //! uses any stored key as a header name without a change: `Location` stored through protocol buffers becomes
-//! the answer's `Location`. Here a key without the prefix gets it (`object_headers.rs`), and the original key
-//! stands beside it (`exact.rs`).
+//! the answer's `Location`. Here a key without the prefix gets it (`object_headers.rs`), and the
+//! exact header has the original key (`exact.rs`).
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// Prefix of user metadata headers, in lower case.
 pub const USER_METADATA_HEADER_PREFIX: &str = "x-riak-meta-";
 
-/// Bytes that are escaped in a header's name: all that no name may hold, and the sign of escapes.
+/// Bytes that are escaped in a header's name: those that are invalid in names, and the escape sign.
 const NO_NAME: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')
@@ -48,14 +48,14 @@ pub fn user_metadata_key(header_name: &str) -> Option<String> {
     Some(capitalised.collect())
 }
 
-/// The value as it may stand in a header, or `None` if it holds line breaks or control bytes.
+/// The value as it may appear in a header, or `None` if it has line breaks or control bytes.
 pub fn metadata_header_value(value: &[u8]) -> Option<&[u8]> {
     let is_printable = |&byte: &u8| byte == b'\t' || (byte >= b' ' && byte != 0x7f);
     value.iter().all(is_printable).then_some(value)
 }
 
-/// True if the value can stand in a header and is read from there as it is: spaces at its ends are not
-/// part of a header's value.
+/// True if the value stays the same in a header. Spaces at the ends are not part of a header's
+/// value.
 pub(super) fn is_plain_value(value: &[u8]) -> bool {
     let is_padding = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let is_padded = is_padding(value.first()) || is_padding(value.last());
@@ -67,12 +67,12 @@ pub(super) fn is_token(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(is_token_byte)
 }
 
-/// A valid name of a header that stands for these bytes.
+/// A valid header name that represents these bytes.
 pub(super) fn escape_name(name: &[u8]) -> String {
     percent_encode(name, NO_NAME).to_string()
 }
 
-/// The value for a header: as it is if it can stand there, else with the other bytes escaped.
+/// The value for a header: unchanged if it is valid there, else with the invalid bytes escaped.
 pub(super) fn escape_value(value: &[u8]) -> Vec<u8> {
     if is_plain_value(value) {
         return value.to_vec();

@@ -5,7 +5,8 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 
-/// Writes padding, does not insist on it: clients pass tokens through other people's libraries.
+/// Writes padding, but reads tokens without it too, since clients pass tokens through many
+/// libraries.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),

@@ -1,4 +1,4 @@
-//! Every decoder on bytes at random and on damaged real input: errors are fine, panics are not.
+//! Every decoder on random bytes and on damaged real input: errors are allowed, panics are not.
 
 use bytes::{Bytes, BytesMut};
 use kvorum_protocol::frame::{Frame, FrameDecoder};
@@ -13,7 +13,7 @@ use kvorum_protocol::{MessageCode, pb};
 use proptest::prelude::*;
 use prost::Message;
 
-/// Decodes a payload as a good part of all message shapes, nested ones included.
+/// Decodes a payload as many kinds of messages, nested ones included.
 fn decode_as_many_messages(payload: Bytes) {
     let frame = Frame {
         code: MessageCode(0),

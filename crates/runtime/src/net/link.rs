@@ -1,9 +1,9 @@
-//! The way between two machines of a simulation: slow, cut, or broken.
+//! The link between two machines of a simulation: slow, cut, or broken.
 //!
-//! A connection is a stream of bytes, so a link has the effects of a network on TCP: bytes come late,
-//! never out of order; while the link is cut they are held back, in that direction alone; and a
-//! connection can be broken, which both ends notice. Messages that are lost, doubled or reordered are
-//! the business of protocols that send datagrams.
+//! A connection is a stream of bytes, so a link has the effects of a network on TCP. Bytes arrive
+//! late, but never out of order. A link that is cut holds bytes back, in one direction only. Both
+//! ends notice a broken connection. Lost, doubled or reordered messages occur only in protocols
+//! over datagrams.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,15 +23,15 @@ use crate::{Randomness, SeededRandomness};
 /// The properties of a link in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// The least that anything takes.
+    /// The shortest delay.
     pub delay_min: Duration,
-    /// The most; delays are drawn between the two.
+    /// The longest delay. Delays are drawn between the two.
     pub delay_max: Duration,
-    /// Nothing arrives until it is mended.
+    /// While this is true, nothing arrives.
     pub is_cut: bool,
 }
 
-/// Bytes that a link takes up at once.
+/// Bytes that a link carries at once.
 const CHUNK_BYTES: usize = 16 * 1024;
 /// Chunks on their way in one direction of a connection before its writer waits.
 const CHUNKS_MAX: usize = 64;
@@ -93,7 +93,7 @@ impl Links {
         }
     }
 
-    /// Waits as long as a packet takes, and while the link is cut.
+    /// Waits for the delay of a packet, and while the link is cut.
     pub(crate) async fn cross(&self, from: IpAddr, to: IpAddr) {
         tokio::time::sleep(self.draw_delay(from, to)).await;
         self.until_mended(from, to).await;
@@ -103,7 +103,7 @@ impl Links {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // Enabled before looking, so that no change goes unnoticed.
+            // Enabled before the check, so that no change is missed.
             changed.as_mut().enable();
             if !self.link(from, to).is_cut {
                 return;
@@ -122,7 +122,7 @@ impl Links {
         link.delay_min + Duration::from_nanos(self.randomness.next_u64() % span)
     }
 
-    /// Carries a connection between the ends that two machines do not hold.
+    /// Carries bytes between two pipes, whose other ends two machines hold.
     pub(crate) fn carry(
         self: &Arc<Self>,
         (from, near): (IpAddr, DuplexStream),

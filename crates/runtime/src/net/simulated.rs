@@ -19,7 +19,7 @@ use crate::{Result, RuntimeError};
 /// buffer.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// The first port given to a listener without one; connections get theirs from the same range.
+/// The first port for a listener that requests none. Connections get ports from the same range.
 const FIRST_FREE_PORT: u16 = 49_152;
 
 /// One end of a connection.
@@ -67,7 +67,7 @@ impl Network {
         while address.port() == 0 || (asked.port() == 0 && state.listeners.contains_key(&address)) {
             address.set_port(state.free_port());
         }
-        // One address in use by two is not simulated, even where real sockets would share it.
+        // Sharing of an address is not simulated, even where real sockets allow it.
         if state.listeners.contains_key(&address) {
             return Err(RuntimeError::AddressInUse { address });
         }
@@ -84,7 +84,7 @@ impl Network {
         })
     }
 
-    /// Connects, which waits while the listener's backlog is full and while a link is cut.
+    /// Connects. Waits while the listener's backlog is full or a link is cut.
     pub(crate) async fn connect(&self, from: Option<IpAddr>, address: SocketAddr) -> Result<Pipe> {
         let from = from.unwrap_or_else(|| loopback_like(address.ip()));
         let links = self.links.as_ref().filter(|_| from != address.ip());

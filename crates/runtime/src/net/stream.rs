@@ -16,23 +16,22 @@ use super::simulated::Pipe;
 /// are one system call.
 #[derive(Debug)]
 pub struct Stream {
-    /// Over TCP, or a pipe in memory.
+    /// A TCP connection, or a pipe in memory.
     inner: Either<TcpStream, DuplexStream>,
     local: SocketAddr,
     peer: SocketAddr,
 }
 
-/// The half of a connection that is read: of one over TCP, or of a pipe in memory.
+/// The read half of a TCP connection or of a pipe in memory.
 pub type ReadHalf = Either<OwnedReadHalf, tokio::io::ReadHalf<DuplexStream>>;
 
-/// The half of a connection that is written. Dropping it ends the output of a TCP connection; a pipe
-/// in memory ends when both halves are dropped or this one is shut down.
+/// The write half of a connection. Dropping it ends the output of a TCP connection; a pipe in
+/// memory ends when both halves are dropped or this one is shut down.
 pub type WriteHalf = Either<OwnedWriteHalf, tokio::io::WriteHalf<DuplexStream>>;
 
 impl Stream {
     pub(crate) fn tcp(stream: TcpStream, peer: SocketAddr) -> Self {
-        // A socket that is connected has an address; "none" stands for a failure of the system to give
-        // it.
+        // A connected socket has an address; "none" means that the system failed to return it.
         let none = SocketAddr::from(([0, 0, 0, 0], 0));
         let local = stream.local_addr().unwrap_or(none);
         Self {
@@ -68,8 +67,8 @@ impl Stream {
         }
     }
 
-    /// Has the system probe the other end at intervals (SO_KEEPALIVE), so that the connection ends when
-    /// it is gone.
+    /// Makes the system probe the other end at intervals (SO_KEEPALIVE), so that a connection to a
+    /// dead machine ends.
     pub fn set_keepalive(&self, keepalive: bool) -> io::Result<()> {
         match &self.inner {
             Either::Left(stream) => Ok(rustix::net::sockopt::set_socket_keepalive(
@@ -79,7 +78,7 @@ impl Stream {
         }
     }
 
-    /// Parts the connection into halves for two tasks. Dropping the write half ends the output.
+    /// Splits the connection into halves for two tasks. Dropping the write half ends the output.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         match self.inner {
             Either::Left(stream) => {

@@ -1,4 +1,4 @@
-//! The runtime of production and that of a simulation, tried on the same promises.
+//! The runtime of production and that of a simulation, under the same tests.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Listening, connecting, and the bytes between.
+//! Listening, connecting, and transferring bytes.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;

@@ -94,7 +94,7 @@ fn a_cut_holds_back_until_it_is_mended_and_in_one_direction_only() {
             .timeout(second, round_trip(&asking, &mut stream))
             .await;
         assert!(waiting.is_err());
-        // The byte got there, and its echo comes once the way back is open.
+        // The byte arrived, and its echo follows once the way back is open.
         world.set_link(machine(2), machine(1), Link::default());
         let mut byte = [0];
         stream.read_exact(&mut byte).await.unwrap();

@@ -19,7 +19,7 @@ use crate::route::Form;
 pub(super) struct Described {
     /// Everything but the content type, if that was refused.
     pub(super) metadata: Metadata,
-    /// The error of a bad content type; a refusal that comes after others.
+    /// The error of a bad content type. Other refusals precede it.
     pub(super) media_type: Result<(), ContentTypeError>,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn describe(
     })
 }
 
-/// The exact fields that the client was given beside less exact headers, and sends back.
+/// The exact fields that the client received and sends back.
 fn exact_fields(exchange: &Exchange<'_>) -> Result<ExactFields, Refusal> {
     let header = exchange.header(&HeaderName::from_static(EXACT_HEADER));
     let fields = header.map(|header| ExactFields::parse(&header)).transpose();

@@ -28,7 +28,7 @@ pub(crate) async fn delete(exchange: &Exchange<'_>, path: &BucketPath, key: Key)
         match conditions.judge(exchange.method(), current, now) {
             Verdict::Failed => return Ok(empty(StatusCode::PRECONDITION_FAILED)),
             Verdict::NotModified => return Ok(empty(StatusCode::NOT_MODIFIED)),
-            // The version that was judged is deleted; a concurrent write stays.
+            // Only the version of this check is deleted; a concurrent write stays.
             Verdict::Proceed => seen = seen.or(found.map(|(clock, _)| clock)),
         }
     }

@@ -1,4 +1,4 @@
-//! The expiry of an object in headers. Riak has nothing of the kind, so the names are ours.
+//! The expiry of an object in headers. Riak has no such headers, so the names are ours.
 //!
 //! ```text
 //! X-Kvorum-TTL: 3600                                       of a store request: seconds from now
@@ -18,7 +18,7 @@ use crate::reply::{Refusal, text};
 const TTL: HeaderName = HeaderName::from_static("x-kvorum-ttl");
 pub(super) const EXPIRES_AT: HeaderName = HeaderName::from_static("x-kvorum-expires-at");
 
-/// The time that a store request gives its object; none for ever.
+/// The time of expiry in a store request; `None` means never.
 pub(super) fn requested(exchange: &Exchange<'_>) -> Result<Option<Timestamp>, Refusal> {
     let headers = &exchange.head.headers;
     let refused = |message: &'static str| Err(text(StatusCode::BAD_REQUEST, message).into());

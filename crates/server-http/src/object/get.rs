@@ -20,7 +20,7 @@ pub(crate) async fn get(exchange: &Exchange<'_>, path: &BucketPath, key: Key) ->
     let parameters = Parameters::parse(exchange)?;
     origin::check(exchange)?;
     let address = path.address(key);
-    // Whole for HEAD too, whose Content-Length is that of the value.
+    // The whole object is read even for HEAD, whose Content-Length is the value's.
     let options = parameters.get_options(Detail::Whole);
     let found = exchange
         .coordinator()
@@ -62,7 +62,7 @@ pub(super) enum Selected<'a> {
     Several,
 }
 
-/// The sibling asked for, else the only one, else all of them.
+/// The requested sibling, else the only one, else all of them.
 pub(super) fn select<'a>(object: &'a Object, vtag: Option<&[u8]>) -> Option<Selected<'a>> {
     match (vtag, object.siblings()) {
         (Some(vtag), siblings) => {
@@ -74,7 +74,7 @@ pub(super) fn select<'a>(object: &'a Object, vtag: Option<&[u8]>) -> Option<Sele
     }
 }
 
-/// 404, with the clock of a tombstone, so that a client can write over it.
+/// 404, with the clock of a tombstone, so that a client can overwrite it.
 pub(super) fn not_found(tombstone: Option<&Object>) -> Answer {
     let mut answer = text(StatusCode::NOT_FOUND, "not found\n");
     if let Some(tombstone) = tombstone {
@@ -109,7 +109,7 @@ fn check_acceptable(exchange: &Exchange<'_>, sibling: &Sibling) -> Result<(), Re
     let charset = exchange.header(&ACCEPT_CHARSET);
     let is_charset_taken = metadata.charset.is_empty()
         || choose_charset(&[text(&metadata.charset)], charset.as_deref()).is_some();
-    // A plain value can be had compressed; an encoded one only as it is.
+    // A plain value can be sent compressed, an encoded one only unchanged.
     let stored = [text(&metadata.content_encoding)];
     let provided: &[&str] = if metadata.content_encoding.is_empty() {
         &["identity", "gzip"]

@@ -1,8 +1,8 @@
 //! Link walking: from an object along its links, and from those objects along theirs.
 //!
-//! The answer has a part for each step that is kept, and in it a part for each object: of one with siblings
-//! the first, with the tags of the others. A walk may lead far, so it ends with an error when it has taken
-//! too much memory or time.
+//! The answer has a part for each kept step, with an inner part for each object. An object with
+//! siblings is shown by the first one, with the tags of the others. A walk that takes too much
+//! memory or time ends with an error.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use crate::reply::{Outcome, Refusal, empty, in_pieces, page, text, with_body};
 use crate::route::{BucketPath, Form, LinkStep};
 use crate::{failure, origin};
 
-/// Bytes that a walk holds at most: its links, the objects of a step, and the answer so far.
+/// Maximum bytes that a walk holds: its links, the objects of a step, and the answer so far.
 const WALK_BYTES_MAX: usize = 64 << 20;
 
-/// Time for a walk, as in a MapReduce job of Riak that sets none.
+/// Time limit of a walk: Riak's default for MapReduce jobs.
 const WALK_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Objects that are read at a time.
@@ -41,7 +41,7 @@ const LINK_OVERHEAD_BYTES: usize = 160;
 /// Seconds for which caches may keep the answer.
 const EXPIRES_AFTER_SECONDS: u64 = 600;
 
-/// Walks links from an object on.
+/// Walks links, starting at an object.
 pub(crate) async fn walk(
     exchange: &Exchange<'_>,
     path: &BucketPath,
@@ -61,7 +61,7 @@ pub(crate) async fn walk(
         return Ok(page(StatusCode::NOT_FOUND));
     };
     match *exchange.method() {
-        // Clients use it to keep caches from storing the answer.
+        // Clients use POST to prevent caches from storing the answer.
         Method::POST => Ok(empty(StatusCode::NO_CONTENT)),
         Method::HEAD => {
             let content_type = content_type(&MultipartWriter::new(boundary(exchange)));
@@ -100,7 +100,7 @@ struct Walk<'a> {
     room: Taken,
 }
 
-/// An object, with the names that it was found by.
+/// An object, with the names by which it was found.
 struct Found {
     link: Link,
     object: Arc<Object>,
@@ -190,7 +190,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Reads an object that is there; a tombstone is not.
+/// Reads an object; `None` if it is missing or a tombstone.
 async fn read(
     exchange: &Exchange<'_>,
     address: Address,
@@ -205,7 +205,7 @@ async fn read(
     Ok(found.filter(|object| !object.is_tombstone()))
 }
 
-/// Links lead to objects of no type.
+/// Links lead only to objects without a type.
 fn address_of(link: &Link) -> Address {
     Address {
         bucket_type: BucketType::default_type(),

@@ -36,7 +36,7 @@ impl Parameters {
         Self::parse_within(exchange, exchange.timeout()?)
     }
 
-    /// The parameters, but for the timeout, which is given.
+    /// The parameters, with a given timeout.
     pub(crate) fn parse_within(
         exchange: &Exchange<'_>,
         timeout: Option<Duration>,

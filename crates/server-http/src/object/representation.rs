@@ -18,7 +18,7 @@ use crate::reply::{
 use crate::route::BucketPath;
 use crate::spelling::{spell, spell_fixed};
 
-/// Headers that are made of an object at most; a set of them can hold 24,576.
+/// Maximum of headers made from an object; a set of headers can hold 24,576.
 const HEADERS_MAX: usize = 20_000;
 pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
 
@@ -41,7 +41,7 @@ impl SiblingsForm {
     }
 }
 
-/// The stored media type, or the one of values without.
+/// The stored media type, or the default.
 pub(super) fn media_type(metadata: &Metadata) -> &[u8] {
     if metadata.content_type.is_empty() {
         DEFAULT_MEDIA_TYPE
@@ -121,7 +121,7 @@ pub(super) fn several(
     answer
 }
 
-/// The answer to a client that has the whole one already.
+/// The answer to a client that already has the object.
 pub(super) fn not_modified(whole: &Answer) -> Answer {
     let mut headers = HeaderMap::with_capacity(4);
     for name in [ETAG, VARY] {
@@ -134,7 +134,7 @@ pub(super) fn not_modified(whole: &Answer) -> Answer {
     answer
 }
 
-/// The clock as clients hand it back.
+/// The clock as clients send it back.
 pub(super) fn vclock(object: &Object) -> HeaderValue {
     let encoded = encode_vclock(&object.clock().encode());
     HeaderValue::from_maybe_shared(Bytes::from(encoded)).unwrap_or(HeaderValue::from_static(""))
@@ -195,7 +195,7 @@ pub(super) fn stored(path: &BucketPath, metadata: &Metadata) -> ObjectHeaders {
     ObjectHeaders::of(&fields, path.form.generation(), path.bucket.as_bytes())
 }
 
-/// Returns the names of index headers as they are to be spelt: with the field's name as it is.
+/// Returns the spelling of index headers, with the field's name unchanged.
 fn put_others(headers: &mut HeaderMap, stored: &ObjectHeaders) -> Vec<Vec<u8>> {
     let mut index_names = Vec::new();
     for (name, value) in &stored.others {
@@ -209,8 +209,7 @@ fn put_others(headers: &mut HeaderMap, stored: &ObjectHeaders) -> Vec<Vec<u8>> {
     index_names
 }
 
-/// Inserts a header. One whose value cannot stand in a header is left out, and so are those beyond the
-/// capacity of a set of headers.
+/// Inserts a header, unless its value is invalid in a header or the set of headers is full.
 fn put(headers: &mut HeaderMap, name: HeaderName, value: &[u8]) {
     if headers.len() >= HEADERS_MAX {
         return;

@@ -21,7 +21,7 @@ use crate::reply::{Answer, Outcome, Refusal, empty, page, text};
 use crate::route::BucketPath;
 use crate::{failure, origin};
 
-/// Stores an object, under a key of our own if the client gives none.
+/// Stores an object, under a generated key if the client gives none.
 pub(crate) async fn store(
     mut exchange: Exchange<'_>,
     path: BucketPath,
@@ -51,7 +51,7 @@ pub(crate) async fn store(
         condition = Condition::Version(version);
     }
     let value = exchange.body().await?;
-    // The time that the client took to send the body is not the write's.
+    // The time in which the client sends the body is not part of the write.
     let arrived = exchange.coordinator().runtime().now();
     let request = PutRequest {
         context: seen.unwrap_or_default(),
@@ -121,7 +121,7 @@ async fn judge_conditions(
     }
 }
 
-/// The version that is stored; tombstones count as nothing.
+/// The stored version; a tombstone counts as absent.
 pub(super) async fn read_head(
     exchange: &Exchange<'_>,
     parameters: &Parameters,
@@ -137,7 +137,7 @@ pub(super) async fn read_head(
     Ok(live.map(|object| (object.clock().clone(), Current::object(&object))))
 }
 
-/// A write that its condition forbade: a conflict if the client named the version itself.
+/// The refusal of a write by its condition: a conflict if the client named the version itself.
 fn refused(error: &RequestError, has_version: bool, path: &BucketPath) -> Refusal {
     match error {
         RequestError::Modified | RequestError::ConditionNotFound if has_version => {

@@ -1,5 +1,5 @@
 //! Bytes stay bytes: objects stored over protocol buffers are read and written back over HTTP unchanged,
-//! and nothing of them takes the place of the server's own headers.
+//! and never replace the server's own headers.
 
 use bytes::Bytes;
 use kvorum_coordinator::{Condition, Detail, GetOptions, PutKind, PutOptions, PutRequest};
@@ -19,7 +19,7 @@ fn address(key: &[u8]) -> Address {
     }
 }
 
-/// Stores an object as the other interface does.
+/// Stores an object as the protocol-buffer interface does.
 async fn store(world: &World, key: &[u8], metadata: Metadata) {
     let request = PutRequest {
         context: Clock::new(),
@@ -199,13 +199,13 @@ fn parts_of_siblings_say_the_same_as_single_answers() {
     });
 }
 
-/// Every byte that can stand in a request line: a space and a line break end the target.
+/// Every byte that may appear in a request line: a space and a line break end the target.
 fn printable() -> impl Iterator<Item = u8> {
     (0x21..=0x7e).chain(0x80..=0xff)
 }
 
-/// Riak's HTTP parser took nearly any byte in a path. Here `<`, `>` and a back-tick were refused, and
-/// bytes beyond ASCII that are not UTF-8, all with an empty answer.
+/// Regression: Riak's HTTP parser took nearly any byte in a path. Here `<`, `>`, a back-tick and
+/// bytes that are not UTF-8 were refused, with an empty answer.
 #[test]
 fn keys_that_stand_raw_in_a_path_are_served() {
     run(|world| async move {
@@ -235,7 +235,7 @@ fn keys_that_stand_raw_in_a_path_are_served() {
     });
 }
 
-/// A raw `"` in a query, as in a search for a phrase, got 400 with an empty answer.
+/// Regression: a raw `"` in a query, as in a search for a phrase, got 400 with an empty answer.
 #[test]
 fn bytes_that_stand_raw_in_a_query_are_taken() {
     run(|world| async move {
@@ -261,7 +261,7 @@ fn bytes_that_stand_raw_in_a_query_are_taken() {
                 assert_eq!(answer.status, 404, "{shown}");
                 continue;
             }
-            // The whole query was read up to its end, where something is wrong on purpose.
+            // The query was read up to its end, which is wrong on purpose.
             assert_eq!(answer.status, 400, "{shown}");
             assert!(
                 answer.text().contains("timeout"),

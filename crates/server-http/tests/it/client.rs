@@ -18,7 +18,7 @@ pub(crate) struct Response {
     pub(crate) body: Vec<u8>,
     /// The chunks of a chunked body.
     pub(crate) chunks: Vec<Vec<u8>>,
-    /// True if the body came to its end.
+    /// True if the body is complete.
     pub(crate) is_complete: bool,
 }
 
@@ -86,7 +86,7 @@ impl Client {
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) {
-        // A server that has had enough closes while it is written to.
+        // The server may close while a test writes.
         let _ = self.stream.write_all(bytes).await;
     }
 
@@ -133,7 +133,7 @@ impl Client {
         Some(response)
     }
 
-    /// All that comes until the server closes, as it came.
+    /// All bytes until the server closes, unparsed.
     pub(crate) async fn receive_all(&mut self) -> Vec<u8> {
         while self.fill().await {}
         std::mem::take(&mut self.received)

@@ -18,8 +18,8 @@ async fn etag_and_vclock(client: &mut Client, path: &str) -> (String, String) {
 fn every_condition_has_its_status_on_every_method() {
     run(|world| async move {
         let mut client = world.client().await;
-        // Condition (`=` stands for the object's tag); statuses for GET, PUT, DELETE where there is
-        // an object, then where there is none.
+        // Condition (`=` stands for the object's tag); statuses for GET, PUT, DELETE with an
+        // object, then without one.
         let cases: [(Headers, [u16; 3], [u16; 3]); 16] = [
             (&[], [200, 204, 204], [404, 204, 404]),
             (&[("If-Match", "*")], [200, 204, 204], [404, 412, 412]),
@@ -149,7 +149,7 @@ fn a_version_named_by_the_client_must_be_the_stored_one() {
             .await;
         assert_eq!(nothing.status, 409);
         assert_eq!(client.get(path).await.text(), "two");
-        // Posting to a key does not look at it.
+        // `POST` to a key ignores this condition.
         assert_eq!(
             client
                 .ask("POST", path, &guarded(&first), b"four")

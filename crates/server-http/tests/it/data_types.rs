@@ -50,7 +50,7 @@ fn a_key_is_made_for_an_operation_without_one() {
     });
 }
 
-/// Riak runs into a time-out over each of these.
+/// Riak times out on each of these.
 #[test]
 fn a_context_that_was_not_given_out_is_refused_at_once() {
     run(|world| async move {

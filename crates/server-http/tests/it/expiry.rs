@@ -1,4 +1,4 @@
-//! Objects that their clients give an end: until then they are read with it, and then they are gone.
+//! Objects with a time of expiry: until then answers show it, and then the objects are gone.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const JSON: (&str, &str) = ("Content-Type", "application/json");
 const TEXT: (&str, &str) = ("Content-Type", "text/plain");
 const TTL: &str = "X-Kvorum-TTL";
 const EXPIRES_AT: &str = "X-Kvorum-Expires-At";
-/// A minute after the world's beginning.
+/// A minute after the world's start.
 const DATE: &str = "Thu, 01 Jan 2026 00:01:00 GMT";
 
 async fn put(client: &mut Client, path: &str, headers: &[(&str, &str)], value: &str) -> u16 {
@@ -34,7 +34,7 @@ fn an_object_is_gone_when_the_time_has_come_that_its_client_gave_it() {
         client.put("/buckets/b/keys/lasting", "v").await;
         let lasting = client.get("/buckets/b/keys/lasting").await;
         assert_eq!(lasting.header("x-kvorum-expires-at"), None);
-        // A write without expiry takes the end away.
+        // A write without expiry removes it.
         let vclock = client.get("/buckets/b/keys/ttl").await;
         let vclock = vclock.header("x-riak-vclock").unwrap().to_owned();
         let path = "/buckets/b/keys/kept";
@@ -48,7 +48,7 @@ fn an_object_is_gone_when_the_time_has_come_that_its_client_gave_it() {
             assert_eq!(client.get(path).await.status, 404, "{path}");
         }
         assert_eq!(client.get(path).await.text(), "again");
-        // The expired object does not come back, also for clients that have seen it.
+        // The expired object does not come back, even for clients that have seen it.
         let update = [("X-Riak-Vclock", vclock.as_str()), (TTL, "60")];
         let path = "/buckets/b/keys/ttl";
         assert_eq!(put(&mut client, path, &update, "new").await, 204);
@@ -92,7 +92,7 @@ fn an_end_that_cannot_be_read_is_refused_and_nothing_is_stored() {
             assert_eq!(status, 400, "{headers:?}");
             assert_eq!(client.get(path).await.status, 404, "{headers:?}");
         }
-        // Longer than time is: for ever.
+        // A TTL beyond the last possible time means for ever.
         let for_ever = [(TTL, "18446744073709551615")];
         assert_eq!(put(&mut client, path, &for_ever, "v").await, 204);
         assert_eq!(client.get(path).await.status, 200);
@@ -155,7 +155,7 @@ fn a_bucket_takes_back_what_its_type_says() {
     });
 }
 
-/// A tombstone that ceased to exist would uncover older values on replicas that missed the delete.
+/// A tombstone that expired would uncover older values on replicas that missed the delete.
 #[test]
 fn a_deletion_in_a_bucket_with_an_end_lasts() {
     run(|world| async move {

@@ -7,7 +7,8 @@ use crate::world::{World, run};
 /// Sends bytes, ends the output, and returns the statuses of all answers.
 ///
 /// The request of each answer is unknown here, and with it the presence of a body: a `HEAD` among the
-/// bytes has an answer with a length and no body. So the statuses are looked for in all that came.
+/// bytes has an answer with a length and no body. So the statuses are searched for in all received
+/// bytes.
 async fn abuse(world: &World, bytes: &[u8]) -> Vec<u16> {
     let mut client = world.client().await;
     client.send(bytes).await;

@@ -1,4 +1,4 @@
-//! Index queries: their results, the forms of these, and refusals.
+//! Index queries: results, their forms, and refusals.
 
 use std::time::Duration;
 
@@ -186,7 +186,7 @@ fn a_query_that_runs_out_of_time_says_so_in_its_form() {
         assert_eq!((whole.status, whole.text()), (503, "request timed out\n"));
         let stream = client.get(&format!("{query}?stream=true")).await;
         assert_eq!((stream.status, stream.text()), (503, "request timed out\n"));
-        // The timeout of a query comes before the setting, and 0 is for ever.
+        // The timeout of a query overrides the setting, and 0 means none.
         for timeout in ["60000", "0"] {
             let found = keys(&mut client, &format!("n_int/7?timeout={timeout}")).await;
             assert_eq!(found, ["k21", "k22", "k23"]);
@@ -198,8 +198,8 @@ fn a_query_that_runs_out_of_time_says_so_in_its_form() {
 fn a_query_that_runs_out_of_time_half_way_says_so_or_breaks_off() {
     run(|world| async move {
         let mut client = world.client().await;
-        // More entries than a vnode gives in one part, and more bytes than wait for a client that does
-        // not read.
+        // More entries than a vnode gives in one part, and more bytes than are buffered for a
+        // client that does not read.
         let terms: Vec<String> = (0..200).map(|number| format!("t{number}")).collect();
         let terms = terms.join(", ");
         let headers = [

@@ -11,7 +11,7 @@ type Headers<'a> = &'a [(&'a str, &'a str)];
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
-/// `k00` to `k29` in the type `typed` and in none: their value is their number, by which they are indexed.
+/// `k00` to `k29` in the type `typed` and in none: with their numbers as values and in an index.
 async fn filled(world: &World) -> Client {
     let mut client = world.client().await;
     for number in 0..30 {

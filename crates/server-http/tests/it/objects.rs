@@ -201,7 +201,7 @@ fn a_deleted_object_is_not_found_but_shows_its_clock() {
         let vclock = gone.header("x-riak-vclock").unwrap().to_owned();
         assert_eq!(client.ask("DELETE", path, &[], b"").await.status, 404);
         assert_eq!(client.ask("HEAD", path, &[], b"").await.status, 404);
-        // Naming a version, the client is taken at its word.
+        // A delete that names a version succeeds even on a tombstone.
         let named = client
             .ask("DELETE", path, &[("X-Riak-Vclock", &vclock)], b"")
             .await;
@@ -272,7 +272,7 @@ fn chunked_bodies_large_bodies_and_bodies_waited_for_arrive() {
         assert_eq!(client.receive(false).await.unwrap().status, 204);
         assert_eq!(client.get("/riak/b/k").await.text(), "waited");
 
-        // Two minutes for a body are the client's affair, and no part of the write's time.
+        // Two minutes for sending a body are not part of the write's time.
         let head = head.replace("Expect: 100-continue\r\n", "");
         client.send(head.as_bytes()).await;
         world.runtime.sleep(Duration::from_secs(120)).await;
@@ -299,7 +299,7 @@ fn an_object_stored_as_it_is_keeps_its_clock() {
         assert_eq!(stored.status, 204);
         let copy = client.get("/buckets/other/keys/k").await;
         assert_eq!(copy.text(), "copy");
-        // The version is the same, so that a write which demands the original's is taken.
+        // The version is the same, so a write on the original's version succeeds.
         let same = [TEXT, ("X-Riak-If-Not-Modified", vclock.as_str())];
         let stored = client
             .ask("PUT", "/buckets/other/keys/k", &same, b"new")
@@ -350,7 +350,7 @@ fn whole_bodies_come_in_gzip_where_it_is_asked_for() {
     });
 }
 
-/// A write-once type once answered two blind writes with two siblings.
+/// Regression: a write-once type answered two blind writes with two siblings.
 #[test]
 fn a_write_once_type_answers_with_one_value() {
     run(|world| async move {

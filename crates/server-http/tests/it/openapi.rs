@@ -1,4 +1,4 @@
-//! The description of the interface: it is served, and answers are as it says.
+//! The description of the interface: it is served, and answers agree with it.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::world::run;
 
 type Header = (&'static str, &'static str);
 
-/// Values for each query parameter: some are taken, and some are not.
+/// Values for each query parameter: some are valid, some are not.
 const VALUES: [&str; 4] = ["true", "stream", "0", "x"];
 
 /// Headers that change the answer.
@@ -32,7 +32,7 @@ const JOB: &str = concat!(
     r#""module":"riak_kv_mapreduce","function":"map_object_value"}}]}"#
 );
 
-/// Types and texts of bodies, beside the one that a resource takes.
+/// Types and texts of bodies, beside the one that a resource accepts.
 const BODIES: [Header; 8] = [
     ("text", "1"),
     ("text/plain", "x"),
@@ -129,7 +129,7 @@ fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     }
 }
 
-/// The paths of a template: with a bucket type of each kind, where it has one.
+/// The paths of a template: with a bucket type of each kind, if it has one.
 fn paths(template: &str) -> Vec<String> {
     let bucket_types: &[&str] = match template.contains("{bucket_type}") {
         true => &["typed", "sets", "default", "unknown"],
@@ -173,7 +173,7 @@ impl Request {
     }
 }
 
-/// Requests for an operation, each with one thing that the first one has not.
+/// Requests for an operation, each with one difference from the first.
 fn requests(operation: &Operation<'_>, path: &str) -> Vec<Request> {
     // Without this one, a listing of buckets is refused.
     let needed = match operation.query.contains(&"buckets") {
@@ -207,7 +207,7 @@ fn requests(operation: &Operation<'_>, path: &str) -> Vec<Request> {
     requests
 }
 
-/// A body that the resource takes.
+/// A body that the resource accepts.
 fn taken_body(path: &str) -> &'static str {
     if path.ends_with("/props") || path == "/riak/b" {
         r#"{"props":{}}"#
@@ -220,7 +220,7 @@ fn taken_body(path: &str) -> &'static str {
     }
 }
 
-/// An answer is described if its status is, and then its media type, or that it has none.
+/// Checks that the answer's status is described, with its media type or the lack of one.
 fn check(document: &Value, responses: &Value, answer: &Response, asked: &str) {
     let text = String::from_utf8_lossy(&answer.body);
     let described = &responses[answer.status.to_string()];

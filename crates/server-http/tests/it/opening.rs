@@ -1,7 +1,7 @@
 //! A node whose ring and log are still being opened.
 //!
-//! Its sockets were open, and nothing was accepted: an orchestrator whose liveness probe got no answer
-//! ended the process, which then began to read the same log again.
+//! Regression: its sockets were open, but accepted nothing. An orchestrator got no answer to its
+//! liveness probe and ended the process, which then read the same log again.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn requests_wait_for_the_server_and_no_connection_is_refused_meanwhile() {
                  Content-Length: 3\r\n\r\nabc"
             );
             // Some are whole, some are cut within their line, their headers or their body, and some
-            // have sent nothing when the server comes.
+            // have sent nothing when the server is there.
             let cut = request.len() * number / 19;
             client.send(&request.as_bytes()[..cut]).await;
             clients.push((client, request, cut));
@@ -87,7 +87,7 @@ fn requests_wait_for_the_server_and_no_connection_is_refused_meanwhile() {
         for (client, request, cut) in &mut clients {
             client.send(&request.as_bytes()[*cut..]).await;
             assert_eq!(client.receive(false).await.unwrap().status, 204);
-            // The connection goes on as any other.
+            // The connection continues like any other.
             let answer = client.ask("GET", "/health", &[], b"").await;
             assert_eq!(
                 (answer.status, &answer.json()["status"]),

@@ -163,8 +163,8 @@ fn what_cannot_be_set_is_refused_with_reasons() {
     });
 }
 
-/// A hook that never runs, an unknown consistency and a backend that is not there were once stored
-/// and acknowledged, and a property without effect was taken without a warning.
+/// Regression: a hook that never runs, an unknown consistency and a missing backend were stored and
+/// acknowledged. A property without effect was accepted without a warning.
 #[test]
 fn nothing_is_taken_silently() {
     run(|world| async move {

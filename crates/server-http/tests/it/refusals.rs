@@ -400,7 +400,7 @@ fn large_bodies_are_refused_while_others_take_the_room_and_small_ones_are_taken(
         let refused = client.ask("PUT", OBJECT, &[TEXT], &large).await;
         assert_eq!((refused.status, refused.text()), (503, "overload\n"));
         assert_eq!(refused.header("retry-after"), Some("1"));
-        // The connection goes on behind the bytes that were read and dropped.
+        // The connection continues after the bytes that were read and dropped.
         client.put(OBJECT, "small").await;
         drop(others);
         let taken = client.ask("PUT", OBJECT, &[TEXT], &large).await;

@@ -107,8 +107,8 @@ fn the_preference_list_names_partitions_and_nodes() {
             let answer = client.get(path).await;
             assert_eq!(answer.header("content-type"), Some("application/json"));
             let list = answer.json()["preflist"].as_array().unwrap().clone();
-            // The ring gives a key n_val partitions, which follow each other; a node that is alone
-            // keeps one copy of it, and its clients see all three all the same.
+            // The ring gives a key n_val consecutive partitions. A single node keeps one copy, but
+            // clients see all three.
             let numbers: Vec<u64> = list
                 .iter()
                 .map(|place| place["partition"].as_u64().unwrap())

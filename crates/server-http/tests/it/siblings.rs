@@ -77,7 +77,8 @@ fn siblings_are_reported_as_a_list_of_tags_and_read_one_by_one() {
     });
 }
 
-/// Clients that take the first sibling got the oldest here, and the least value from Riak.
+/// Regression: clients that take the first sibling got the oldest here, but the least value from
+/// Riak.
 #[test]
 fn siblings_are_listed_by_value() {
     run(|world| async move {

@@ -1,7 +1,7 @@
-//! Names of headers as clients see them that compare bytes.
+//! Names of headers for clients that compare bytes.
 //!
-//! The PHP client looks for `x-riak-index-` in small letters: with other capitals it saw no index, and
-//! dropped all of them when it read, changed and wrote an object.
+//! The PHP client looks for `x-riak-index-` in small letters: with capitals it found no index, and
+//! lost all of them when it updated an object.
 
 use crate::world::run;
 

@@ -1,4 +1,4 @@
-//! Validators of a bucket: what they do not let pass is not stored.
+//! Validators of a bucket: rejected values are not stored.
 
 use crate::client::Client;
 use crate::world::run;
@@ -44,7 +44,7 @@ fn a_value_that_no_validator_lets_pass_is_refused_with_its_fault() {
         }
         let (status, said) = put(&mut client, KEY, "{\"name\": \"Ann\"}").await;
         assert_eq!(status, 204, "{said}");
-        // A delete has no value, and what is there already stays.
+        // A delete has no value, and stored objects stay.
         assert_eq!(
             set(&mut client, PROPS, &hooks.replace("40", "1")).await,
             204
@@ -57,7 +57,7 @@ fn a_value_that_no_validator_lets_pass_is_refused_with_its_fault() {
     });
 }
 
-/// They are read on another thread than small ones.
+/// Large values are read on another thread than small ones.
 #[test]
 fn large_values_are_validated_too() {
     run(|world| async move {

@@ -1,4 +1,4 @@
-//! Conditions and quorums: requests that hold only under circumstances.
+//! Conditions and quorums: requests that succeed only under conditions.
 
 use kvorum_client::{DeleteOptions, GetOptions, PutOptions, pb, quorum};
 

@@ -155,11 +155,11 @@ fn a_stop_closes_idle_connections_and_frees_the_address() {
         assert!(idle.receive().await.is_none());
         assert!(node.is_refusing().await);
         assert_eq!(node.open_connections.count(), 0);
-        node.server.stop().await; // once more does nothing
+        node.server.stop().await; // a second stop does nothing
     });
 }
 
-/// The reply is larger than the pipe, so that it is being sent when the stop comes.
+/// The reply is larger than the pipe, so it is still being sent when the server stops.
 #[test]
 fn a_stop_waits_for_the_reply_that_is_being_sent() {
     with_node(|node| async move {
@@ -284,7 +284,7 @@ fn a_large_request_that_does_not_come_to_its_end_gives_its_room_back() {
         let large = put_frame("large", vec![7; 1 << 20].into());
         large.encode(&mut frame).unwrap();
         let mut raw = node.raw().await;
-        // A byte now and then is not enough.
+        // A single byte at intervals is not enough.
         raw.send(&frame[..100]).await;
         for at in 100..107 {
             node.runtime.sleep(Duration::from_secs(10)).await;

@@ -103,8 +103,8 @@ fn a_counter_beyond_64_bits_is_shown_as_the_greatest_that_a_message_holds() {
     });
 }
 
-/// The Go client sends each field of an update of a counter, those that its caller left out as zero: no
-/// counter could be changed, since every update was over before it began.
+/// Regression: the Go client sends fields that its caller left out as zero. With a time limit of
+/// zero, every update of a counter failed at once.
 #[test]
 fn a_time_limit_of_zero_is_none_for_data_types() {
     with_node(|node| async move {

@@ -1,4 +1,4 @@
-//! Objects whose end stands in their user metadata, since Riak's clients have no field for it.
+//! Objects with an expiry in their user metadata, since Riak's clients have no field for it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::node::{bytes, get, put, refusal, text_content, with_node};
 
 const TTL: &str = "X-Kvorum-TTL";
 const EXPIRES_AT: &str = "X-Kvorum-Expires-At";
-/// A minute after the node's beginning.
+/// A minute after the node's start.
 const DATE: &str = "Thu, 01 Jan 2026 00:01:00 GMT";
 const LATER: &str = "Thu, 01 Jan 2026 00:02:00 GMT";
 
@@ -115,7 +115,7 @@ fn an_end_that_cannot_be_read_is_refused_and_nothing_is_stored() {
     });
 }
 
-/// An object that is put as it is keeps the end of the copy, too.
+/// An object that is put unchanged (`asis`) keeps the copy's time of expiry too.
 #[test]
 fn the_field_of_an_object_put_as_it_is_counts_before_its_metadata() {
     with_node(|node| async move {
@@ -182,7 +182,7 @@ fn a_bucket_has_an_expiry_in_a_field_of_its_own() {
         assert_eq!(shown, pairs(&[(EXPIRES_AT, DATE)]));
         let shown = metadata(&mut client, "own").await;
         assert_eq!(shown, pairs(&[(EXPIRES_AT, LATER)]));
-        // An importer says all that there is to be said.
+        // An importer sends the complete object.
         let as_is = PutOptions {
             asis: Some(true),
             ..PutOptions::default()

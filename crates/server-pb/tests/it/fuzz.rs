@@ -1,5 +1,5 @@
-//! The decoder of messages and the handlers behind it, on bursts of valid and damaged requests. `KVORUM_TEST_SEED` sets
-//! the seed of the first one, and `KVORUM_TEST_LONG` has more of them.
+//! The decoder of messages and the handlers behind it, on bursts of valid and damaged requests.
+//! `KVORUM_TEST_SEED` sets the seed of the first burst, and `KVORUM_TEST_LONG` runs more bursts.
 
 use std::time::Duration;
 

@@ -125,7 +125,7 @@ fn a_peer_that_dribbles_holds_up_nobody() {
     });
 }
 
-/// Sends bytes, closes, and reads to the end: the server must close too, and go on living.
+/// Sends bytes, closes, and reads to the end: the server must close too, and keep running.
 fn survives(bytes: Vec<u8>) {
     with_node(|node| async move {
         let (mut read, mut write) = node.connect().await.into_split();
@@ -143,7 +143,7 @@ fn survives(bytes: Vec<u8>) {
     });
 }
 
-/// Frames with right lengths, known codes and payloads that are near to messages.
+/// Frames with correct lengths, known codes and almost valid payloads.
 fn near_frames() -> impl Strategy<Value = Vec<u8>> {
     let code = prop_oneof![0u8..=60, Just(80), Just(82), any::<u8>()];
     let noise = proptest::collection::vec(any::<u8>(), 0..40);

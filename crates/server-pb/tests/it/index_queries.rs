@@ -1,4 +1,4 @@
-//! Index queries: their results, the messages of these, and the texts of refusals.
+//! Index queries: results, the messages with results, and the texts of refusals.
 
 use std::time::Duration;
 
@@ -309,7 +309,7 @@ fn a_range_of_keys_is_listed_with_its_objects() {
     });
 }
 
-/// A get had its siblings in the order of their values, and this listing in the order of their writes.
+/// Regression: a get sorted siblings by value, and this listing by the time of their writes.
 #[test]
 fn siblings_of_listed_objects_are_in_the_order_of_their_values() {
     with_node(|node| async move {
@@ -359,7 +359,7 @@ fn a_query_without_patience_times_out_whole_or_streamed() {
                 ..equal("n_int", "7")
             };
             assert_eq!(refused(&mut client, &asked(None)).await, "timeout");
-            // The timeout of a query comes before the setting, and 0 is for ever.
+            // The timeout of a query overrides the setting, and 0 means none.
             for timeout in [Some(60_000), Some(0)] {
                 let found = keys(&mut client, &asked(timeout)).await;
                 assert_eq!(found, ["k21", "k22", "k23"]);

@@ -1,4 +1,4 @@
-//! Listings: everything once, in messages of which none is empty but the last.
+//! Listings: every name once, in messages of which only the last is empty.
 
 use std::collections::BTreeSet;
 

@@ -11,7 +11,7 @@ use crate::node::{Node, RawConnection, bytes, encoded, error_text, put, text_con
 const JSON: &str = "application/json";
 const TERMS: &str = "application/x-erlang-binary";
 
-/// `k0` to `k5`, whose values are their numbers, which they are indexed by.
+/// `k0` to `k5`, with their numbers as values and in an index.
 async fn fill(node: &Node) {
     let mut client = node.client().await;
     for (number, value) in ["0", "1", "2", "3", "4", "5"].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A node of one in memory, served on a simulated network, and the clients of tests.
+//! A cluster of one node in memory, on a simulated network, and the clients of tests.
 
 use std::future::Future;
 use std::net::SocketAddr;

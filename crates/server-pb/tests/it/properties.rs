@@ -296,7 +296,7 @@ fn a_validator_is_set_and_refuses_values_over_this_protocol() {
         assert!(text.contains("max_bytes: the value has 5 bytes"), "{text}");
         assert!(client.get_key(b"b", b"k").await.unwrap().content.is_empty());
         client.put_value(b"b", b"k", bytes("1234")).await.unwrap();
-        // An object that is put as it is exists elsewhere already.
+        // An object that is put with `asis` already exists elsewhere.
         let as_is = PutOptions {
             asis: Some(true),
             ..PutOptions::default()

@@ -35,7 +35,7 @@ fn large_values_cross_a_socket_in_order() {
     });
 }
 
-/// Closed at once, the socket would be reset, and the error lost with the unread bytes.
+/// If the socket were closed at once, it would be reset, and the error lost with the unread bytes.
 #[test]
 fn the_sender_of_a_frame_over_the_limit_reads_why_it_was_refused() {
     with_real_node(|node| async move {

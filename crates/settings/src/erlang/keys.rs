@@ -1,7 +1,7 @@
 //! The key of riak.conf for each key of Riak's Erlang applications.
 //!
-//! Names on the left are `application.key`. If Kvorum ignores the name on the right, its reason counts for
-//! both, so that a key has one fate under both names.
+//! Names on the left are `application.key`. If Kvorum ignores the name on the right, the reason
+//! applies to both names.
 
 use super::values::{self, Translation};
 
@@ -19,7 +19,7 @@ pub(super) struct ErlangKey {
 /// The translation of an Erlang value into one of riak.conf.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
-    /// Atoms, numbers and strings as they are.
+    /// Atoms, numbers and strings unchanged.
     Plain,
     /// Seconds; a negative number is `off`.
     SecondsOrOff,
@@ -29,7 +29,7 @@ pub(super) enum Form {
     ZeroIsOff,
     /// `true` is `off`, and the reverse.
     Inverted,
-    /// Some words have another name; others, and numbers, are as they are.
+    /// Some words have another name. Other words and numbers are unchanged.
     Words(&'static [(&'static str, &'static str)]),
     /// A value with a structure of its own. It replaces all keys with these prefixes.
     Special {
@@ -145,7 +145,7 @@ const WHOLE_NAMES: &str = "
     innostore.read_io_threads innostore.sync_spin_loops innostore.write_io_threads
 ";
 
-/// Keys that riak.conf has under another name, each with that; their values are plain.
+/// Keys that riak.conf has under another name, each with that name; their values are plain.
 const OTHER_NAMES: &str = "
     bitcask.dead_bytes_merge_trigger        bitcask.merge.triggers.dead_bytes
     bitcask.dead_bytes_threshold            bitcask.merge.thresholds.dead_bytes

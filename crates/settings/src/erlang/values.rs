@@ -46,12 +46,12 @@ impl Translated {
     }
 }
 
-/// The reason that a value cannot be lines.
+/// The reason why a value cannot be translated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// It has another form than this one.
+    /// The value does not have this form.
     Form(&'static str),
-    /// A part of it would change how objects are kept, and cannot be honoured: its path and the reason.
+    /// A part changes the storage of objects and cannot be honoured: its path and the reason.
     Refused(String, &'static str),
 }
 
@@ -66,7 +66,7 @@ pub(super) fn plain(term: &Term) -> Option<String> {
     }
 }
 
-/// The pairs of a property list, in which an atom alone is true.
+/// The pairs of a property list, in which a bare atom means true.
 pub(super) fn pairs(term: &Term) -> Option<Vec<(String, Term)>> {
     let pair = |element: &Term| match element {
         Term::Atom(name) => Some((name.clone(), Term::atom("true"))),
@@ -165,7 +165,7 @@ pub(super) fn memory_backend(term: &Term) -> Result<Translated, Misfit> {
     Ok(lines.into())
 }
 
-/// The list names the classes that are enabled; all others are not.
+/// The list names the enabled classes; all others are disabled.
 pub(super) fn jobs(term: &Term) -> Result<Translated, Misfit> {
     const CLASSES: [&str; 7] = [
         "list_buckets",
@@ -255,8 +255,8 @@ const PRUNING: &str = "clocks are never pruned";
 const FOREIGN_LINK_FUNCTION: &str =
     "it names a function that Kvorum cannot run; links are read from the Link metadata";
 
-/// Default properties. A value that Kvorum cannot honour would silently change the fate of objects, so it is
-/// refused; those that change nothing for a client are named.
+/// Default properties. A value that Kvorum cannot honour would silently change the storage of
+/// objects, so it is refused. Values without effect for clients are reported.
 pub(super) fn bucket_properties(term: &Term) -> Result<Translated, Misfit> {
     const HONOURED: [&str; 13] = [
         "n_val",

@@ -1,4 +1,4 @@
-//! Keys of when a write is safe, for all backends, and of the value log (`value_log.*`).
+//! Keys of durability for all backends, and of the value log (`value_log.*`).
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Keys of the innostore backend, named as the options of the original. Those that have no counterpart are in
-//! `riak`.
+//! Keys of the innostore backend, named as the options of the original. Options without a
+//! counterpart are in `riak`.
 
 use crate::key::{Key, key, own_key};
 use crate::kind::{Choice, Kind};

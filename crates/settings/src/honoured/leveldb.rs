@@ -1,4 +1,4 @@
-//! Keys of the leveldb backend. Those of Riak's that have no counterpart are in `riak`.
+//! Keys of the leveldb backend. Riak's keys without a counterpart are in `riak`.
 
 use crate::duration::Unit;
 use crate::key::{Key, key};

@@ -1,4 +1,4 @@
-//! Keys of the leveled backend. Those of Riak's that have no counterpart are in `riak`.
+//! Keys of the leveled backend. Riak's keys without a counterpart are in `riak`.
 
 use crate::key::{Key, key, own_key};
 use crate::kind::{Choice, Kind};

@@ -1,4 +1,4 @@
-//! The keys that Kvorum honours, one table per owner; the only place where a default stands.
+//! The keys that Kvorum honours, one table per owner; the only place with defaults.
 
 mod anti_entropy;
 mod bitcask;

@@ -1,5 +1,5 @@
-//! Keys of several backends on one node. Those of each backend stand behind `multi_backend.NAME.`, and are
-//! the keys of its engine: see `catalogue`.
+//! Keys of several backends on one node. The keys of each backend are `multi_backend.NAME.` and a
+//! key of its engine: see `catalogue`.
 
 use crate::key::Key;
 use crate::kind::Kind;
@@ -17,7 +17,7 @@ pub(super) const KEYS: &[Key] = &[Key::new(
      a key that is not set there has the value of the node.",
 )];
 
-/// `storage_backend` of one of several backends, which is none of the mixes of several.
+/// `storage_backend` of one of several backends, which cannot be `multi` or `prefix_multi` itself.
 pub(crate) const ENGINE: Key = Key::new(
     "storage_backend",
     Kind::Choice(&ENGINES),

@@ -4,7 +4,7 @@ use crate::key::{Change, Key, key, own_key};
 use crate::kind::{Choice, Kind};
 use crate::settings::StorageBackend;
 
-/// Values of `storage_backend` besides the mixes of several: those of one of several backends.
+/// Values of `storage_backend` for a single engine, also as one of several backends.
 pub(super) const ENGINES: [Choice; 6] = [
     Choice("bitcask", |settings| {
         settings.node.storage_backend = StorageBackend::Bitcask;

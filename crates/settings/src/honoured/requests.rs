@@ -1,4 +1,4 @@
-//! Keys of the request path: how many at a time, how long, deletes, and jobs.
+//! Keys of the request path: concurrency, time limits, deletes, and jobs.
 
 use crate::duration::Unit;
 use crate::key::{Ancestry, Key, key, own_key};

@@ -68,8 +68,8 @@ fn paths_that_refer_to_others_follow_them_wherever_these_were_set() {
     assert_eq!(settings.log.file, Path::new("/etc/kvorum/log/console.log"));
 }
 
-/// A path that began with a reference was taken as it came out: `$(platform_etc_dir)` is `./etc`, so
-/// that a certificate was looked for in the server's working directory.
+/// Regression: a path that began with a reference was not anchored: `$(platform_etc_dir)` is
+/// `./etc`, so a certificate was searched for in the server's working directory.
 #[test]
 fn paths_that_begin_with_a_reference_to_anything_are_anchored_as_well() {
     let load = |text: &str, set: &[&str]| {
@@ -92,7 +92,7 @@ fn paths_that_begin_with_a_reference_to_anything_are_anchored_as_well() {
     }
     let text = "platform_lib_dir = $(platform_data_dir)/lib\nlogger.file = $(platform_lib_dir)/l";
     assert_eq!(load(text, &[]).1, "/etc/kvorum/data/lib/l");
-    // A name is not a path, and needs no place.
+    // A name is not a path, and is not anchored.
     let text = "nodename = a@b\nplatform_data_dir = $(nodename)/x";
     assert_eq!(data(text, &[]), "/etc/kvorum/a@b/x");
     let set = ["platform_data_dir=$(nodename)/x"];

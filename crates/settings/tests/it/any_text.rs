@@ -43,7 +43,7 @@ proptest! {
         if let Ok(configuration) = crate::load(&line) {
             let again = crate::load(&configuration.effective());
             prop_assert_eq!(again.map(|again| again.settings).ok().map(|mut settings| {
-                // To name the log file asks for it to be written.
+                // Naming the log file turns it on.
                 settings.log.output = configuration.settings.log.output;
                 settings
             }), Some(configuration.settings));

@@ -26,7 +26,7 @@ fn the_sample_file_changes_nothing_even_with_every_key_uncommented() {
     let configuration = crate::loaded(&uncommented);
     assert!(configuration.lines.len() > 60);
     let mut settings = configuration.settings;
-    // The file names a log file, which has a meaning of its own.
+    // The file names a log file, which turns it on.
     settings.log.output = kvorum_settings::LogOutput::Console;
     assert_eq!(settings, kvorum_settings::Settings::default());
 }

@@ -1,6 +1,6 @@
 //! `advanced.config` and `app.config`. Regression: operators set the backend, default properties and
-//! listeners in them, and a server that read riak.conf alone silently started with another backend and other
-//! defaults than Riak had.
+//! listeners in them, and a server that read only riak.conf silently started with another backend
+//! and other defaults than Riak had.
 
 use kvorum_settings::{
     Anchors, Configuration, DeleteMode, KeyFunction, Outcome, Place, Problems, StorageBackend,
@@ -95,7 +95,7 @@ fn a_list_replaces_all_of_its_keys_as_in_riak() {
     let loaded = load(conf, advanced).unwrap();
     assert!(loaded.settings.buckets.allow_mult);
     assert!(loaded.settings.buckets.dvv_enabled);
-    // The default of Riak, not the 5 of riak.conf: that list is gone.
+    // Riak's default, not the 5 of riak.conf, whose list was replaced.
     assert_eq!(loaded.settings.buckets.n_val, 3);
     let place = Place::Terms(TermsFile::Advanced);
     assert_eq!(
@@ -292,7 +292,7 @@ fn malformed_files_are_refused_with_line_and_column() {
     assert!(load("", "%% nothing\n").is_ok());
 }
 
-/// A list was named as a whole, so that an operator did not see which of its members counted.
+/// Regression: a list was reported as a whole, without the members that had an effect.
 #[test]
 fn members_without_effect_are_named_one_by_one() {
     let advanced = "[{riak_core, [{default_bucket_props, [{n_val, 2}, \
@@ -363,8 +363,8 @@ fn empty_lists_are_named() {
     }
 }
 
-/// The function that places all objects of a bucket together was refused here, while the property of a
-/// bucket was honoured.
+/// Regression: the function that places all objects of a bucket together was refused here, but
+/// honoured as a property of a bucket.
 #[test]
 fn what_bucket_properties_honour_is_honoured_as_a_default_too() {
     let advanced = "[{riak_core, [{default_bucket_props, [{sync_on_write, all}, \
@@ -379,7 +379,7 @@ fn what_bucket_properties_honour_is_honoured_as_a_default_too() {
     assert_eq!(buckets.chash_keyfun, KeyFunction::Standard);
 }
 
-/// Strings were masked; atoms and numbers were printed, under any key.
+/// Regression: only strings were masked; atoms and numbers were printed.
 #[test]
 fn secrets_are_masked_whatever_their_form() {
     let advanced = "[{kernel, [{cookie, topsecret}, {cookies, [topsecret, 1]}]}, \
@@ -435,7 +435,7 @@ fn several_backends_of_advanced_config_replace_those_of_riak_conf() {
     assert!(refusal(unknown).contains("riak_kv.multi_backend"));
 }
 
-/// Riak takes the first prefix of its list that fits, a node here the longest of all.
+/// Riak uses the first prefix of its list that fits, Kvorum the longest.
 #[test]
 fn a_prefix_behind_one_that_fits_its_buckets_is_ignored() {
     let advanced = |list: &str| {

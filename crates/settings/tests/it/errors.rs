@@ -202,7 +202,8 @@ fn values_that_do_not_go_together_are_reported() {
     }
 }
 
-/// Clients, HTTP and other nodes each have their port, also where one of them listens everywhere.
+/// Clients, HTTP and other nodes each have their port, even if one of them listens on all
+/// addresses.
 #[test]
 fn r18_listeners_that_overlap_are_refused_by_name() {
     let everywhere = |text: &str| problems(text).join("; ");
@@ -253,7 +254,8 @@ fn objects_larger_than_a_request_are_a_warning() {
     assert!(configuration.report().contains("warning"));
 }
 
-/// A riak.conf of a machine that is not at UTC merged at other hours, without a warning.
+/// Regression: a riak.conf of a machine outside UTC caused merges at other hours, without a
+/// warning.
 #[test]
 fn a_merge_window_in_which_hours_count_is_a_warning() {
     let window = "bitcask.merge.policy = window\n";
@@ -282,8 +284,8 @@ fn a_merge_window_in_which_hours_count_is_a_warning() {
     }
 }
 
-/// Hooks in riak.conf were passed over, and objects were stored that Riak would have refused or changed;
-/// the same hooks in advanced.config or as a property of a bucket were refused.
+/// Regression: hooks in riak.conf were ignored, so objects were stored that Riak would have refused
+/// or changed. The same hooks in advanced.config or as a property of a bucket were refused.
 #[test]
 fn commit_hooks_in_riak_conf_are_refused_unless_there_are_none() {
     for key in ["precommit", "postcommit"] {

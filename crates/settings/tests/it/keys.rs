@@ -1,4 +1,4 @@
-//! The tables themselves: names are unique, defaults are right, and every key has its effect.
+//! The tables themselves: names are unique, defaults are valid, and every key has its effect.
 
 use std::collections::BTreeSet;
 
@@ -62,8 +62,7 @@ fn every_honoured_key_reaches_the_settings() {
 
 #[test]
 fn no_two_values_of_a_flag_or_choice_are_the_same() {
-    // Riak has more levels than we do, packings that we do not, and two ways to sync; the help mentions
-    // it.
+    // Riak has more levels, more compressions and two ways to sync, as the help mentions.
     let meant = [
         "logger.level",
         "leveldb.compression.algorithm",

@@ -18,7 +18,7 @@ fn load(text: &str) -> Result<Configuration, Problems> {
     Configuration::load(text, &[] as &[&str])
 }
 
-/// Loads a file that is right.
+/// Loads a valid file.
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panic")]
 fn loaded(text: &str) -> Configuration {

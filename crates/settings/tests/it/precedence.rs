@@ -166,7 +166,7 @@ fn leveldb_follows_durability_until_it_has_a_setting_of_its_own() {
     let on = "durability = none\nleveldb.sync_on_write = on";
     assert_eq!(mode(on), DurabilityMode::Grouped);
     assert_eq!(mode("leveldb.sync_on_write = off"), DurabilityMode::None);
-    // Bitcask's key is bitcask's alone.
+    // Bitcask's key is only for bitcask.
     assert_eq!(
         mode("bitcask.sync.strategy = none"),
         DurabilityMode::Grouped

@@ -13,7 +13,7 @@ fn outcome(text: &str, name: &str) -> Outcome {
     line.expect("the setting is in the report").outcome.clone()
 }
 
-/// The reason that a setting is named as ignored for.
+/// The reason why a setting is ignored.
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panic")]
 fn reason(text: &str, name: &str) -> String {
@@ -57,7 +57,8 @@ fn every_key_of_an_engine_may_stand_under_the_name_of_a_backend() {
     assert_eq!(multi.default_number(), 2);
 }
 
-/// A node with `storage_backend = bitcask` had the report call every setting of several backends honoured.
+/// Regression: with `storage_backend = bitcask`, the report called every setting of several
+/// backends honoured.
 #[test]
 fn settings_of_several_backends_are_ignored_on_a_node_of_one() {
     let text = "storage_backend = bitcask\n\
@@ -104,7 +105,7 @@ fn a_key_of_another_engine_than_its_backends_is_ignored() {
     );
 }
 
-/// They were honoured in the report, and the sizes of the first backend by name counted.
+/// Regression: the report called them honoured, but the sizes of the first backend by name applied.
 #[test]
 fn sizes_of_memory_that_another_backend_gives_are_ignored() {
     let text = "storage_backend = multi\n\
@@ -139,7 +140,7 @@ fn sizes_of_memory_that_another_backend_gives_are_ignored() {
     }
 }
 
-/// `innostore.data_home_dir` was honoured in the report.
+/// Regression: the report called `innostore.data_home_dir` honoured.
 #[test]
 fn places_of_one_of_several_backends_are_ignored() {
     for (engine, key) in [
@@ -193,7 +194,7 @@ fn an_empty_beginning_of_names_is_refused() {
     }
 }
 
-/// Both were taken, and the first backend by name had the buckets.
+/// Regression: both were accepted, and the first backend by name had the buckets.
 #[test]
 fn one_beginning_of_names_for_two_backends_is_refused_with_both_names() {
     let text = |several: &str| {
@@ -263,7 +264,7 @@ fn a_misspelt_key_of_a_backend_is_refused_with_the_nearest_one() {
     );
 }
 
-/// The message offered `multi_backend.big.ring_size` for itself.
+/// Regression: the message suggested `multi_backend.big.ring_size` for itself.
 #[test]
 fn a_key_of_the_whole_node_is_refused_under_a_backend_and_named() {
     for (key, of_node) in [
@@ -318,7 +319,7 @@ fn no_suggestion_is_a_name_that_is_refused() {
     );
 }
 
-/// `multi` and `prefix_multi` were offered, and refused when they were taken.
+/// Regression: `multi` and `prefix_multi` were suggested, but refused when used.
 #[test]
 fn one_of_several_backends_is_offered_engines_alone() {
     let engines = "one of bitcask, leveldb, leveled, hanoidb, innostore, memory";

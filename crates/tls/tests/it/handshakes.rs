@@ -39,7 +39,7 @@ async fn accept(called: &Tls, mut stream: Stream) -> Shaken {
     called.accept(stream, &heard).await
 }
 
-/// A handshake, and a byte from the callee: by then the caller has its verdict.
+/// A handshake and a byte from the callee, which shows the caller that it was accepted.
 async fn shake(runtime: &Runtime, calling: &Tls, called: &Tls) -> (Shaken, Shaken) {
     let (one, other) = connection(runtime).await;
     let caller = async {
@@ -132,8 +132,7 @@ fn a_certificate_of_another_authority_is_refused_by_either_end() {
             matches!(failure, HandshakeError::Refused { .. }),
             "{failure}"
         );
-        // The material of an end that accepts both authorities, with a certificate that the other end
-        // does not accept.
+        // This end accepts both authorities. The other end does not accept its certificate.
         let own = issued(&other, "two@host", 30);
         let both = [&ours, &other]
             .map(|it| it.issued().certificate.clone())
@@ -174,7 +173,7 @@ fn an_expired_certificate_is_refused_by_either_end() {
         let (caller, answerer) = shake(&runtime, &long, &short).await;
         assert!(error(caller).to_string().contains("valid no longer"));
         assert!(error(answerer).to_string().contains("valid no longer"));
-        // A new one is taken without a new start.
+        // A new certificate takes effect without a restart.
         let made = kvorum_tls::Validity {
             made: runtime.wall_time(),
             lasts: DAY,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use kvorum_runtime::WallTime;
 use kvorum_tls::{Authority, Identity, Issued, Material, MaterialError, Pem, Validity};
 
-/// The beginning of simulations.
+/// The start time of simulations.
 const START: WallTime = WallTime::from_seconds(1_767_225_600);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -1,4 +1,4 @@
-//! The three files of a node: checks that they fit, and of the file that does not.
+//! The three files of a node: checks that they fit, and errors that name the wrong file.
 
 use kvorum_runtime::WallTime;
 use kvorum_tls::{Authority, Material, MaterialError, Part, Pem, Validity};
@@ -156,7 +156,7 @@ proptest! {
         let mut flipped = own.certificate.clone().into_bytes();
         let at = at.index(flipped.len());
         flipped[at] ^= 1 << bit;
-        // Line breaks and labels may read all the same; names never change.
+        // A flip in a line break or label may leave the file readable; names never change.
         if let Ok(identities) = read(&flipped) {
             prop_assert_eq!(identities, [identity("a@host")]);
         }
