@@ -17,11 +17,11 @@ use crate::vnode::Vnode;
 /// The range of a listing, and its time.
 #[derive(Clone, Debug)]
 pub struct FoldRequest {
-    /// The partition's epoch in the asker's ring.
+    /// The partition's epoch in the sender's ring.
     pub epoch: Epoch,
     /// The keys that are looked at.
     pub range: FoldRange,
-    /// Expiry is judged by its time at the beginning, and the lease all the while.
+    /// Gives the time for expiry, read once at the beginning, and measures the lease.
     pub clock: FoldClock,
     /// Time for which the snapshot may pin its data.
     pub lease: Lease,
@@ -35,7 +35,7 @@ pub fn fold_clock(clock: Arc<dyn Clock>) -> FoldClock {
 }
 
 impl Vnode {
-    /// Visits the keys of a range in order, tombstones left out. Blocks.
+    /// Visits the keys of a range in order, without tombstones. Blocks.
     ///
     /// # Errors
     /// [`ReplicaFailure::Damaged`] where keys may be missing: another replica has them.
@@ -59,7 +59,7 @@ impl Vnode {
 
     /// Visits one key of each bucket in the range that holds more than tombstones. Blocks.
     ///
-    /// Buckets come in order, but for those whose first key is a tombstone: they come last, after a
+    /// Buckets come in order, except that those whose first key is a tombstone come last, after a
     /// search for a key that is not one.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Vnode {
     }
 }
 
-/// Fails where damage may have taken keys of the range visited.
+/// Fails if damage may have removed keys from the visited range.
 fn check_unharmed(snapshot: &dyn Snapshot) -> Result<(), ReplicaFailure> {
     match snapshot.has_met_damage() {
         true => Err(ReplicaFailure::Damaged(

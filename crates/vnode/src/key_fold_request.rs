@@ -11,7 +11,7 @@ use kvorum_ring::{Epoch, KeyHash, Partition, RingSize};
 pub struct KeyFoldRequest {
     /// The vnode.
     pub partition: Partition,
-    /// The partition's epoch in the asker's ring.
+    /// The partition's epoch in the sender's ring.
     pub epoch: Epoch,
     /// The rule by which the bucket's keys are placed.
     pub hash: KeyHash,

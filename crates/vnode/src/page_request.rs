@@ -20,7 +20,7 @@ pub enum PageKind {
 pub struct PageRequest {
     /// The vnode.
     pub partition: Partition,
-    /// The partition's epoch in the asker's ring.
+    /// The partition's epoch in the sender's ring.
     pub epoch: Epoch,
     /// The kind of names.
     pub kind: PageKind,
@@ -48,7 +48,7 @@ pub struct CountPage {
 /// The answer, where names are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Keys in ascending order; of buckets, those that were looked for last come last.
+    /// Keys in ascending order; buckets whose first key is a tombstone come last.
     pub keys: Vec<StorageKey>,
     /// The beginning of the next part; `None` when this was the last.
     pub next: Option<StorageKey>,

@@ -14,7 +14,7 @@ use crate::tree_name::TreeName;
 pub struct TreeRequest {
     /// The vnode.
     pub partition: Partition,
-    /// The partition's epoch in the asker's ring.
+    /// The partition's epoch in the sender's ring.
     pub epoch: Epoch,
     /// The tree.
     pub tree: TreeName,
@@ -45,7 +45,7 @@ pub enum TreeQuestion {
     },
 }
 
-/// The entries of some leaves that are asked for.
+/// A request for the entries of some leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafKeys {
     /// The size of the tree whose leaves are meant.
@@ -105,7 +105,7 @@ pub struct SeenEntry {
     pub key: StorageKey,
     /// The anti-entropy segment that is stored beside it.
     pub segment: u32,
-    /// Equal where clock, body and kind of entry are.
+    /// Equal for entries with equal clocks, bodies and kinds.
     pub version: u64,
     /// The time of the last change of the entry, in microseconds since the Unix epoch.
     pub modified: u64,

@@ -8,9 +8,9 @@ use super::message::{KEY_BYTES_MAX, Reader, WireError, put_bound, put_owners, pu
 use crate::index_page_request::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
 use crate::term_pattern::TermPattern;
 
-/// The longest term that is taken.
+/// The longest term that is accepted.
 const TERM_BYTES_MAX: usize = 128 << 20;
-/// The longest pattern that is taken.
+/// The longest pattern that is accepted.
 const PATTERN_BYTES_MAX: usize = 64 << 10;
 
 /// The request behind its common beginning.

@@ -13,7 +13,7 @@ use crate::paged_object::PagedUpdate;
 pub(super) const VERSION: u8 = 1;
 /// The longest storage key: a key, a bucket and a type of at most 64 KiB each, escaped.
 pub(super) const KEY_BYTES_MAX: usize = 512 << 10;
-/// The longest explanation that is sent or taken.
+/// The longest explanation that is sent or accepted.
 pub(super) const TEXT_BYTES_MAX: usize = 1024;
 
 /// A message: the request or the answer, and values.

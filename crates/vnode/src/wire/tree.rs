@@ -111,7 +111,7 @@ pub(super) fn put_tree_answer(out: &mut Vec<u8>, answer: &TreeAnswer) {
     }
 }
 
-/// About as many bytes as an answer takes.
+/// The approximate length of an answer, in bytes.
 pub(super) fn tree_answer_bytes(answer: &TreeAnswer) -> usize {
     16 + match answer {
         TreeAnswer::Root { root, .. } => 4 * root.len(),
@@ -260,7 +260,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A number of things of which each takes this many bytes at least.
+    /// Reads the number of items that take at least this many bytes each.
     fn counted(&mut self, bytes_each: usize) -> Result<usize, WireError> {
         let count = self.bytes.varint_len()?;
         match count > self.bytes.remaining() / bytes_each {
