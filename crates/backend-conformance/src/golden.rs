@@ -36,21 +36,21 @@ use self::stage::Stage;
 pub struct GoldenRun {
     /// The scripts that were played, by name.
     pub played: Vec<String>,
-    /// Scripts that need a facet that the engine lacks, with the facet.
+    /// Scripts that were skipped, with the facet that the engine lacks.
     pub skipped: Vec<(String, String)>,
 }
 
 /// Uses of an engine's replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replies {
-    /// They have to be those of the scripts.
+    /// They are compared with those of the scripts.
     Compare,
     /// The replies of the engine's first variation replace those of the scripts.
     Renew,
 }
 
 impl Replies {
-    /// The use that the caller of the tests has chosen.
+    /// The use that the caller of the tests has chosen, by an environment variable.
     pub fn chosen() -> Self {
         match kvorum_golden::is_renewing() {
             true => Self::Renew,
@@ -89,7 +89,7 @@ pub fn play_golden_scripts(
     Ok(run)
 }
 
-/// The lines of a script with the replies that the engine gives.
+/// The lines of a script with the engine's replies.
 fn play(
     engine: &dyn EngineUnderTest,
     variation: u32,

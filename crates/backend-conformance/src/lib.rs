@@ -1,9 +1,9 @@
 //! One suite that every engine passes: the contract of `kvorum-backend`, shown to hold.
 //!
 //! An engine's crate implements [`EngineUnderTest`] in its tests and writes
-//! `conformance_suite!(engine)`; each [`Group`] then is one test. Checks are functions that return
-//! a [`Violation`] and do not panic, so that the suite can be tested as well: an engine with a
-//! planted defect has to be detected (`expect_caught`, with the feature `planted-defects`).
+//! `conformance_suite!(engine)`; each [`Group`] then is one test. Checks return a [`Violation`] and
+//! do not panic, so that the suite itself can be tested: an engine with a planted defect has to be
+//! detected (`expect_caught`, with the feature `planted-defects`).
 //!
 //! | group | what it does |
 //! |---|---|
@@ -49,8 +49,8 @@
 //! | `synced_puts_survive_a_crash` | `sync`, `Durability::Grouped` |
 //!
 //! Everything random comes from one seed, which is printed with a failure. Random scripts are
-//! generated and shrunk here and not by a property-testing library: a script must stay meaningful
-//! when any of its steps is taken out, and the same scripts drive the crash and fault groups.
+//! generated and shrunk here, not by a property-testing library: a script must stay meaningful
+//! without any of its steps, and the same scripts drive the crash and fault groups.
 
 mod crash;
 mod damage;

@@ -43,15 +43,15 @@ impl Tag {
         self != Self::PAGE && self.0 & Self::IN_PAGES != 0
     }
 
-    /// The kind of an object, without the mark of one in pages.
+    /// The kind of an object, without the bit for pages.
     #[must_use]
     pub fn kind(self) -> Self {
         Self(self.0 & !Self::IN_PAGES)
     }
 }
 
-/// Fields that folds filter by, apart from the key. Kept beside the head so that no engine parses
-/// one.
+/// Fields that folds filter by, in addition to the key. Kept beside the head so that no engine
+/// parses a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     /// The anti-entropy segment that the key hashes into.
@@ -81,8 +81,7 @@ pub struct EntryPlace {
     pub offset: u64,
 }
 
-/// A writer's facts of the entry that its write replaces. They affect the cost of the write and
-/// nothing else.
+/// A writer's facts about the replaced entry. They affect only the cost of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OldEntry {
     /// The entry's place from [`StoredHead::place`]. It may be out of date.
@@ -110,8 +109,7 @@ pub struct StoredHead {
     pub head: Bytes,
     /// The length of the body, in bytes.
     pub body_len: u64,
-    /// The place for a write that replaces the entry; `None` from an engine that makes no use of
-    /// it.
+    /// The place for a write that replaces the entry; `None` from an engine that does not use it.
     pub place: Option<EntryPlace>,
 }
 
@@ -133,7 +131,7 @@ pub struct StoredEntry {
 pub enum Reading {
     /// Answer from memory or page cache, or [`Lookup::WouldBlock`]. For the calling thread.
     CachedOnly,
-    /// Wait if need be. For the blocking pool.
+    /// Wait if necessary. For the blocking pool.
     MayBlock,
 }
 
