@@ -1,8 +1,8 @@
 //! Damaged parts that a store set aside: bytes in a directory below its own, and an index of their
 //! contents. Engines differ in the time of writing; the format is the same.
 //!
-//! A failure to keep this record is ignored: on a full or failing disk the ranges are known for as
-//! long as the store is open, and are found again by the next opening.
+//! A failure to keep this record is ignored: on a full or failing disk the ranges are known while
+//! the store is open, and the next opening finds them again.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
 //! The mark of a failed sync in a store, so that the next opening rewrites the pages that the cache
 //! may show and the device may lack.
 //!
-//! Only this machine's page cache has to show it: a crash loses it together with the pages that it
-//! is about. So it is not synced itself.
+//! The mark is not synced itself: a crash loses it together with the pages in this machine's page
+//! cache that it is about.
 
 use std::path::Path;
 

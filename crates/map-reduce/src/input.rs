@@ -19,7 +19,7 @@ pub struct Input {
     pub bucket: BucketName,
     /// Its key.
     pub key: Bytes,
-    /// The client's data with it.
+    /// The client's data for it.
     pub data: Option<Term>,
 }
 
@@ -53,7 +53,7 @@ impl Input {
         self.data.clone().unwrap_or(Term::atom("undefined"))
     }
 
-    /// The form in which inputs go through phases.
+    /// The form of inputs between phases.
     pub(crate) fn term(&self) -> Term {
         if self.data.is_none() && self.bucket.bucket_type.is_none() {
             return self.place();
@@ -61,7 +61,7 @@ impl Input {
         Term::pair(self.place(), self.data_term())
     }
 
-    /// An input of any of its forms.
+    /// An input in any of its forms.
     pub(crate) fn from_term(term: &Term) -> Option<Self> {
         match term {
             Term::Tuple(parts) => from_tuple(parts),

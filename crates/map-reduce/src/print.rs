@@ -91,7 +91,7 @@ fn quoted(bytes: &[u8]) -> String {
     out
 }
 
-/// The elements between which a term may be broken, with its brackets.
+/// The elements between which a term may be broken, and the term's brackets.
 fn broken(term: &Term) -> Option<(char, &[Term], char)> {
     match term {
         Term::Tuple(elements) if !elements.is_empty() => Some(('{', elements, '}')),
