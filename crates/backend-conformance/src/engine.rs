@@ -69,8 +69,7 @@ pub trait EngineUnderTest: Sync {
     /// persistence.
     fn capabilities(&self) -> Capabilities;
 
-    /// Opens the store, creating it if it is missing. The previous instance was closed or dropped
-    /// before.
+    /// Opens the store, creating it if it is missing. The previous instance was closed or dropped before.
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>>;
 
     /// The directories of a store with this opening: all of their files are damaged in turn.
@@ -90,8 +89,7 @@ pub trait EngineUnderTest: Sync {
         1
     }
 
-    /// True when a closed store reports a cut file: by an error, or as a
-    /// [`kvorum_backend::LostRange`].
+    /// True when a closed store reports a cut file: by an error, or as a [`kvorum_backend::LostRange`].
     fn reports_truncation(&self) -> bool {
         true
     }
@@ -151,11 +149,10 @@ pub trait EngineUnderTest: Sync {
         true
     }
 
-    /// True when a full disk stops puts only: refused ones are not visible, reads still work, puts
-    /// resume by themselves, and the store can be opened meanwhile. Shipped engines return true
-    /// with files of their own. Over a value log it is false, since queued puts may be visible when
-    /// the disk refuses them; the other requirements have tests of their own. Spikes may return
-    /// false.
+    /// True when a full disk stops puts only: refused ones are not visible, reads still work, puts resume
+    /// by themselves, and the store can be opened meanwhile. Shipped engines return true with files of
+    /// their own. Over a value log it is false, since queued puts may be visible when the disk refuses
+    /// them; the other requirements have tests of their own. Spikes may return false.
     fn works_on_a_full_disk(&self) -> bool {
         true
     }

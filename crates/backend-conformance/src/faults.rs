@@ -144,7 +144,7 @@ impl Sweep<'_> {
         let faulty = Arc::new(disk.clone());
         let opened = Recording::open(self.engine, faulty, self.variation, self.rng.clone())?;
         let Some(mut recording) = opened else {
-            // // The store did not exist yet, and reported the failure.
+            // The store did not exist yet, and reported the failure.
             let opening =
                 crate::trial::opening(Arc::new(memory.clone()), self.variation, self.rng.clone());
             self.engine
@@ -205,9 +205,8 @@ fn rules(kind: Kind, rng: &mut ChaCha8Rng) -> Vec<Rule> {
     }
 }
 
-/// After a failed sync the page cache shows pages as written that the device may never get. A store
-/// that is opened over them, reads them, syncs and reports durability has to have written them
-/// again.
+/// After a failed sync the page cache shows pages as written that the device may never get. A store that is
+/// opened over them, reads them, syncs and reports durability has to have written them again.
 fn check_reopening_after_failed_sync(
     engine: &dyn EngineUnderTest,
     plan: &Plan,

@@ -14,8 +14,7 @@ use kvorum_encoding::StorageKey;
 use crate::model::{Seen, State};
 use crate::names;
 
-/// With more undecided batches than this only prefixes are tried; with fewer, all of up to 2^12
-/// states.
+/// With more undecided batches than this only prefixes are tried; with fewer, all of up to 2^12 states.
 const UNDECIDED_MAX: usize = 12;
 
 /// A batch that was put.
@@ -82,8 +81,7 @@ impl History {
         }
     }
 
-    /// Notes the sequence of a batch. No earlier batch that still exists has this sequence or a
-    /// higher one.
+    /// Notes the sequence of a batch. No earlier batch that still exists has this sequence or a higher one.
     pub(crate) fn given(&mut self, sequence: Sequence) {
         for attempt in &mut self.attempts {
             if attempt.is_forgettable && attempt.sequence.is_some_and(|it| it >= sequence) {
@@ -125,7 +123,7 @@ impl History {
         let needed: Vec<bool> = (0..needed.len())
             .map(|at| needed[at] || shown[at] == Some(true))
             .collect();
-        // // Logs lose their tails, so a prefix is the likeliest answer.
+        // Logs lose their tails, so a prefix is the likeliest answer.
         for kept in (0..=undecided.len()).rev() {
             let state = self.state(|at| needed[at] || undecided[..kept].contains(&at));
             if agrees(&state, observed, now) {

@@ -37,7 +37,7 @@ fn groups_for(defect: PlantedDefect) -> &'static [Group] {
             &[Group::Sentences, Group::Model]
         }
         PlantedDefect::OlderRecordFolded => &[Group::Sentences],
-        // // The simulator finds defects of a node; tests of the engine find those that show after
+        // The simulator finds defects of a node; tests of the engine find those that show after
         // two losses of a ledger.
         _ => &[],
     }

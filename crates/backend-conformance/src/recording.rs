@@ -11,8 +11,7 @@ use crate::script::{PlannedWrite, Script, Step};
 use crate::trial::{Trial, opening};
 use crate::{Checked, EngineUnderTest, Opening, Violation};
 
-/// The most steps of one task before the script continues; an interrupted task is continued later
-/// or never.
+/// The most steps of one task before the script continues; an interrupted task is continued later or never.
 const TASK_STEPS_MAX: usize = 500;
 
 /// The result of a step.

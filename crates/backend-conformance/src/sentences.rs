@@ -1,7 +1,6 @@
 //! Group Sentences: each sentence of the contract that can be tested deterministically, by itself.
 //!
-//! Sentences 9 and 16 need failing disks, and 15 damaged files: the groups Faults and Damage test
-//! them.
+//! Sentences 9 and 16 need failing disks, and 15 damaged files: the groups Faults and Damage test them.
 
 mod concurrent;
 mod durability;
@@ -229,7 +228,7 @@ fn expiry(stage: &Stage<'_>) -> Checked {
         Step::ReadAll,
         Step::MaintainAll,
         Step::Reopen,
-        // // A put over an expired entry, and a put that removes an expiry.
+        // A put over an expired entry, and a put that removes an expiry.
         put(1),
         put_expiring(2, 5, &[]),
         put(2),
@@ -237,7 +236,7 @@ fn expiry(stage: &Stage<'_>) -> Checked {
         Step::MaintainAll,
     ];
     let trial = stage.play(&steps)?;
-    // // An entry with an expiry before the epoch of all tests was expired from the start.
+    // An entry with an expiry before the epoch of all tests was expired from the start.
     let at = ReadAt::may_block(Timestamp(u64::MAX));
     let found = trial.store()?.get(&key(1), at).must("get")?;
     match (found, trial.capabilities().persistent) {

@@ -81,7 +81,7 @@ impl<'a> Trial<'a> {
         let store = engine.open(&opening).must("opening a new store")?;
         let trial = Self::over(engine, opening, store);
         let store = trial.store()?;
-        // // A variation of the engine may claim to drop entries, although it drops none here.
+        // A variation of the engine may claim to drop entries, although it drops none here.
         let claimed = Capabilities {
             drops_entries: store.capabilities().drops_entries,
             ..engine.capabilities()
@@ -328,7 +328,7 @@ impl<'a> Trial<'a> {
         if is_closed_first {
             self.close()?;
         } else {
-            // // Unsynced data may be only in the dropped store's memory.
+            // Unsynced data may be only in the dropped store's memory.
             self.sync()?;
         }
         self.snapshots = Default::default();

@@ -1,5 +1,4 @@
-//! The move of buckets from one backend of a store to another, while the store serves: only the
-//! decisions.
+//! The move of buckets from one backend of a store to another, while the store serves: only the decisions.
 //!
 //! A [`Migration`] returns the next order ([`Migration::order`]), and takes its result
 //! ([`Migration::step`]). It has no disk, no clock and no threads: the caller carries its orders

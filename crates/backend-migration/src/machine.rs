@@ -291,15 +291,14 @@ impl Migration {
         }
         self.is_taken_back = true;
         self.failures = 0;
-        // // Writes go to the target from the beginning, so that even a move without a copy has
+        // Writes go to the target from the beginning, so that even a move without a copy has
         // entries to bring back.
         self.begin(Phase::Copy);
         Ok(())
     }
 
-    /// Must be called when the move continues from its record. A run that ended between a write and
-    /// the removal of the replaced entry has left a difference in the source, which does not mean a
-    /// wrong copy.
+    /// Must be called when the move continues from its record. A run that ended between a write and the
+    /// removal of the replaced entry has left a difference in the source, which does not mean a wrong copy.
     pub fn resume(&mut self) {
         self.failures = 0;
     }
@@ -338,7 +337,7 @@ impl Migration {
 
     fn verified(&mut self, last: Option<Bytes>, source: Tally, target: Tally) {
         if source != target {
-            // // From this part on: the parts before it were equal.
+            // From this part on: the parts before it were equal.
             return self.copy_again(self.after.clone());
         }
         self.progress.count_verified(source.keys);

@@ -1,6 +1,5 @@
-//! Moves between two stores in memory, under writes, cancellations and deaths of the process: a
-//! read always returns the last write, and a move that has ended leaves no entry in the former
-//! place.
+//! Moves between two stores in memory, under writes, cancellations and deaths of the process: a read always
+//! returns the last write, and a move that has ended leaves no entry in the former place.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -94,7 +93,7 @@ impl World {
         for number in keys {
             world.put(&key(*number), Death::Never);
         }
-        // // Set before the first order.
+        // Set before the first order.
         world.route = 1;
         world.save();
         world
@@ -342,7 +341,7 @@ proptest! {
             world.check();
         }
         prop_assert_eq!(world.finish(), End::Moved);
-        // // A write that died between its steps after the end leaves an entry to the next move.
+        // A write that died between its steps after the end leaves an entry to the next move.
         let has_died = steps.iter().any(is_cut_short);
         prop_assert!(has_died || !world.has_in_scope(0));
     }

@@ -1,8 +1,7 @@
 //! The orders of a move, carried out on two children.
 //!
-//! Entries are read without a lock, and their sequences are checked again while the buckets get no
-//! writes. Entries overwritten meanwhile are left alone: a put removes its key from the source
-//! itself.
+//! Entries are read without a lock, and their sequences are checked again while the buckets get no writes.
+//! Entries overwritten meanwhile are left alone: a put removes its key from the source itself.
 
 use bytes::Bytes;
 use kvorum_backend::{
@@ -203,7 +202,7 @@ fn count(tally: &mut Tally, key: &StorageKey, fields: Fields, head: &Bytes, body
     let mut fixed = Vec::with_capacity(32);
     fixed.extend_from_slice(&fields.segment.to_le_bytes());
     fixed.extend_from_slice(&fields.last_modified.0.to_le_bytes());
-    // // An expiry of 0 differs from none.
+    // An expiry of 0 differs from none.
     fixed.extend(fields.expiry.iter().flat_map(|it| it.0.to_le_bytes()));
     fixed.push(fields.tag.0);
     fixed.extend_from_slice(&(head.len() as u64).to_le_bytes());

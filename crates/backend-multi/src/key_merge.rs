@@ -21,8 +21,7 @@ const BYTES_MAX: usize = 256 << 10;
 pub(crate) type ReadPart<'a> =
     dyn Fn(ChildNumber, &FoldRange, &mut Visitor<'_>) -> Result<FoldEnd> + 'a;
 
-/// Chooses the child whose entry is shown for a key that several children have; `None` for no
-/// entry.
+/// Chooses the child whose entry is shown for a key that several children have; `None` for no entry.
 pub(crate) type Choose<'a> = dyn Fn(&StorageKey, ChildSet) -> Result<Option<ChildNumber>> + 'a;
 
 /// The unit in which entries of children are merged.

@@ -67,7 +67,7 @@ impl CardFiles {
     ) -> Card {
         let mut card = before.cloned().unwrap_or_default();
         card.children = known(children);
-        // // Without persistence, each opening of a store has another identity.
+        // Without persistence, each opening of a store has another identity.
         if before.is_none() || is_erasing || card.children.is_empty() {
             card.erased = card.identity;
             card.identity = draw().max(1);

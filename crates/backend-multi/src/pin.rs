@@ -1,11 +1,10 @@
 //! The pin of a store: all of its data go to one child, despite the routes. So an operator can test
 //! another engine with one partition before all partitions move to it.
 //!
-//! It is kept in two copies beside the card. A partition that changes its owner keeps it: the new
-//! owner's store adopts the pin before it gets the data. If the new owner lacks the child, the pin
-//! is kept without effect until there is such a child. When the pin is removed, all data outside of
-//! their routes move back, also those of the default route. From then on the store follows the
-//! routes as if it had never had a pin.
+//! It is kept in two copies beside the card. A partition that changes its owner keeps it: the new owner's
+//! store adopts the pin before it gets the data. If the new owner lacks the child, the pin is kept without
+//! effect until there is such a child. When the pin is removed, all data outside of their routes move back,
+//! also those of the default route. From then on the store follows the routes as if it had never had a pin.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -181,8 +180,7 @@ impl PinnedRoutes {
         self.set(generation + 1, Pin::None);
     }
 
-    /// Sets the pin, and then the generation, so that readers of the new generation find the new
-    /// pin.
+    /// Sets the pin, and then the generation, so that readers of the new generation find the new pin.
     fn set(&self, generation: u64, pin: Pin) {
         *self.kept.write() = (generation, pin);
         self.generation.store(generation, Ordering::Release);

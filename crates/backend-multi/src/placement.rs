@@ -74,7 +74,7 @@ impl Placement {
             Strays::Unknown => ChildSet::all(self.children).without(own),
             Strays::Known(strays) if strays.is_empty() => ChildSet::NONE,
             Strays::Known(strays) => {
-                // // Pages are in the child of their bucket.
+                // Pages are in the child of their bucket.
                 let key = without_page_mark(key);
                 let bucket = prefix_lens(key).map_or(key, |(_, bucket_len)| &key[..bucket_len]);
                 strays.get(bucket).copied().unwrap_or_default()

@@ -41,7 +41,7 @@ pub(crate) fn of_child(task: &Task) -> Option<(ChildNumber, Task)> {
         return None;
     }
     let spare = u64::BITS - OWN_BITS;
-    // // The bits above are copies of the highest kept bit.
+    // The bits above are copies of the highest kept bit.
     let subject = (task.subject << spare).cast_signed() >> spare;
     let own = Task {
         subject: subject.cast_unsigned(),

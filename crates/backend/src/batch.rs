@@ -22,8 +22,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// The purpose of writes, each of which frees space or not. A batch without any writes frees
-    /// nothing.
+    /// The purpose of writes, each of which frees space or not. A batch without any writes frees nothing.
     pub fn of(frees: impl IntoIterator<Item = bool>) -> Self {
         let mut frees = frees.into_iter().peekable();
         match frees.peek().is_some() && frees.all(|frees| frees) {

@@ -129,9 +129,8 @@ pub struct JournalFolded {
     pub has_met_damage: bool,
 }
 
-/// Folds in the order of a journal, for engines that keep a journal of whole entries. They are for
-/// callers that need all entries with their bodies in any order. The journal is read from its
-/// beginning to its end.
+/// Folds in the order of a journal, for engines that keep a journal of whole entries. They are for callers
+/// that need all entries with their bodies in any order. The journal is read from its beginning to its end.
 pub trait JournalFolds: Send + Sync {
     /// Visits the entries of a range as they were when the fold began, each once, bodies included.
     ///

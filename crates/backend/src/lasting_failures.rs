@@ -1,8 +1,7 @@
 //! Failures at one place of a device that last: many of them, over a long time.
 //!
-//! A device may fail for a while, and several kinds of upkeep may fail at one place within seconds,
-//! so a count alone gives up too early. Data are given up only after many failures over a long
-//! time.
+//! A device may fail for a while, and several kinds of upkeep may fail at one place within seconds, so a
+//! count alone gives up too early. Data are given up only after many failures over a long time.
 
 use crate::Timestamp;
 
@@ -30,7 +29,7 @@ impl LastingFailures {
     /// Counts a failure.
     pub fn count(&mut self, now: Timestamp) {
         self.count += 1;
-        // // The clock may have been set back.
+        // The clock may have been set back.
         self.since = self.since.min(now);
     }
 

@@ -110,8 +110,7 @@ pub struct StepBudget {
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepOutcome {
-    /// Bytes read plus bytes written. With 0 the task is held back for a while, since it makes no
-    /// progress.
+    /// Bytes read plus bytes written. With 0 the task is held back for a while, since it makes no progress.
     pub cost_bytes: u64,
     /// True when nothing is left of the task.
     pub is_done: bool,

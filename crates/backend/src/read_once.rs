@@ -32,7 +32,7 @@ impl ReadOnce {
             .tags
             .get_or_init(|| (0..self.slots).map(|_| AtomicU64::new(0)).collect());
         let slot = usize::try_from((hash >> 32) % tags.len() as u64).unwrap_or(0);
-        // // Zero means that the slot has no read.
+        // Zero means that the slot has no read.
         let tag = hash | 1;
         tags[slot].swap(tag, Ordering::Relaxed) == tag
     }

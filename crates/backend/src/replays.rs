@@ -1,9 +1,8 @@
 //! The anti-entropy segments of the entries that a log replayed to a store at its opening.
 //!
-//! If a summary of a store was written some batches before the store's end, it lacks exactly these
-//! batches. They can update it if no other batch came since. The numbers of batches, which have no
-//! gaps, show this. If a number is missing, or a batch cannot be read, nothing is reported, and a
-//! new summary is made.
+//! If a summary of a store was written some batches before the store's end, it lacks exactly these batches.
+//! They can update it if no other batch came since. The numbers of batches, which have no gaps, show this.
+//! If a number is missing, or a batch cannot be read, nothing is reported, and a new summary is made.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +26,7 @@ pub struct Replayed {
 
 /// Collects the segments of replayed batches.
 pub struct Replays {
-    /// The anti-entropy segment of the entry under an engine's key; `None` for a key of another
-    /// kind.
+    /// The anti-entropy segment of the entry under an engine's key; `None` for a key of another kind.
     segment_of: fn(&[u8]) -> Option<u32>,
     state: Mutex<State>,
 }

@@ -81,7 +81,7 @@ impl<J> Scrubbing<J> {
         let cycle = self
             .cycle
             .get_or_insert_with(|| load(disk, directory).unwrap_or_else(begin));
-        // // The clock may have been set back.
+        // The clock may have been set back.
         cycle.began = cycle.began.min(now);
         let is_over = now.0 - cycle.began.0 >= period || cycle.bytes_done == 0;
         if cycle.next(files).is_none() && is_over {
@@ -212,7 +212,7 @@ impl Cycle {
             after: next()?,
             bytes_done: next()?,
         };
-        // // Only one text is valid for a cycle.
+        // Only one text is valid for a cycle.
         (cycle.encode() == text).then_some(cycle)
     }
 }

@@ -1,6 +1,5 @@
-//! A small file in two copies, written one after the other: damage to one copy costs nothing, and a
-//! crash between the writes leaves one intact. A reader takes the newer copy that belongs to its
-//! store.
+//! A small file in two copies, written one after the other: damage to one copy costs nothing, and a crash
+//! between the writes leaves one intact. A reader takes the newer copy that belongs to its store.
 //!
 //! The copies decide the identity of a store. A copy of another store, restored into the wrong
 //! directory, may be the newer one; using it would lose all later writes of both stores. So each
@@ -391,7 +390,7 @@ mod tests {
         let refusal = chosen.refusal.unwrap();
         assert!(refusal.contains("a belongs to the store 2"), "{refusal}");
         assert!(refusal.contains("put back the directory"), "{refusal}");
-        // // Without labels its content is used, and the caller compares the identity.
+        // Without labels its content is used, and the caller compares the identity.
         let copies = [copy(3, 8, ""), copy(3, 8, "")];
         let chosen = choose(copies, &known("1", 7), &[]);
         assert_eq!(chosen.content.unwrap().identity, 8);

@@ -1,8 +1,7 @@
 //! Files that upkeep persistently fails to read.
 //!
-//! A device may fail for a while, so failed reads are retried, and the node waits longer each time.
-//! A sector that is lost for good would be retried for ever, and the files behind it would never be
-//! read.
+//! A device may fail for a while, so failed reads are retried, and the node waits longer each time. A
+//! sector that is lost for good would be retried for ever, and the files behind it would never be read.
 
 use std::collections::BTreeMap;
 

@@ -18,10 +18,9 @@ const VALUE_CONTENT_TYPE: &[u8] = b"application/octet-stream";
 
 /// A connection to a node.
 ///
-/// Every request may fail with any [`Error`]. After a refusal by the server the connection stays
-/// usable. After any other failure on the way, and after a request future was dropped before its
-/// end, the connection is unusable and a new client has to be made ([`Client::is_usable`] is
-/// false).
+/// Every request may fail with any [`Error`]. After a refusal by the server the connection stays usable.
+/// After any other failure on the way, and after a request future was dropped before its end, the
+/// connection is unusable and a new client has to be made ([`Client::is_usable`] is false).
 ///
 /// Answers have slices of the receive buffer, which is reused once they are dropped.
 #[derive(Debug)]

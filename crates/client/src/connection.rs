@@ -1,9 +1,8 @@
 //! One connection: its buffers, its timeouts, and its step.
 //!
-//! A connection is in step while no answer is on its way without a reader. The mark is cleared
-//! before the first byte of a request is sent and set again after its last answer has arrived. So
-//! after a failure, a timeout or a dropped future in between, a request can never get another one's
-//! answer.
+//! A connection is in step while no answer is on its way without a reader. The mark is cleared before the
+//! first byte of a request is sent and set again after its last answer has arrived. So after a failure, a
+//! timeout or a dropped future in between, a request can never get another one's answer.
 
 use std::future::Future;
 use std::io;

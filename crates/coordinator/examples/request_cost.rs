@@ -46,8 +46,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The time of a request in nanoseconds, in the best batch: other work of the machine does not
-/// count.
+/// The time of a request in nanoseconds, in the best batch: other work of the machine does not count.
 fn measure(
     executor: &Executor,
     patience: Duration,
@@ -61,7 +60,7 @@ fn measure(
         while runtime.now().since(began) < patience {
             let batch_began = runtime.now();
             for number in 0..BATCH {
-                // // A stride that visits every key, but no neighbour of the last one.
+                // A stride that visits every key, but no neighbour of the last one.
                 let at = number * 7_919 % addresses.len();
                 black_box(request(&addresses[at]).await)?;
             }

@@ -1,10 +1,9 @@
 //! The common part of reading and writing: a request is planned with the present ring. After a
 //! pause it is tried again if another plan may end better or a store is still being opened.
 //!
-//! A node answers as soon as it listens, and its stores open one after the other. A request for a
-//! store that is not open yet waits within its own time-out. Otherwise a client that connects at
-//! once would have its first requests refused for a few milliseconds. No request waits if other
-//! replicas suffice.
+//! A node answers as soon as it listens, and its stores open one after the other. A request for a store
+//! that is not open yet waits within its own time-out. Otherwise a client that connects at once would have
+//! its first requests refused for a few milliseconds. No request waits if other replicas suffice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,7 +95,7 @@ impl Attempts {
         if !self.replicas.unopened.is_any() || colocated {
             return Ok(plan);
         }
-        // // A node that has not opened its vnode of the key yet counts as down for this key, while
+        // A node that has not opened its vnode of the key yet counts as down for this key, while
         // another node can stand in.
         let unopened = self.replicas.unopened.nodes_among(&plan.replicas);
         if unopened.is_empty() {

@@ -1,8 +1,7 @@
 //! Comparisons of replicas for anti-entropy: one key at all of them, and questions about their trees.
 //!
-//! The get machine compares a key, and waits for every replica. It updates outdated replicas as a
-//! read repair does. But the caller waits until that is durable, and learns if all replicas were
-//! updated.
+//! The get machine compares a key, and waits for every replica. It updates outdated replicas as a read
+//! repair does. But the caller waits until that is durable, and learns if all replicas were updated.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -386,7 +386,7 @@ impl Coverage {
                     && !damaged.has(node, partition)
             })
         };
-        // // A node that lacked data a while ago is better than none. If nodes are changed one
+        // A node that lacked data a while ago is better than none. If nodes are changed one
         // after the other, all may be left out at a time, although they have their data again.
         let plan = cover(LEFT_OUT).or_else(|_| cover(LEFT_OUT_MIN));
         let plan = plan.map_err(|_| {

@@ -66,8 +66,7 @@ pub(crate) fn update_in(
     })
 }
 
-/// An object of a bucket type as plain requests see it: one value of each data type, in Riak's
-/// form.
+/// An object of a bucket type as plain requests see it: one value of each data type, in Riak's form.
 pub(crate) fn shown(object: Arc<Object>, bucket_type: &BucketType) -> Arc<Object> {
     let is_of_type = |it: &Sibling| Kind::from_content_type(&it.metadata.content_type).is_some();
     if !object.siblings().iter().any(is_of_type) {
@@ -103,8 +102,7 @@ fn take_in(values: &mut Vec<(Sibling, DataType)>, sibling: Sibling, value: DataT
     }
 }
 
-/// The form in which Riak would have stored the value: counters without bucket type are those of
-/// Riak 1.4.
+/// The form in which Riak would have stored the value: counters without bucket type are those of Riak 1.4.
 fn riak_form(value: &DataType, bucket_type: &BucketType) -> Bytes {
     match value {
         DataType::Counter(counter) if bucket_type.is_default() => encode_legacy_counter(counter),

@@ -119,9 +119,8 @@ impl Deletes {
         }
     }
 
-    /// Removes the tombstones whose time has come; called at intervals, from a thread that may
-    /// block unless `reading` forbids it. Tombstones that it cannot remove stay, at no cost but
-    /// space.
+    /// Removes the tombstones whose time has come; called at intervals, from a thread that may block unless
+    /// `reading` forbids it. Tombstones that it cannot remove stay, at no cost but space.
     pub(crate) fn reap_due(&self, reading: Reading) {
         let now = self.replicas.parts.runtime.now();
         while let Some(tombstone) = self.reaper.take_due(now) {
@@ -130,7 +129,7 @@ impl Deletes {
                     tombstone.unsynced.is_empty() && reap(&self.replicas, &tombstone, reading)
                 }
                 Reading::MayBlock => {
-                    // // A tombstone that a replica could not store stays.
+                    // A tombstone that a replica could not store stays.
                     let is_stored = tombstone.unsynced.iter().all(|it| it.wait().is_ok());
                     !is_stored || reap(&self.replicas, &tombstone, reading)
                 }

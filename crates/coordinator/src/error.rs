@@ -139,8 +139,7 @@ pub enum RequestError {
     /// The vnode's store is still being opened: its node has just started. Retry shortly.
     #[error("vnode_not_ready: its store is still being opened, retry shortly")]
     VnodeOpening,
-    /// The vnode's store could not be opened. Its node's log has the reason, and the node keeps
-    /// trying.
+    /// The vnode's store could not be opened. Its node's log has the reason, and the node keeps trying.
     #[error("vnode_failed: its store could not be opened, see the node's log")]
     VnodeFailed,
     /// The bucket's backend, named here, has no secondary indexes. Use another backend for it.
@@ -156,8 +155,7 @@ pub enum RequestError {
     /// An operation on a data type was refused, for this reason. Fix the request.
     #[error("{0}")]
     OperationRefused(String),
-    /// A validator of the bucket refused the value; the text has its name and the reason. Fix the
-    /// value.
+    /// A validator of the bucket refused the value; the text has its name and the reason. Fix the value.
     #[error("{{precommit_fail,<<{0:?}>>}}")]
     Rejected(String),
     /// The answer to a fold over keys would be larger than this node holds in memory for it. Ask for a
@@ -207,8 +205,7 @@ impl RequestError {
             ReplicaFailure::OperationRefused(detail) => Self::OperationRefused(detail),
             ReplicaFailure::NotOpen { is_failed: false } => Self::VnodeOpening,
             ReplicaFailure::NotOpen { is_failed: true } => Self::VnodeFailed,
-            // // The ring has changed since the request was planned: the next plan will have the
-            // new one.
+            // The ring has changed since the request was planned: the next plan will have the new one.
             ReplicaFailure::StaleEpoch { .. }
             | ReplicaFailure::NotServing
             | ReplicaFailure::Incomplete => Self::VnodeNotReady,
@@ -232,8 +229,7 @@ impl RequestError {
         )
     }
 
-    /// The failure in full, for logs and operators: with paths of the server, which clients do not
-    /// see.
+    /// The failure in full, for logs and operators: with paths of the server, which clients do not see.
     pub fn in_full(&self) -> String {
         match self {
             Self::DiskFull(detail) => format!("disk_full: {detail}"),
@@ -243,8 +239,7 @@ impl RequestError {
         }
     }
 
-    /// The failure for people: one lowercase sentence without a full stop and without paths of the
-    /// server.
+    /// The failure for people: one lowercase sentence without a full stop and without paths of the server.
     pub fn explain(&self) -> String {
         match self {
             Self::QuorumAboveN { n_val } => {

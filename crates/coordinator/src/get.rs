@@ -6,13 +6,11 @@
 //! machine replies as soon as the quorum is met. It stays until every asked replica has answered or
 //! the deadline has passed: only then are the outdated replicas known.
 //!
-//! The driver chooses the replicas that are asked first. The others are asked as soon as one of the
-//! first fails, is late, or differs from another. So a client never waits for a lone replica, and a
-//! repair compares all answers. A get that compares all replicas asks the others as soon as it has
-//! replied.
+//! The driver chooses the replicas that are asked first. The others are asked as soon as one of the first
+//! fails, is late, or differs from another. So a client never waits for a lone replica, and a repair
+//! compares all answers. A get that compares all replicas asks the others as soon as it has replied.
 //!
-//! The steps, the rule for giving up and the precedence of errors are those of Riak's get state
-//! machine.
+//! The steps, the rule for giving up and the precedence of errors are those of Riak's get state machine.
 
 use std::sync::Arc;
 
@@ -296,7 +294,7 @@ impl GetMachine {
             }
             _ => false,
         };
-        // // The newest first: its values may make the others' values superfluous.
+        // The newest first: its values may make the others' values superfluous.
         let dominates =
             |one: usize, other: usize| match (&self.slots[one].answer, &self.slots[other].answer) {
                 (Some(GetAnswer::Head(one)), Some(GetAnswer::Head(other))) => {
@@ -348,7 +346,7 @@ impl GetMachine {
         if let Some(error) = self.first_failure(|error| *error == RequestError::Overload) {
             return Err(error);
         }
-        // // This error outranks any count: it shows that the same request will succeed soon.
+        // This error outranks any count: it shows that the same request will succeed soon.
         if let Some(error) = self.first_failure(|error| *error == RequestError::VnodeOpening) {
             return Err(error);
         }
@@ -356,7 +354,7 @@ impl GetMachine {
             return Ok(self.merged());
         }
         if let Some(error) = self.first_failure(|_| true) {
-            // // A single replica's own error is more useful than a count of one.
+            // A single replica's own error is more useful than a count of one.
             if self.slots.len() == 1 {
                 return Err(error);
             }
@@ -431,7 +429,7 @@ impl GetMachine {
             match &slot.answer {
                 Some(GetAnswer::Found(held) | GetAnswer::Head(held))
                     if held.is_same_as(&merged) => {}
-                // // A late head may be newer than the received values.
+                // A late head may be newer than the received values.
                 Some(GetAnswer::Head(head)) if head.clock().dominates(merged.clock()) => {}
                 Some(GetAnswer::Found(_) | GetAnswer::Head(_) | GetAnswer::NotFound) => {
                     effects.push(GetEffect::Repair {

@@ -161,8 +161,7 @@ proptest! {
         }
         prop_assert_eq!(started.len(), asked.len());
 
-        // // Random events first, then all missing answers, also of replicas that are asked only
-        // then.
+        // Random events first, then all missing answers, also of replicas that are asked only then.
         let rest = (0..n).cycle().take(n * (n + 1)).map(|slot| (slot, ANSWER));
         let mut answered = Vec::new();
         let (mut replies, mut ends, mut was_late) = (Vec::new(), 0, false);
@@ -208,7 +207,7 @@ proptest! {
         let said: Vec<_> = by.iter().map(|slot| replicas[*slot]).collect();
         let is_absent = |(.., what): &(u8, bool, usize)| matches!(WHAT[*what], "nothing" | "grave");
         match reply {
-            // // If all replicas answer that the object is absent, that is a reply even if absence
+            // If all replicas answer that the object is absent, that is a reply even if absence
             // does not count to r.
             Ok(_) => prop_assert!(is_met(&said, &quorum) || said.iter().all(is_absent)),
             Err(RequestError::Timeout) => prop_assert!(*was_deadline),

@@ -1,9 +1,8 @@
 //! Index queries: coverage as for listings, with the entries of all vnodes in one order if asked for.
 //!
-//! Each vnode is read in parts of bounded length, each on a snapshot of its own. The vnodes of this
-//! node are read in one go on one thread, those of other nodes at the same time. Where order
-//! matters, the parts are merged, and vnodes are read only for the next result; otherwise, parts
-//! are passed on as they come.
+//! Each vnode is read in parts of bounded length, each on a snapshot of its own. The vnodes of this node
+//! are read in one go on one thread, those of other nodes at the same time. Where order matters, the parts
+//! are merged, and vnodes are read only for the next result; otherwise, parts are passed on as they come.
 //!
 //! An object whose entry moves while the query runs may be found at both terms, or at neither, as in
 //! Riak. An entry that is there throughout is found once.
@@ -188,7 +187,7 @@ impl IndexResults {
             return Ok(Vec::new());
         }
         let mut merged = Vec::new();
-        // // An empty part may have a next one.
+        // An empty part may have a next one.
         while merged.is_empty() {
             self.fetch_what_is_missing().await?;
             self.merge(wanted, &mut merged);

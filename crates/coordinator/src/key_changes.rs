@@ -1,10 +1,9 @@
 //! Changes of the keys that a fold finds: tombstones reaped, objects erased, replicas repaired.
 //!
-//! A tombstone is reaped by the rule of `reaper.rs`: the node is the only member, and every replica
-//! of the key is a vnode of this node that holds the tombstone durably. In a cluster of several
-//! nodes a fold leaves tombstones: a copy of an older value may be on its way, or wait as a hint.
-//! There, rounds remove tombstones (decision 37). Riak reaps when all primaries answer, so deleted
-//! keys may come back.
+//! A tombstone is reaped by the rule of `reaper.rs`: the node is the only member, and every replica of the
+//! key is a vnode of this node that holds the tombstone durably. In a cluster of several nodes a fold
+//! leaves tombstones: a copy of an older value may be on its way, or wait as a hint. There, rounds remove
+//! tombstones (decision 37). Riak reaps when all primaries answer, so deleted keys may come back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +74,7 @@ impl FoundTombstones {
     /// replica that is being filled keeps the tombstone.
     pub(crate) async fn reap(&self, address: &Address, clock: Clock, timeout: Duration) -> bool {
         let parts = &self.replicas.parts;
-        // // As for a write: during a move, the plan does not have all replicas.
+        // As for a write: during a move, the plan does not have all replicas.
         let plan = self
             .attempts
             .plan(address, None, Some(false), Purpose::Write);

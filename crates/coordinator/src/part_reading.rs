@@ -40,7 +40,7 @@ pub(crate) async fn read_part<Q: Send + 'static, A: Send + 'static>(
 ) -> Result<PartRead<A>, RequestError> {
     let remaining = run.remaining()?;
     if !run.coverage.is_of_now(vnode) {
-        // // The vnode would refuse, and each refusal costs a pause.
+        // The vnode would refuse, and each refusal costs a pause.
         return run.cover().map(PartRead::Instead);
     }
     match ask(run, vnode, request, form, remaining).await {

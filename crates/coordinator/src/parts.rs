@@ -48,9 +48,8 @@ pub struct Remote {
     pub peers: Arc<dyn ReplicaPeers>,
     /// The hints that this node keeps for other nodes.
     pub hints: Arc<dyn HintStore>,
-    /// All but one of the replicas on other nodes are asked for the head of an object before its
-    /// values. So the values cross the network at most once; values that no asked replica sent take
-    /// one more round.
+    /// All but one of the replicas on other nodes are asked for the head of an object before its values. So
+    /// the values cross the network at most once; values that no asked replica sent take one more round.
     pub heads_first: bool,
 }
 

@@ -283,7 +283,7 @@ impl Plan {
             node_confirms: self.unbounded(options.node_confirms, properties.node_confirms)?,
         };
         if offered.replicas == 0 && !self.replicas.is_empty() {
-            // // There are primaries, but none in one of the two lists.
+            // There are primaries, but none in one of the two lists.
             let (wanted, got) = (quorum.pw, 0);
             return Err(match wanted {
                 0 => RequestError::InsufficientVnodes {
@@ -314,9 +314,8 @@ impl Plan {
         Ok(quorum.resolve(self.n_val) as usize)
     }
 
-    /// The effective value, if n_val permits it. The request's n_val bounds a quorum of the
-    /// request, the bucket's n_val a quorum of the bucket: a request with a smaller n_val does not
-    /// violate the latter.
+    /// The effective value, if n_val permits it. The request's n_val bounds a quorum of the request, the
+    /// bucket's n_val a quorum of the bucket: a request with a smaller n_val does not violate the latter.
     fn permitted(&self, asked: Option<Quorum>, default: Quorum) -> Result<Quorum, RequestError> {
         let (quorum, n_val) = match asked {
             Some(quorum) => (quorum, self.n_val),

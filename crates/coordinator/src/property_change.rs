@@ -121,9 +121,8 @@ impl PropertyChanges {
         Ok(())
     }
 
-    /// True when one of this node's vnodes has data of a bucket, or of any bucket of a type. In a
-    /// cluster with more nodes than replicas, other nodes may have some: it stays readable where it
-    /// is.
+    /// True when one of this node's vnodes has data of a bucket, or of any bucket of a type. In a cluster
+    /// with more nodes than replicas, other nodes may have some: it stays readable where it is.
     fn holds_data(&self, place: &BucketOrType) -> bool {
         let range = FoldRange::prefix(&match &place.bucket {
             Some(bucket) => bucket_prefix(&place.bucket_type, bucket),

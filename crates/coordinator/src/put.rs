@@ -285,7 +285,7 @@ impl PutMachine {
             _ => None,
         };
         let last = failure(self.slots.get(self.coordinator?)?)?;
-        // // If some coordinators could not be reached, the error of another one is the reason.
+        // If some coordinators could not be reached, the error of another one is the reason.
         let mut reasons = self.slots.iter().filter_map(failure);
         let of_the_others = reasons.find(|it| *it != RequestError::AllNodesDown);
         Some(match last {
@@ -346,8 +346,7 @@ impl PutMachine {
             RequestError::PrimaryWritesUnsatisfied { wanted, got }
         } else if possible.replicas < dw {
             if durable.replicas < now.replicas {
-                // // Some replicas are about to store it. As in Riak, the coordinator's own copy
-                // counts.
+                // Some replicas are about to store it. As in Riak, the coordinator's own copy counts.
                 return None;
             }
             let (wanted, got) = (dw, durable.replicas);
@@ -364,7 +363,7 @@ impl PutMachine {
         let is_opening =
             |slot: &Slot| matches!(slot.stage, Stage::Failed(RequestError::VnodeOpening));
         if self.slots.iter().any(is_opening) {
-            // // This error outranks any count: it shows that the same request will succeed soon.
+            // This error outranks any count: it shows that the same request will succeed soon.
             return Some(RequestError::VnodeOpening);
         }
         // A lone replica's own reason is more useful than a count of one.

@@ -150,7 +150,7 @@ proptest! {
         };
         note(effects, &mut asked);
 
-        // // Events in random order, also invalid ones; then each replica's fate; then the
+        // Events in random order, also invalid ones; then each replica's fate; then the
         // deadline, which comes for every request that is not over.
         let fate = |slot: usize| format!("{slot}: {}", FATES[replicas[slot].2]);
         let mut events: Vec<String> = order
@@ -188,7 +188,7 @@ proptest! {
         match &replies[0] {
             (Err(RequestError::Timeout), was_deadline) => prop_assert!(was_deadline),
             (Err(_), _) => prop_assert!(fails_at_once || !is_met(&replicas, &quorum)),
-            // // A replica may be counted before it fails.
+            // A replica may be counted before it fails.
             (Ok(_), _) => {
                 let hopeful: Vec<_> = replicas.iter().map(|it| (it.0, it.1, 0)).collect();
                 prop_assert!(is_met(&hopeful, &quorum));

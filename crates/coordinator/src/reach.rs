@@ -11,8 +11,7 @@ use kvorum_ring::{NodeId, Partition, Position};
 use crate::plan::{Plan, Purpose, Target};
 use crate::request::{GetOptions, PutOptions};
 
-/// The partitions whose keys are out of reach. A key counts to the first partition of its
-/// preference list.
+/// The partitions whose keys are out of reach. A key counts to the first partition of its preference list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutOfReach {
     /// Gets are refused.
@@ -28,7 +27,7 @@ pub(crate) fn out_of_reach(
     is_up: impl Fn(NodeId) -> bool,
 ) -> OutOfReach {
     let mut out_of_reach = OutOfReach::default();
-    // // Nearly always all nodes are up, and no partition is out of reach.
+    // Nearly always all nodes are up, and no partition is out of reach.
     if state.members().keys().all(|node| is_up(*node)) {
         return out_of_reach;
     }
@@ -84,8 +83,7 @@ mod tests {
         NodeId::from_bytes([byte; 16])
     }
 
-    /// Four nodes that own partitions in turn, so that the replicas of each key are on three of
-    /// them.
+    /// Four nodes that own partitions in turn, so that the replicas of each key are on three of them.
     fn four_nodes() -> ClusterState {
         let size = RingSize::SMALLEST;
         let owners = (0..size.get()).map(|at| node(u8::try_from(at % 4).unwrap() + 1));

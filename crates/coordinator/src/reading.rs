@@ -113,7 +113,7 @@ impl Reads {
 
     /// Plans a get, asks the first replicas, and continues as far as memory suffices.
     pub(crate) fn start(&self, address: &Address, options: &GetOptions) -> StartedGet {
-        // // Plan and machine are large, so they are moved as seldom as possible.
+        // Plan and machine are large, so they are moved as seldom as possible.
         let (n_val, sloppy_quorum) = (options.n_val, options.sloppy_quorum);
         let plan = match self
             .attempts
@@ -131,7 +131,7 @@ impl Reads {
         let resolution = plan.resolution();
         let mut machine =
             GetMachine::start(&plan.replicas, first, quorum, resolution, &mut effects);
-        // // Heads have no values for a repair.
+        // Heads have no values for a repair.
         if compares_all && options.detail == Detail::Whole {
             machine.compare_all();
         }
@@ -187,8 +187,7 @@ impl Reads {
         (first, self.compares_all || is_its_turn)
     }
 
-    /// The replicas to ask for heads: all on other nodes, except one of the first if none is on
-    /// this node.
+    /// The replicas to ask for heads: all on other nodes, except one of the first if none is on this node.
     fn heads_of(&self, plan: &Plan, first: SlotSet) -> SlotSet {
         let is_here = |slot: usize| plan.replicas[slot].node == self.replicas.parts.node;
         let slots = 0..plan.replicas.len().min(64);
@@ -336,8 +335,7 @@ impl GetRun {
         let answer = match replied {
             Ok(ReplicaReply::Found(object)) if self.is_head(slot) => GetAnswer::Head(object),
             Ok(ReplicaReply::Found(object)) => GetAnswer::Found(object),
-            // // A stand-in has only writes since the replica went down: a key that it lacks may
-            // exist.
+            // A stand-in has only writes since the replica went down: a key that it lacks may exist.
             Ok(ReplicaReply::NotFound)
                 if replicas.remote.is_some()
                     && is_stand_in()
@@ -393,7 +391,7 @@ impl GetRun {
                 {
                     Ok(Some(done)) => run.take_answer(&replicas, done.slot, done.replied),
                     Ok(None) => return,
-                    // // Replicas that have answered are still repaired.
+                    // Replicas that have answered are still repaired.
                     Err(_) => {
                         is_over = true;
                         run.step(GetEvent::Deadline);

@@ -55,8 +55,7 @@ pub(crate) enum Asked {
     WouldBlock(ReplicaWork),
 }
 
-/// A request to a replica that has to wait: carried out where blocking is allowed, or by another
-/// node.
+/// A request to a replica that has to wait: carried out where blocking is allowed, or by another node.
 #[derive(Clone)]
 pub(crate) struct ReplicaWork {
     place: Place,
@@ -119,7 +118,7 @@ impl Replicas {
         match role {
             Role::Primary => self.parts.vnodes.vnode(partition).map(LocalReplica::Vnode),
             Role::Fallback => {
-                // // Replicas that share a node on purpose have stand-ins on the same node.
+                // Replicas that share a node on purpose have stand-ins on the same node.
                 let hints = self.remote.as_ref().map(|remote| remote.hints.clone());
                 let own = || self.parts.vnodes.vnode(partition).map(LocalReplica::Vnode);
                 hints.map(LocalReplica::Hints).or_else(own)
@@ -175,7 +174,7 @@ impl Replicas {
         deadline: Moment,
     ) -> impl Future<Output = WorkDone> + Send + use<> {
         let replicas = self.clone();
-        // // The work may continue after its request has ended.
+        // The work may continue after its request has ended.
         let under_way = self.parts.under_way.begin_owned();
         async move {
             let _under_way = under_way;
@@ -229,7 +228,7 @@ impl Replicas {
     ) -> WorkDone {
         let runtime = self.parts.runtime.clone();
         let (asked, now) = (runtime.now(), self.parts.wall_time());
-        // // The thread continues after the caller has stopped waiting.
+        // The thread continues after the caller has stopped waiting.
         let under_way = self.parts.under_way.begin_owned();
         let work = self.parts.runtime.blocking(move || {
             let _under_way = under_way;

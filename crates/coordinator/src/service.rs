@@ -82,7 +82,7 @@ impl ReplicaService {
         if counted.is_none() && work.is_err() {
             return Served::Overload;
         }
-        // // A write that is not synced yet cannot be undone: it is answered even beyond the limit.
+        // A write that is not synced yet cannot be undone: it is answered even beyond the limit.
         let shared = self.shared.clone();
         Served::Later(Box::pin(async move {
             let _counted = counted;
@@ -90,7 +90,7 @@ impl ReplicaService {
                 Ok((reply, ticket)) => return shared.synced(partition, reply, ticket, &sent).await,
                 Err((replica, request)) => {
                     let now = shared.parts.wall_time();
-                    // // The thread continues after the caller has stopped waiting.
+                    // The thread continues after the caller has stopped waiting.
                     let work = move || {
                         let _under_way = under_way;
                         replica.handle_blocking(&request, now)
@@ -221,7 +221,7 @@ impl Shared {
                     .ok_or_else(|| self.absent(partition))
             }
             Role::Fallback => {
-                // // A stand-in has no epoch of its own: the ring's counts.
+                // A stand-in has no epoch of its own: the ring's counts.
                 self.epoch_known(partition, epoch)?;
                 Ok(LocalReplica::Hints(self.hints.clone()))
             }

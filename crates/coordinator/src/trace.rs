@@ -57,8 +57,7 @@ impl RequestKind {
     }
 }
 
-/// Receives the figures of finished requests. Called once for each request, on the request's
-/// thread.
+/// Receives the figures of finished requests. Called once for each request, on the request's thread.
 pub trait Meter: Send + Sync {
     /// A request has ended. `object` is the object read or written, if any.
     fn finished(
@@ -117,8 +116,7 @@ pub trait Meter: Send + Sync {
     /// A MapReduce job was refused before it began.
     fn job_refused(&self, _now: Moment) {}
 
-    /// A vnode of this node worked this long, for a client of any node. Only some operations are
-    /// reported.
+    /// A vnode of this node worked this long, for a client of any node. Only some operations are reported.
     fn vnode_worked(&self, _work: VnodeWork, _took: Duration, _now: Moment) {}
 
     /// A vnode of this node changed the value of a data type in this time, for a client of any node.
@@ -164,8 +162,7 @@ pub trait MaintenanceWitness: Send + Sync {
     /// put delay. Called once for each, on its own thread.
     fn put_finished(&self, _took: Duration, _now: Moment) {}
 
-    /// A description of the longest step that overlapped the time from `from` to `to`; `None` if
-    /// none did.
+    /// A description of the longest step that overlapped the time from `from` to `to`; `None` if none did.
     fn step_between(&self, from: Moment, to: Moment) -> Option<String>;
 }
 

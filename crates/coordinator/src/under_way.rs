@@ -1,9 +1,8 @@
 //! Work under way, counted so that a round of reaping can wait for earlier work (decision 37).
 //!
-//! Work may carry an object that is older than a tombstone: a put that waits for a device, a repair
-//! that has read an old replica, a hint that is being handed over. Such work holds a [`Pass`] while
-//! it may still write. [`UnderWay::settle`] waits until all passes issued before the call are
-//! returned.
+//! Work may carry an object that is older than a tombstone: a put that waits for a device, a repair that
+//! has read an old replica, a hint that is being handed over. Such work holds a [`Pass`] while it may still
+//! write. [`UnderWay::settle`] waits until all passes issued before the call are returned.
 //!
 //! Passes are of at most two generations, and new ones are of the later generation. Counts are in
 //! several places, so that cores that issue passes do not share a word.
@@ -57,7 +56,7 @@ impl UnderWay {
         let present = loop {
             let present = self.generation.load(Ordering::SeqCst);
             let next = present.wrapping_add(1);
-            // // The next generation reuses the counts of the generation before the present one.
+            // The next generation reuses the counts of the generation before the present one.
             self.until_empty(next, runtime).await;
             let order = Ordering::SeqCst;
             let exchanged = self
@@ -102,7 +101,7 @@ impl<U: Deref<Target = UnderWay>> Pass<U> {
                     generation,
                 };
             }
-            // // Counted for a generation that may have been found empty already.
+            // Counted for a generation that may have been found empty already.
             count.fetch_sub(1, Ordering::SeqCst);
         }
     }

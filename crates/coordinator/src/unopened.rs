@@ -41,8 +41,7 @@ impl Unopened {
         RequestError::of_replica(self.parts.vnodes.absence(partition).into())
     }
 
-    /// Notes that a vnode is not open, so that others are asked for a moment. False when that was
-    /// known.
+    /// Notes that a vnode is not open, so that others are asked for a moment. False when that was known.
     pub(crate) fn pass_over(&self, node: NodeId, partition: Partition) -> bool {
         let now = self.parts.runtime.now();
         self.noted.note(node, partition, now)

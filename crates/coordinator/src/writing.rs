@@ -377,7 +377,7 @@ impl PutRun {
                     leave(slot, Delivery::Whole(whole));
                 }
                 (Asked::Answered(replied), _) => {
-                    // // A missing vnode of this node has done nothing.
+                    // A missing vnode of this node has done nothing.
                     let is_without_effect = replicas.remote.is_some() && replied.is_err();
                     self.take_confirmation(replicas, slot, replied, is_without_effect);
                 }
@@ -453,7 +453,7 @@ impl PutRun {
             }
             Ok(_) => no_reply(),
             Err(error) => {
-                // // A missing vnode has done nothing.
+                // A missing vnode has done nothing.
                 self.is_in_doubt |= !is_without_effect && error != RequestError::VnodeOpening;
                 self.is_misplanned |= replicas.is_ring_changing(&error);
                 error
@@ -568,7 +568,7 @@ impl PutRun {
     fn durability(&self) -> Durability {
         match (self.sync, &self.payload) {
             (SyncOnWrite::Backend, _) => Durability::BackendDefault,
-            // // No replica of the new list is known to sync: all do.
+            // No replica of the new list is known to sync: all do.
             (SyncOnWrite::All, _) | (SyncOnWrite::One, Payload::Made(_)) => Durability::Grouped,
             (SyncOnWrite::One, _) => Durability::BackendDefault,
         }
@@ -596,8 +596,7 @@ fn resolution_of(request: &PutRequest, plan: &Plan) -> Resolution {
     }
 }
 
-/// Reports the node of the replica that coordinates. A missing vnode of this node coordinates
-/// nothing.
+/// Reports the node of the replica that coordinates. A missing vnode of this node coordinates nothing.
 fn note_coordination(replicas: &Replicas, asked: &Asked) {
     let meter = &replicas.parts.meter;
     match asked {

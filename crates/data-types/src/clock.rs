@@ -12,9 +12,8 @@ pub trait Seen {
 
 /// A version vector: the highest counter seen of each actor.
 ///
-/// An update of an actor always arrives together with all its earlier updates of the key. So one
-/// number for each actor is exact. The order of clocks as values is total and has no causal
-/// meaning.
+/// An update of an actor always arrives together with all its earlier updates of the key. So one number for
+/// each actor is exact. The order of clocks as values is total and has no causal meaning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Clock(BTreeMap<Actor, u64>);
 

@@ -1,9 +1,8 @@
 //! The changes of one update, for replicas that have nearly the same value already.
 //!
-//! A clock has one number for each actor, so a replica can apply an update only after the same
-//! actor's earlier updates of the key. It can remove replaced parts only if it has seen them, or
-//! they would come back. [`Delta::needs`] covers both. A replica that has seen less needs the whole
-//! value.
+//! A clock has one number for each actor, so a replica can apply an update only after the same actor's
+//! earlier updates of the key. It can remove replaced parts only if it has seen them, or they would come
+//! back. [`Delta::needs`] covers both. A replica that has seen less needs the whole value.
 
 use std::collections::BTreeMap;
 

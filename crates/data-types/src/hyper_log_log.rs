@@ -21,8 +21,7 @@ pub const PRECISION_MAX: u8 = 16;
 /// The precision of buckets that name none.
 pub const PRECISION_DEFAULT: u8 = 14;
 
-/// The greatest estimates that are made from zero registers, by precision from [`PRECISION_MIN`]
-/// on.
+/// The greatest estimates that are made from zero registers, by precision from [`PRECISION_MIN`] on.
 const FEW_MAX: [f64; 13] = [
     10.0, 20.0, 40.0, 80.0, 220.0, 400.0, 900.0, 1800.0, 3100.0, 6500.0, 11500.0, 20000.0, 50000.0,
 ];

@@ -110,8 +110,7 @@ fn take_context(json: &mut Value) -> Result<Option<Bytes>, JsonError> {
     }
 }
 
-/// Erlang's error for a text that is not base64: for a character in a group of four, or for the
-/// remainder.
+/// Erlang's error for a text that is not base64: for a character in a group of four, or for the remainder.
 fn base64_failure(text: &[u8]) -> &'static str {
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
     let has_others = |group: &[u8]| !group.iter().all(is_letter);

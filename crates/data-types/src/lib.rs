@@ -1,10 +1,9 @@
 //! Convergent data types: counters, sets, maps and hyperloglogs, as Riak's clients use them.
 //!
-//! Each replica changes its own value by [`DataType::update`], under a dot from its vnode, and
-//! merges the others' values by [`DataType::merge`], in any order and any number of times. Sets and
-//! maps remove no more than the client has seen: the client sends back the context of its read
-//! ([`encode_context`], [`decode_context`]). A remove that comes before its target waits
-//! ([`Deferred`]).
+//! Each replica changes its own value by [`DataType::update`], under a dot from its vnode, and merges the
+//! others' values by [`DataType::merge`], in any order and any number of times. Sets and maps remove no
+//! more than the client has seen: the client sends back the context of its read ([`encode_context`],
+//! [`decode_context`]). A remove that comes before its target waits ([`Deferred`]).
 //!
 //! An update of a set or a map gives a [`Delta`], which carries only the changes to the other
 //! replicas. A large set is stored in pages ([`PagedSet`]), so that reads and writes of an update

@@ -1,7 +1,6 @@
 //! Admission of a job: its text is read, and room is taken for its decoded form.
 //!
-//! A job with keys is as large as its text; a job that lists keys is small, and takes more memory
-//! later.
+//! A job with keys is as large as its text; a job that lists keys is small, and takes more memory later.
 
 use bytes::Bytes;
 use kvorum_coordinator::Coordinator;

@@ -134,7 +134,7 @@ fn query_of(range: IndexRange, patience: Duration) -> Result<IndexQuery, Request
         true => IndexValues::Equal(range.start),
         false => IndexValues::Range(range.start, range.end),
     };
-    // // The reader of the job has checked index and values, so they are valid here.
+    // The reader of the job has checked index and values, so they are valid here.
     let selection = IndexSelection::new(range.index.as_bytes(), &values)
         .map_err(|error| RequestError::Internal(error.to_string()))?;
     Ok(IndexQuery {

@@ -46,7 +46,7 @@ impl JobOutputs {
         }
         let output = match self.items.recv().await {
             Some(item) => item.transpose(),
-            // // The task has ended at the deadline.
+            // The task has ended at the deadline.
             None => Some(Err(Failure::Timeout.into())),
         };
         self.has_ended = !matches!(output, Some(Ok(_)));

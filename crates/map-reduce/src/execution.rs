@@ -13,9 +13,8 @@
 //!   Done
 //! ```
 //!
-//! Later phases have priority, so inputs are requested only when no other work is left. All terms
-//! that wait between phases are counted; the phase that would exceed the job's memory limit ends
-//! the job.
+//! Later phases have priority, so inputs are requested only when no other work is left. All terms that wait
+//! between phases are counted; the phase that would exceed the job's memory limit ends the job.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -208,7 +207,7 @@ impl Execution {
     pub fn take_object(&mut self, ticket: u64, object: Option<ReadObject>) -> Result<(), Failure> {
         let asked = self.reading.remove(&ticket);
         let Some((index, input)) = asked else {
-            // // The job has failed meanwhile, or the object is a duplicate.
+            // The job has failed meanwhile, or the object is a duplicate.
             return Ok(());
         };
         self.stages[index].reading -= 1;
@@ -336,7 +335,7 @@ impl Execution {
         let Inputs::Filtered(_, filters) = &self.inputs.from else {
             return Ok(true);
         };
-        // // Riak's process that lists the keys fails, with one error for all failures of a filter.
+        // Riak's process that lists the keys fails, with one error for all failures of a filter.
         filters.passes(key).map_err(|reason| Failure::Filter {
             error: "function_clause".to_string(),
             input: flat(&Term::pair(Term::Binary(key.clone()), Term::atom(reason))),

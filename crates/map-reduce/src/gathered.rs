@@ -52,8 +52,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// The answer: the results of the kept phase, or a list of the results of each if there are
-    /// several.
+    /// The answer: the results of the kept phase, or a list of the results of each if there are several.
     ///
     /// # Errors
     ///

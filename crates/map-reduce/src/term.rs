@@ -1,8 +1,7 @@
 //! Erlang's terms that occur in jobs, with Erlang's order.
 //!
-//! Riak's built-in functions and key filters are defined on terms: a sort puts numbers before
-//! texts, and a result of `to_upper` is a list of numbers and equal to no binary. Results depend on
-//! this.
+//! Riak's built-in functions and key filters are defined on terms: a sort puts numbers before texts, and a
+//! result of `to_upper` is a list of numbers and equal to no binary. Results depend on this.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

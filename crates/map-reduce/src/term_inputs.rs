@@ -89,7 +89,7 @@ fn keys_of_terms(targets: &[Term]) -> Result<Inputs, Refusal> {
             Term::Tuple(_) => Input::from_term(target),
             _ => None,
         };
-        // // Riak's error has the rest of the list.
+        // Riak's error has the rest of the list.
         keys.push(key.ok_or_else(|| refused(TARGETS, Term::List(targets[at..].to_vec())))?);
     }
     Ok(Inputs::Keys(keys))

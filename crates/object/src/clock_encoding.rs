@@ -46,7 +46,7 @@ impl Clock {
     /// Appends what [`Clock::encode`] gives.
     pub fn put_encoded(&self, out: &mut (impl BufMut + AsRef<[u8]>)) {
         if self.encoded_len() <= SHORT_LEN_MAX {
-            // // The checksum of word-aligned memory costs half, and `out` grows once.
+            // The checksum of word-aligned memory costs half, and `out` grows once.
             let mut short = Aligned([0; SHORT_LEN_MAX]);
             let mut rest = &mut short.0[..];
             self.put_covered(&mut rest);

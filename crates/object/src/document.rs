@@ -1,9 +1,8 @@
 //! The kind `document`: objects whose values are JSON objects, found by their member `kind`.
 //!
-//! A text in this member makes an entry of the index `kind_bin`, in addition to the client's
-//! entries. It is also stored beside the head, so that a fold over heads can select documents
-//! without reading their values. A value that is no JSON object, or lacks such a text, has no kind;
-//! it is stored like any other.
+//! A text in this member makes an entry of the index `kind_bin`, in addition to the client's entries. It is
+//! also stored beside the head, so that a fold over heads can select documents without reading their
+//! values. A value that is no JSON object, or lacks such a text, has no kind; it is stored like any other.
 
 use bytes::Bytes;
 use kvorum_encoding::put_varint;

@@ -51,8 +51,7 @@ pub fn merge(left: Object, right: Object, resolution: Resolution) -> Object {
     resolve(merged, resolution)
 }
 
-/// Merges an object of another replica (a forwarded write, a repair, a handoff) into the stored
-/// one.
+/// Merges an object of another replica (a forwarded write, a repair, a handoff) into the stored one.
 ///
 /// The only error is [`UpdateError::BodyNeeded`]: a stored value survives and only the head was
 /// given; [`merge_needs_body`] finds out beforehand.

@@ -134,9 +134,8 @@ pub struct Succession {
 
 /// Replaces siblings by content that was made from them; the others stay.
 ///
-/// `stored` has all its values, and `is_taken_up` selects the siblings that the content was made
-/// from: replicas that have one of them drop it when they get the result. Time and clock are as in
-/// [`update`].
+/// `stored` has all its values, and `is_taken_up` selects the siblings that the content was made from:
+/// replicas that have one of them drop it when they get the result. Time and clock are as in [`update`].
 ///
 /// # Errors
 /// [`UpdateError`], except [`UpdateError::BodyNeeded`].

@@ -5,8 +5,7 @@
 pub enum Effect {
     /// Requests follow it.
     Honoured,
-    /// A value that this server would not keep is refused; all others have the effect of the
-    /// default.
+    /// A value that this server would not keep is refused; all others have the effect of the default.
     Guarded,
     /// It is kept and shown, without effect. The text is the reason why that is harmless.
     Harmless(&'static str),

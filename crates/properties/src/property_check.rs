@@ -1,9 +1,8 @@
 //! The check of new values: a property without effect is refused or, if that is harmless, reported.
 //!
-//! The rule is applied once, by the node that receives a client's change, before the change is
-//! proposed to the cluster. It is not a rule of the agreed state: commands in the log of a cluster
-//! were accepted by the rules of the version that wrote them, and every later version has to carry
-//! them out.
+//! The rule is applied once, by the node that receives a client's change, before the change is proposed to
+//! the cluster. It is not a rule of the agreed state: commands in the log of a cluster were accepted by the
+//! rules of the version that wrote them, and every later version has to carry them out.
 
 use serde_json::{Map, Value};
 
@@ -42,9 +41,8 @@ impl PropertyOverlay {
         errors.or_else_ok(without_effect)
     }
 
-    /// This layer in place of `before`, with the backend of `before` if it names none. A
-    /// configuration has no key for the backend of buckets without a type, but a backend that a
-    /// migration has set must stay.
+    /// This layer in place of `before`, with the backend of `before` if it names none. A configuration has
+    /// no key for the backend of buckets without a type, but a backend that a migration has set must stay.
     #[must_use]
     pub fn staying_in_backend_of(&self, before: &Self) -> Self {
         Self {

@@ -38,7 +38,7 @@ impl BucketProperties {
             let raised = updated.hll_precision().to_string();
             errors.push("hll_precision", Reason::Precision(raised));
         }
-        // // A bucket keeps such properties, so the other changes are checked against them alone.
+        // A bucket keeps such properties, so the other changes are checked against them alone.
         let unchanged = Self {
             datatype: self.datatype,
             consistent: self.consistent,
@@ -109,7 +109,7 @@ impl BucketProperties {
 
     /// The reason why `write_once` cannot change, in Riak's words for each kind of bucket.
     fn write_once_kept(&self) -> Reason {
-        // // Buckets without a type have `write_once` from the start, new types do not.
+        // Buckets without a type have `write_once` from the start, new types do not.
         let is_plain_type = self.write_once.is_none() && self.datatype.is_none();
         match (self.is_write_once(), is_plain_type) {
             (true, _) => Reason::WriteOnceKept,

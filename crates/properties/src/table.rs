@@ -273,7 +273,7 @@ impl BucketProperties {
 
     /// True when concurrent values are kept until a client resolves them.
     pub fn keeps_siblings(&self) -> bool {
-        // // Merged values are all kept, whatever other properties state.
+        // Merged values are all kept, whatever other properties state.
         let are_merged = self.datatype.is_some();
         are_merged || self.allow_mult && !self.last_write_wins && !self.is_write_once()
     }

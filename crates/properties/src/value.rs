@@ -31,7 +31,7 @@ impl PropertyValue for bool {
 }
 
 macro_rules! integer_values {
-    // // The three widths differ only in their names.
+    // The three widths differ only in their names.
     ($($integer:ident),*) => {$(
         impl PropertyValue for $integer {
             fn from_json(value: &Value) -> Option<Self> {
@@ -101,8 +101,7 @@ impl PropertyValue for LinkFunction {
 }
 
 macro_rules! word_values {
-    // // An enum with a word for each value: otherwise the pairs would be written for both
-    // directions.
+    // An enum with a word for each value: otherwise the pairs would be written for both directions.
     ($(#[$doc:meta])* $kind:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]

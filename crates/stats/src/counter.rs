@@ -10,8 +10,7 @@ use crate::window::Cell;
 
 /// The window, in seconds.
 const WINDOW: u64 = 60;
-/// One slice per second, and four more, so that a recorder that is a little late does not meet a
-/// new turn.
+/// One slice per second, and four more, so that a recorder that is a little late does not meet a new turn.
 const SLICES: usize = 64;
 
 /// Events of the last minute and since the start. The copy for a thread's stripe is made at its

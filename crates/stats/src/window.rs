@@ -1,9 +1,8 @@
 //! A count that belongs to one turn of a window, and expires with it.
 //!
-//! A window is an array of cells, one for each slice of time, reused at every turn around it. A
-//! cell holds the turn and the count in one word, so that the first recorder of a new turn replaces
-//! the old count in one step. Clearing a slice by a sweep would need a lock, or lose concurrent
-//! counts.
+//! A window is an array of cells, one for each slice of time, reused at every turn around it. A cell holds
+//! the turn and the count in one word, so that the first recorder of a new turn replaces the old count in
+//! one step. Clearing a slice by a sweep would need a lock, or lose concurrent counts.
 //!
 //! ```text
 //! turn, 24 bits | count, 40 bits
@@ -17,8 +16,7 @@ const COUNT_BITS: u32 = 40;
 /// The largest count, and the largest value that a [`Cell`] keeps as a maximum.
 pub(crate) const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 const TURN_MASK: u64 = (1 << (64 - COUNT_BITS)) - 1;
-/// The most that is added at once, so that the count cannot overflow into the turn within one
-/// slice.
+/// The most that is added at once, so that the count cannot overflow into the turn within one slice.
 const ADDED_MAX: u64 = u32::MAX as u64;
 
 /// One slice's count or maximum.
@@ -59,7 +57,7 @@ impl Cell {
     /// Raises this turn's maximum. Words of later turns are greater anyway.
     pub(crate) fn raise(&self, turn: u64, value: u64) {
         let raised = (turn & TURN_MASK) << COUNT_BITS | value.min(COUNT_MAX);
-        // // The maximum is seldom raised, and a load leaves the cache line shared.
+        // The maximum is seldom raised, and a load leaves the cache line shared.
         if self.0.load(Ordering::Relaxed) < raised {
             self.0.fetch_max(raised, Ordering::Relaxed);
         }

@@ -144,8 +144,7 @@ fn advance(random: &mut u64) {
         .wrapping_add(1);
 }
 
-/// Bytes that the engine's compression does not shorten, so that every contender writes the same
-/// amount.
+/// Bytes that the engine's compression does not shorten, so that every contender writes the same amount.
 fn incompressible(random: &mut u64, size: usize) -> Bytes {
     let mut draw = |_| {
         advance(random);

@@ -115,8 +115,7 @@ impl Measured {
     fn put_some(&mut self, count: u64) {
         for number in self.put..self.put + count {
             put(&self.stores, number);
-            // // A server counts queued batches separately; they do not belong to the memory of
-            // keys.
+            // A server counts queued batches separately; they do not belong to the memory of keys.
             if number.is_multiple_of(1_000)
                 && let Some(log) = &self.log
             {

@@ -61,8 +61,7 @@ fn main() {
     let node = Node::open(&directory);
     let replayed = node.driven(|| {
         let until = node.log.newest_segment() + SEGMENTS_BEHIND_MAX;
-        // // Steps with no factor in common with most numbers of keys, so that hardly any key
-        // recurs.
+        // Steps with no factor in common with most numbers of keys, so that hardly any key recurs.
         let mut overwritten = (0..).map(|number| number * 7_919 % keys);
         let mut put = 0;
         while node.log.newest_segment() < until {
@@ -71,7 +70,7 @@ fn main() {
         }
         put
     });
-    // // Dropped without being closed, as after a kill.
+    // Dropped without being closed, as after a kill.
     drop(node);
     println!("{replayed} records in {SEGMENTS_BEHIND_MAX} segments behind the checkpoints");
     time_opening("after a kill", &directory, keys).close();

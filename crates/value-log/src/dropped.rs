@@ -153,7 +153,7 @@ impl Dropped {
         let known = Self {
             log_id,
             newest,
-            // // A foreign file with too high a number proves no segment below it.
+            // A foreign file with too high a number proves no segment below it.
             dropped: there.and(&missing).complement(newest),
             missing: missing.clone(),
         };

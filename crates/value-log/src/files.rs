@@ -1,10 +1,9 @@
 //! The files of the value log: places are handed out when a batch is queued, and the bytes follow.
 //!
-//! A place once issued is kept, because key directories point to it. So places are issued in files
-//! with reserved space. If there is no space for the next file, a batch is refused before any part
-//! of it is visible. If a write fails nevertheless, its group fails for its waiters. The group
-//! stays in memory, readable, until it is written; the next append tries that first, and is refused
-//! if it fails.
+//! A place once issued is kept, because key directories point to it. So places are issued in files with
+//! reserved space. If there is no space for the next file, a batch is refused before any part of it is
+//! visible. If a write fails nevertheless, its group fails for its waiters. The group stays in memory,
+//! readable, until it is written; the next append tries that first, and is refused if it fails.
 //!
 //! A write takes all batches that have places. So the bytes of a group are often written by the
 //! commit before it, or by a thread that would otherwise wait for another group's sync. The copy

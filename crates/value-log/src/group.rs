@@ -193,8 +193,7 @@ impl SyncPoint for Group {
             return Poll::Ready(self.outcome().unwrap_or(Err(error)));
         }
         let mut tasks = self.tasks.lock();
-        // // The outcome is set before the tasks are taken: it is visible here, or the waker is
-        // registered.
+        // The outcome is set before the tasks are taken: it is visible here, or the waker is registered.
         if let Some(outcome) = self.outcome() {
             return Poll::Ready(outcome);
         }
@@ -222,7 +221,7 @@ impl Group {
         };
         queue.write_ahead();
         loop {
-            // // A thread that was woken at the end of the group needs no lock.
+            // A thread that was woken at the end of the group needs no lock.
             if let Some(outcome) = self.outcome() {
                 return outcome;
             }

@@ -275,7 +275,7 @@ impl LogSegment {
             if let Some((item, index)) = self.queued_at(at.offset) {
                 return Ok(in_memory(&item, index));
             }
-            // // It may have been written meanwhile.
+            // It may have been written meanwhile.
             if !is_written() {
                 return Err(self.no_record(at));
             }

@@ -1,10 +1,9 @@
 //! Batches that the log is known to have lost, by store: a small file beside the segments.
 //!
-//! A batch that cannot be read may have overwritten or removed any key of its store. The node notes
-//! such a store as incomplete, which outlives restarts, and then has the log note the last lost
-//! batch here. Each opening meets the same gap until the store's own files cover it, and must not
-//! mark the store incomplete again after its repair. After a crash between the two notes the loss
-//! is reported twice.
+//! A batch that cannot be read may have overwritten or removed any key of its store. The node notes such a
+//! store as incomplete, which outlives restarts, and then has the log note the last lost batch here. Each
+//! opening meets the same gap until the store's own files cover it, and must not mark the store incomplete
+//! again after its repair. After a crash between the two notes the loss is reported twice.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,8 +31,7 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Reads the file. A missing or damaged one counts as empty: losses are then reported once
-    /// more.
+    /// Reads the file. A missing or damaged one counts as empty: losses are then reported once more.
     ///
     /// # Errors
     /// Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].

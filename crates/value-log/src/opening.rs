@@ -293,7 +293,7 @@ impl Opening<'_> {
         if !is_proven && !matches!(read.end.map(|end| end.tail), Some(Tail::Sealed(_))) {
             self.end_torn(file, &read)?;
         }
-        // // An empty file was being created at the crash.
+        // An empty file was being created at the crash.
         let is_begun = file
             .reader
             .file_len()
@@ -302,7 +302,7 @@ impl Opening<'_> {
         if !file.is_header_whole && is_begun && (is_proven || read.at.records > 0) {
             read.damage.push("the header of the file".to_owned());
         }
-        // // A segment without records counts as empty, wherever its file ends.
+        // A segment without records counts as empty, wherever its file ends.
         let segment = segment(if read.at.records > 0 || is_proven {
             end
         } else {
@@ -345,7 +345,7 @@ impl Opening<'_> {
             self.report.torn_bytes += len;
         }
         if read.at.records == 0 {
-            // // Its records were never synced. The file is kept, empty, for its number: otherwise
+            // Its records were never synced. The file is kept, empty, for its number: otherwise
             // a later segment would seem to prove parts of a batch whose sequence is issued again.
             return self.cut_all(file);
         }

@@ -104,7 +104,7 @@ pub(crate) fn choose(
 /// `garbage_percent_max`, from the first victims.
 pub(crate) fn backlog_bytes(segments: &[SegmentFacts], garbage_percent_max: u8) -> u64 {
     let mut left = segments.to_vec();
-    // // They are removed first, at no cost, and allow no estimate for the others.
+    // They are removed first, at no cost, and allow no estimate for the others.
     left.retain(|it| it.has_to_be_read() || !it.is_closed);
     let mut backlog = 0;
     for _ in 0..VICTIMS_COUNTED {

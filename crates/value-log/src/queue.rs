@@ -1,5 +1,4 @@
-//! The queue: waiting records, the choice of their committer, and the wake-ups at the end of a
-//! group.
+//! The queue: waiting records, the choice of their committer, and the wake-ups at the end of a group.
 //!
 //! One committer works at a time: the driver, if one runs, or a waiting thread that finds no
 //! committer. No wake-up is lost: the end of a group wakes the next committer (the driver, or a
@@ -21,8 +20,7 @@ use crate::promise::LogPromise;
 
 /// The length at which a group is cut, so that one write stays bounded. Bytes.
 const GROUP_BYTES_MAX: u64 = 8 << 20;
-/// From this length on, puts that requested no durability have to wait for their group as well.
-/// Bytes.
+/// From this length on, puts that requested no durability have to wait for their group as well. Bytes.
 const CROWDED_BYTES: u64 = 16 << 20;
 /// Beyond this length, the next put waits before it does anything. Bytes.
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
@@ -260,7 +258,7 @@ impl Shared {
     pub(crate) fn stop(&self) {
         let mut queue = self.queue.lock();
         queue.is_stopping = true;
-        // // The driver may not have begun yet.
+        // The driver may not have begun yet.
         if let Some(task) = queue.driving_task.take() {
             task.wake();
         }
@@ -274,7 +272,7 @@ impl Shared {
         loop {
             let is_idle = queue.gathering.is_empty();
             if is_idle && queue.is_stopping && !queue.has_committer {
-                // // Under the same lock: no later record may wait for a driver that has ended.
+                // Under the same lock: no later record may wait for a driver that has ended.
                 queue.is_driven = false;
                 return;
             }

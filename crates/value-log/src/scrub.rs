@@ -1,9 +1,8 @@
 //! Scrubbing: closed segments are read again periodically, so that corruption is reported before a
 //! client's read meets it.
 //!
-//! The list of contents beside a segment is read too. If the list is corrupt nothing is lost, since
-//! the segment has the same contents, but every start would have to read the segment. So the list
-//! is rewritten.
+//! The list of contents beside a segment is read too. If the list is corrupt nothing is lost, since the
+//! segment has the same contents, but every start would have to read the segment. So the list is rewritten.
 
 use std::time::Duration;
 

@@ -88,7 +88,7 @@ pub(crate) fn read<T>(
         return Ok(None);
     };
     let decoded = match decode(&bytes) {
-        // // A device may fail once: a file that looks damaged is read again.
+        // A device may fail once: a file that looks damaged is read again.
         None => read()?.and_then(|bytes| decode(&bytes)),
         decoded => decoded,
     };

@@ -21,9 +21,8 @@ pub struct Change<'a> {
 
 /// Observes the changes of a vnode.
 ///
-/// The changes of one key come one at a time, in the order in which they were made: the vnode holds
-/// the key's lock meanwhile. So an observer must be quick, must not wait, and must not call the
-/// vnode.
+/// The changes of one key come one at a time, in the order in which they were made: the vnode holds the
+/// key's lock meanwhile. So an observer must be quick, must not wait, and must not call the vnode.
 ///
 /// A shown change is accepted by the store and visible to reads, but not necessarily durable: a
 /// crash may undo it. Four events are not shown: the store is erased, replaced as a whole or

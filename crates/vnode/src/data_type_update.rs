@@ -1,10 +1,9 @@
 //! Operations on data types as functions of objects: the part of an object that is of a type, and the
 //! object after an operation.
 //!
-//! Concurrent operations leave their values as siblings, each under its own dot. Replicas keep
-//! these siblings when they merge objects. The next operation merges them into one value, as a read
-//! does. So the object's clock alone shows whether a replica lacks something, as with plain
-//! objects.
+//! Concurrent operations leave their values as siblings, each under its own dot. Replicas keep these
+//! siblings when they merge objects. The next operation merges them into one value, as a read does. So the
+//! object's clock alone shows whether a replica lacks something, as with plain objects.
 
 use bytes::Bytes;
 use kvorum_data_types::{Actor, DataType, Kind, Operation, OperationError, Update};

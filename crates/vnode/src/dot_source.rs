@@ -24,10 +24,9 @@ struct SourceState {
 
 /// The lane of an entry: one of a vnode's actors.
 ///
-/// An actor's next dot claims to have seen all of its earlier ones. So the actor's earlier writes
-/// to a key must be in the entry that it writes over. A store may keep several entries for one key,
-/// one for each replica's place; each is written under an actor of its own, derived from the
-/// vnode's.
+/// An actor's next dot claims to have seen all of its earlier ones. So the actor's earlier writes to a key
+/// must be in the entry that it writes over. A store may keep several entries for one key, one for each
+/// replica's place; each is written under an actor of its own, derived from the vnode's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane(u64);
 

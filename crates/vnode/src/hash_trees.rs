@@ -405,8 +405,7 @@ impl HashTrees {
         }
     }
 
-    /// Begins to record for a fold of leaves; false when the trees are not built, or during another
-    /// fold.
+    /// Begins to record for a fold of leaves; false when the trees are not built, or during another fold.
     pub(crate) fn begin_recount(&self) -> bool {
         let mut state = self.state.lock();
         let is_free = state.progress == Progress::Built && state.recording.is_none();

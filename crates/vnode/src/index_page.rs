@@ -1,8 +1,7 @@
 //! One part of an index query to one vnode, on any node.
 //!
-//! A part has limits on its results and on the entries that it reads. So a query over any range
-//! holds a thread and memory only briefly. The next part continues behind the end of this one, on
-//! another snapshot.
+//! A part has limits on its results and on the entries that it reads. So a query over any range holds a
+//! thread and memory only briefly. The next part continues behind the end of this one, on another snapshot.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;

@@ -13,9 +13,8 @@
 //! store is useful if the log has replayed all later batches (after a crash): the leaves of their
 //! entries are counted again.
 //!
-//! A file that does not fit is removed before the first write of the run
-//! ([`crate::TreeFiles::sift`]): later, the store may reach the same batch number with other
-//! contents.
+//! A file that does not fit is removed before the first write of the run ([`crate::TreeFiles::sift`]):
+//! later, the store may reach the same batch number with other contents.
 
 use std::collections::BTreeMap;
 

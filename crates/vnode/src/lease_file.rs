@@ -108,9 +108,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Leases, DecodeError> {
     }
 }
 
-/// Reads a table. An unreadable table is moved aside, durably, and reported. The removal of a
-/// missing one is made durable: if a power cut undid it, stores might fit the old leases again with
-/// other contents.
+/// Reads a table. An unreadable table is moved aside, durably, and reported. The removal of a missing one
+/// is made durable: if a power cut undid it, stores might fit the old leases again with other contents.
 pub(crate) fn read(
     disk: &dyn Disk,
     path: &Path,

@@ -77,9 +77,8 @@ impl LeaseTable {
         Ok((table, unreadable))
     }
 
-    /// The dot source of a vnode whose store has this identity and was opened at this sequence.
-    /// Consumes the partition's lease; [`LeaseTable::renew`] removes all consumed leases from the
-    /// file at once.
+    /// The dot source of a vnode whose store has this identity and was opened at this sequence. Consumes
+    /// the partition's lease; [`LeaseTable::renew`] removes all consumed leases from the file at once.
     pub fn source(
         &self,
         partition: Partition,
@@ -105,9 +104,8 @@ impl LeaseTable {
         source
     }
 
-    /// The sequence at which the store of a partition was closed, if nothing was written to it
-    /// since then; `None` if that is not known, or for another store. Must be called before
-    /// [`LeaseTable::source`].
+    /// The sequence at which the store of a partition was closed, if nothing was written to it since then;
+    /// `None` if that is not known, or for another store. Must be called before [`LeaseTable::source`].
     pub fn closed_at(&self, partition: Partition, store: StoreId) -> Option<Sequence> {
         let table = self.table.lock();
         let lease = table.leases.get(&partition.number())?;

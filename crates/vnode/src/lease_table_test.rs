@@ -366,7 +366,7 @@ impl World {
     }
 
     fn start(&mut self) {
-        // // A permanent power cut would end the run.
+        // A permanent power cut would end the run.
         self.disk.cut_after(u64::MAX);
         self.table = open(&self.disk, &self.randomness);
         self.sources = (0..VNODES).map(|vnode| self.source(vnode)).collect();

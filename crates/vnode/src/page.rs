@@ -123,8 +123,7 @@ impl PageRequest {
         names_max.unwrap_or(usize::MAX).max(1)
     }
 
-    /// True for a key that the vnode answers for. The key is decoded only if the request names
-    /// owners.
+    /// True for a key that the vnode answers for. The key is decoded only if the request names owners.
     fn wants(&self, key: &StorageKey) -> Result<bool, StorageKeyError> {
         match self.owners {
             None => Ok(true),

@@ -237,7 +237,7 @@ impl Vnode {
                 source: Interrupted::WouldBlock,
                 ..
             }) => return Err(Interrupted::WouldBlock),
-            // // A gap or damage: merging the whole object repairs either.
+            // A gap or damage: merging the whole object repairs either.
             Err(_) => return Ok(ReplicaReply::NeedsWhole),
         };
         let expected = match joined.head == expected.set {

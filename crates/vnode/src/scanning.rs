@@ -1,13 +1,11 @@
 //! All objects of a vnode, page by page: keys, heads or whole objects, tombstones among them.
 //!
-//! The pages of large sets, which are entries of their own, are passed over. A scan of whole
-//! objects reads such a set once more at the end of its page, since the set's parts are elsewhere
-//! in key order.
+//! The pages of large sets, which are entries of their own, are passed over. A scan of whole objects reads
+//! such a set once more at the end of its page, since the set's parts are elsewhere in key order.
 //!
-//! For work on a vnode rather than on a bucket: transfers, hints, exports, comparisons of replicas.
-//! A page is read on a snapshot of its own, ends at its limits or with its lease, and names the
-//! beginning of the next one. Listings differ: they leave out tombstones and follow the ring
-//! ([`Vnode::page`]).
+//! For work on a vnode rather than on a bucket: transfers, hints, exports, comparisons of replicas. A page
+//! is read on a snapshot of its own, ends at its limits or with its lease, and names the beginning of the
+//! next one. Listings differ: they leave out tombstones and follow the ring ([`Vnode::page`]).
 //!
 //! A scan shows the present entries of a vnode of any epoch, complete or not: the caller decides if
 //! they are of use.
@@ -261,7 +259,7 @@ impl Vnode {
             Ok(Lookup::Found(entry)) if self.hides(entry.sequence) => return Ok(None),
             Ok(Lookup::Found(entry)) => entry,
             Ok(Lookup::Absent | Lookup::WouldBlock) => return Ok(None),
-            // // A damaged entry stays where it is: the node's scrub reports it.
+            // A damaged entry stays where it is: the node's scrub reports it.
             Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
             Err(error) => return Err(error.into()),
         };

@@ -126,8 +126,7 @@ pub(crate) fn body_hash_of(tag: Tag, stored: &Bytes) -> Result<u64, DecodeError>
     Head::body_hash_of(&OpenedHead::of(tag.kind().0, &stored)?.head)
 }
 
-/// The object of an entry, as it was stored: an object in pages has the head of its set as its
-/// value.
+/// The object of an entry, as it was stored: an object in pages has the head of its set as its value.
 pub(crate) fn object_of(tag: Tag, head: &Bytes, body: Bytes) -> Result<Arc<Object>, DecodeError> {
     if is_plain(tag) {
         return Object::from_engine(head, body);

@@ -1,9 +1,8 @@
 //! The files in which the trees of a node's vnodes outlast the node: one for each partition.
 //!
-//! A file that is damaged or does not fit its store is removed. The trees are then built anew;
-//! nothing else depends on them. Only a removal that does not reach the disk matters: after a
-//! rollback, the store could fit the file again with other contents. Such a failure keeps the vnode
-//! closed.
+//! A file that is damaged or does not fit its store is removed. The trees are then built anew; nothing else
+//! depends on them. Only a removal that does not reach the disk matters: after a rollback, the store could
+//! fit the file again with other contents. Such a failure keeps the vnode closed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,8 +22,7 @@ use crate::tree_name::TreeName;
 
 /// The name of the files' directory, in the data directory of the node.
 pub const KEPT_TREES_NAME: &str = "hash_trees";
-/// A bound on the memory that a file can make us allocate, in bytes: thirty trees of the largest
-/// size.
+/// A bound on the memory that a file can make us allocate, in bytes: thirty trees of the largest size.
 pub(crate) const FILE_BYTES_MAX: u64 = 512 << 20;
 
 /// See the module's description. All calls block.
@@ -49,9 +47,8 @@ impl TreeFiles {
         }
     }
 
-    /// Removes the file of a partition unless it belongs to the past of this store, opened with
-    /// batches up to `sequence`. Must be called before the store is written to, with trees or
-    /// without.
+    /// Removes the file of a partition unless it belongs to the past of this store, opened with batches up
+    /// to `sequence`. Must be called before the store is written to, with trees or without.
     ///
     /// # Errors
     /// Those of the disk. The store must not be written to then.

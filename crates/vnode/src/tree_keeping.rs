@@ -1,8 +1,7 @@
 //! Keeps a vnode's trees in their file, and takes them from it at the next start.
 //!
-//! While a vnode serves, its trees are copied between two syncs of the store: the copy has all
-//! batches up to the first sync and none behind the second. After a clean stop both are at the
-//! store's last batch.
+//! While a vnode serves, its trees are copied between two syncs of the store: the copy has all batches up
+//! to the first sync and none behind the second. After a clean stop both are at the store's last batch.
 
 use kvorum_backend::{Sequence, Timestamp};
 
@@ -95,7 +94,7 @@ impl Vnode {
 
     fn remove_kept_trees(&self, files: &TreeFiles, reason: &str) {
         if let Err(error) = files.give_up(self.partition, reason) {
-            // // The file belongs to this store's past, so the next run judges it in the same way.
+            // The file belongs to this store's past, so the next run judges it in the same way.
             let partition = self.partition.number();
             tracing::warn!(event = "kept_trees_not_removed", partition, error = %error);
         }

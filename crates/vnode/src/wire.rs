@@ -5,8 +5,7 @@
 //! request is in the head. An object's head carries its own checksum and a hash of the body; both
 //! are compared before anything is stored. The checksum of the transport's frames covers the rest.
 //!
-//! A message of an unknown version or with bytes left over is refused: no message is carried out in
-//! part.
+//! A message of an unknown version or with bytes left over is refused: no message is carried out in part.
 
 mod index;
 mod key_fold;

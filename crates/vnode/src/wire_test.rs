@@ -542,7 +542,7 @@ proptest! {
         let requests = requests();
         let message = flipped(encode_request(&requests[which.index(requests.len())]));
         if let Ok(request) = decode_request(&message) {
-            // // An accepted message could have been sent.
+            // An accepted message could have been sent.
             prop_assert_eq!(encode_request(&request).body, message.body);
         }
         let replies = replies();

@@ -64,7 +64,7 @@ impl Subject<'_> {
             Err(error) => return check_refusal(&error, damage, &price),
         };
         if store.identity() != self.identity {
-            // // The identity shows that the files are another store's, or missing.
+            // The identity shows that the files are another store's, or missing.
             return self.check_life_goes_on(store, &disk, Expected::new(), rng);
         }
         if self.end == End::Killed && self.engine.is_incomplete(&store.status()) {
@@ -118,11 +118,10 @@ impl Subject<'_> {
         let must_report = match damage {
             _ if self.is_torn_end(path, damage) => false,
             Damage::Flip { .. } | Damage::Zeros { .. } => true,
-            // // An older store is consistent in itself: its owner has to detect it.
+            // An older store is consistent in itself: its owner has to detect it.
             _ => self.engine.reports_truncation() && path != self.opening.directory,
         };
-        // // An older entry stays until its successor is durable, and the lost entry may be the
-        // successor.
+        // An older entry stays until its successor is durable, and the lost entry may be the successor.
         let may_show =
             self.is_torn_end(path, damage) || self.engine.keys_collide(self.opening.variation);
         Price {
@@ -135,8 +134,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Every value shown was put under its key; older or missing values are reported, and are not
-    /// too many.
+    /// Every value shown was put under its key; older or missing values are reported, and are not too many.
     fn check_store(&self, store: &dyn Backend, price: &Price) -> Checked<Observation> {
         let is_whole_at_stake = price.is_whole_at_stake();
         let forgive = |call: &str, error: &BackendError| {
@@ -267,8 +265,7 @@ impl Price {
 fn check_refusal(error: &BackendError, damage: &Damage, price: &Price) -> Checked {
     let is_clear = match error.kind() {
         ErrorKind::Corrupt | ErrorKind::NewerFormat => true,
-        // // The file that locates the others is missing or another store's, so they are not this
-        // store's.
+        // The file that locates the others is missing or another store's, so they are not this store's.
         ErrorKind::Denied => matches!(
             damage,
             Damage::Removed | Damage::Replaced { .. } | Damage::Exchanged { .. }

@@ -78,7 +78,7 @@ pub(super) fn backups_have_whole_batches(stage: &Stage<'_>) -> Checked {
                 let before = last_put.load(Ordering::Acquire);
                 let directory = PathBuf::from(format!("backups/{}", made.len()));
                 make_backup(store, &directory)?;
-                // // One more batch may be present before its acknowledgement.
+                // One more batch may be present before its acknowledgement.
                 let after = last_put.load(Ordering::Acquire) + 1;
                 made.push((directory, before..=after));
             }

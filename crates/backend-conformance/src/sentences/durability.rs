@@ -81,7 +81,7 @@ pub(super) fn synced_puts_survive(stage: &Stage<'_>) -> Checked {
 }
 
 pub(super) fn removed_keys_stay_away(stage: &Stage<'_>) -> Checked {
-    // // Removals come to younger files than the removed entries, and upkeep runs in between.
+    // Removals come to younger files than the removed entries, and upkeep runs in between.
     let mut steps = vec![put_large(1), put_large(2), put_large(3)];
     for round in 0..4 {
         steps.extend((4..KEYS).map(put_large));

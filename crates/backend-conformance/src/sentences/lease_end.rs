@@ -1,5 +1,4 @@
-//! A lease that ends during a fold: the fold checks its clock periodically, and returns a resume
-//! point.
+//! A lease that ends during a fold: the fold checks its clock periodically, and returns a resume point.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

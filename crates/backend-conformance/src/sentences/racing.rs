@@ -90,7 +90,7 @@ fn write_some(store: &dyn Backend, witnesses: &Witnesses, writer: usize) -> Chec
             let _receipt = store.put(&batch, Durability::Buffered).must("put")?;
             witness.finished.store(round, Ordering::Release);
         }
-        // // So upkeep does not depend on the turns of its own thread.
+        // So upkeep does not depend on the turns of its own thread.
         one_maintenance_step(store)?;
     }
     Ok(())

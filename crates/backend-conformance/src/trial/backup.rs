@@ -46,7 +46,7 @@ impl Trial<'_> {
         copy.state = backup.state.clone();
         let check = |copy: &mut Trial<'_>| {
             copy.check_all()?;
-            // // The copy is a store like any other.
+            // The copy is a store like any other.
             let batch = copy.batch(&[PlannedWrite::put(1, 30), PlannedWrite::remove(2)]);
             let receipt = copy
                 .store()?

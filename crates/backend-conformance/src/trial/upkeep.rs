@@ -12,8 +12,7 @@ const WIDE_BUDGET_BYTES: u64 = 1 << 20;
 const FRAMING_BYTES: u64 = 4096;
 /// The most steps of the wide budget for a task on a store of a script's size.
 const STEPS_MAX: usize = 10_000;
-/// Rounds over due tasks. A task may cause another one: a merge, for example, causes the writing of
-/// a hint.
+/// Rounds over due tasks. A task may cause another one: a merge, for example, causes the writing of a hint.
 const ROUNDS: usize = 4;
 
 impl Trial<'_> {

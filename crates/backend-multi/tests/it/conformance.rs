@@ -1,7 +1,6 @@
-//! The conformance suite over stores of several children, one of which has all puts of the suite:
-//! the suite compares sequences and puts batches over several buckets, and a sequence or a batch
-//! belongs to one child (see the crate's documentation). Buckets that are spread over children are
-//! in `routing.rs`.
+//! The conformance suite over stores of several children, one of which has all puts of the suite: the suite
+//! compares sequences and puts batches over several buckets, and a sequence or a batch belongs to one child
+//! (see the crate's documentation). Buckets that are spread over children are in `routing.rs`.
 
 use std::sync::Arc;
 

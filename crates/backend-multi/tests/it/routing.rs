@@ -186,7 +186,7 @@ impl Trial {
             Step::Route { bucket, child } => self.route(*bucket, child % self.children.len()),
             Step::Look { part } => self.look(*part),
             Step::Maintain => self.maintain(),
-            // // Entries in memory would be lost, which is a matter of other tests.
+            // Entries in memory would be lost, which is a matter of other tests.
             Step::Reopen if self.children.len() == TWO.len() => self.reopen(),
             Step::Reopen => {}
         }

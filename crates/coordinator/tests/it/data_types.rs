@@ -302,7 +302,7 @@ fn replicas_follow_the_updates_of_a_large_set() {
             assert_eq!(cluster.members_at(&partitions, at), before + 2, "node {at}");
         }
     }
-    // // A client's read gets the whole value.
+    // A client's read gets the whole value.
     let coordinator: &Coordinator = &cluster.node(1).coordinator;
     let value = cluster.run(update(coordinator, "sets/b/k", add("last")));
     match value.unwrap().value() {

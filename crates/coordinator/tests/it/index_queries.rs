@@ -221,7 +221,7 @@ fn a_query_finds_what_is_stored_once_whatever_the_copies() {
                         // The object is replaced.
                         *entry = (numbers, words);
                     } else {
-                        // // It gets a sibling: the entries of all siblings count.
+                        // It gets a sibling: the entries of all siblings count.
                         entry.0.extend(numbers);
                         entry.1.extend(words);
                     }

@@ -66,7 +66,7 @@ impl Clients {
             let acknowledged = self.ledger.lock().acknowledged.get(key).cloned();
             let read = get(node, key, &GetOptions::default()).await;
             let seen = self.note_read(key, &read, acknowledged.as_deref().unwrap_or_default());
-            // // Some writes are blind, others are over the object that was read.
+            // Some writes are blind, others are over the object that was read.
             let context = if turn % 3 == 0 { Clock::new() } else { seen };
             let value = format!("{client}.{turn}");
             let written = put(node, key, &value, &context, &PutOptions::default()).await;
@@ -141,7 +141,7 @@ async fn spread(cluster: &Cluster, state: &Arc<ClusterState>, first: &[u8]) {
         let late = Duration::from_micros(runtime.random_u64() % 60_000);
         runtime.spawn("learns late", async move {
             clock.sleep(late).await;
-            // // A state that is older than the node's own is ignored.
+            // A state that is older than the node's own is ignored.
             let known = kvorum_cluster::AgreedState::current(&*node.known);
             let is_news = |ring: &Ring, known: &Ring| {
                 ring.partitions()
@@ -259,14 +259,14 @@ fn no_acknowledged_write_is_lost_and_no_read_is_stale_while_partitions_move() {
         writes += written;
         failures += failed;
     }
-    // // All nodes are up: requests with an old ring are planned again, not refused.
+    // All nodes are up: requests with an old ring are planned again, not refused.
     assert_eq!((writes, failures), (12 * 6 * 40, 0));
 }
 
 #[test]
 fn nor_when_connections_break_meanwhile() {
     let written: usize = (1..=12).map(|seed| race(seed, true).0).sum();
-    // // Most requests succeed; the others may or may not have been written.
+    // Most requests succeed; the others may or may not have been written.
     assert!(written > 12 * 6 * 40 / 2, "{written}");
 }
 
@@ -342,8 +342,7 @@ fn a_write_that_was_half_done_goes_on_with_the_same_dot_in_the_new_list() {
         nodes: 5,
         ..Setup::default()
     });
-    // // The last replica moves: the coordinating one has not learned of the move, and does not
-    // refuse.
+    // The last replica moves: the coordinating one has not learned of the move, and does not refuse.
     let (owners, partition) = (cluster.owners("key"), cluster.partitions("key")[2]);
     let mut moving = ring(4);
     moving.begin_move(partition, node_id(5)).unwrap();
@@ -581,7 +580,7 @@ fn listings_pass_by_a_store_that_their_own_node_has_not_open() {
     for partition in places {
         node.vnodes.remove(partition);
     }
-    // // Replicas elsewhere have the same data; the asked replicas are drawn anew every time.
+    // Replicas elsewhere have the same data; the asked replicas are drawn anew every time.
     for turn in 0..20 {
         let mut listed = cluster.run(list(&node));
         listed.sort();

@@ -58,7 +58,7 @@ fn one_client_put_is_one_dot_on_every_replica() {
     let world = World::new(&colocated());
     world.set_bucket("bucket", siblings());
     for backend in world.replicas("k") {
-        // // Every read of the first attempt has to be repeated where it may wait.
+        // Every read of the first attempt has to be repeated where it may wait.
         backend.would_block.store(true, Ordering::Relaxed);
     }
     let written = world.put("k", "a", &Clock::new());
@@ -129,7 +129,7 @@ fn a_read_repairs_replicas_that_are_behind() {
     assert_eq!(world.get("k"), Some(new.clone()));
     world.settle();
     assert_eq!(*world.meter.repairs.lock(), 2);
-    // // Each replica alone has the object now.
+    // Each replica alone has the object now.
     for lone in 0..3 {
         let world_without = |other: usize, kind| world.replicas("k")[other].refuse_reads(kind);
         let others = (0..3).filter(|other| *other != lone);
@@ -555,7 +555,7 @@ fn a_bucket_gives_an_end_to_what_is_put_without_one() {
         world.try_put("k", put, &PutOptions::default()).unwrap()
     };
     let given = end(&put(|_| {})).unwrap().as_micros();
-    // // The simulated clock advances a little while replicas are asked.
+    // The simulated clock advances a little while replicas are asked.
     assert!((60_000_000..61_000_000).contains(&(given - now)), "{given}");
     let own = put(|it| it.content.metadata.expires_at = Some(Timestamp::from_micros(u64::MAX)));
     assert_eq!(end(&own), Some(Timestamp::from_micros(u64::MAX)));

@@ -126,8 +126,7 @@ fn expected(setting: &str, value: Quorum, broken: usize) -> String {
     }
 }
 
-/// The name and the wanted number of an outcome; the reached number depends on the moment of giving
-/// up.
+/// The name and the wanted number of an outcome; the reached number depends on the moment of giving up.
 fn without_got(outcome: &str) -> &str {
     match outcome.rsplit_once(',') {
         Some((rest, _)) if outcome.contains("_unsatisfied") => rest,
@@ -141,7 +140,7 @@ fn r10_request_bucket_and_type_are_honoured_alike() {
     for (at, setting) in SETTINGS.into_iter().enumerate() {
         for (number, value) in values().into_iter().enumerate() {
             if value == Quorum::Number(0) && ["r", "w", "rw"].contains(&setting) {
-                // // No property can have this value, so there is nothing to compare.
+                // No property can have this value, so there is nothing to compare.
                 continue;
             }
             let name = format!("{at}-{number}");
@@ -178,7 +177,7 @@ fn r10_request_bucket_and_type_are_honoured_alike() {
                             }
                         }
                     };
-                    // // A store whose write failed would take no more writes.
+                    // A store whose write failed would take no more writes.
                     fail(Some(ErrorKind::Full));
                     let outcome = outcome(&world, &key, setting, given);
                     fail(None);
@@ -248,7 +247,7 @@ fn a_request_may_have_fewer_replicas_and_not_more() {
         .values()
         .filter(|it| crate::world::holds(it, "k"));
     assert_eq!(copies.count(), 1);
-    // // A quorum of the request is checked against its own n_val; a quorum of the bucket, against
+    // A quorum of the request is checked against its own n_val; a quorum of the bucket, against
     // the bucket's.
     let options = PutOptions {
         w: Some(Quorum::Number(2)),
@@ -264,8 +263,7 @@ fn a_request_may_have_fewer_replicas_and_not_more() {
     assert!(world.try_put("two/k", put(), &n_val(1)).is_ok());
 }
 
-/// A ring of three members, of which only the first, this node, is up; the members own partitions
-/// in turn.
+/// A ring of three members, of which only the first, this node, is up; the members own partitions in turn.
 fn with_two_down(members_in_turn: &[usize]) -> World {
     let world = World::new(&Setup::default());
     let nodes = [1, 2, 3].map(|number| NodeId::from_bytes([number; 16]));

@@ -107,7 +107,7 @@ fn all_three_replicas_get_a_write_that_waits_for_two() {
 
 #[test]
 fn quorums_with_nodes_down_are_met_or_refused_at_once() {
-    // // Quorums w and pw that the primaries that are up and the only stand-in meet or miss.
+    // Quorums w and pw that the primaries that are up and the only stand-in meet or miss.
     for (down, w, pw, is_met) in [
         (0, 3, 3, true),
         (1, 3, 2, true),
@@ -375,8 +375,7 @@ fn what_a_stand_in_writes_next_does_not_supersede_what_it_has_handed_over() {
     assert_eq!(values(&read), ["one", "two"]);
 }
 
-/// The lists of one key differ while nodes come and go, and so does the place that a stand-in
-/// takes.
+/// The lists of one key differ while nodes come and go, and so does the place that a stand-in takes.
 #[test]
 fn what_a_stand_in_writes_in_two_places_are_two_writes() {
     let cluster = Cluster::new(&Setup::default());
@@ -477,7 +476,7 @@ fn a_node_that_reaches_no_other_takes_what_one_machine_can_promise() {
         let read = cluster.run(get(cluster.node(alone), "key", &read));
         let read = values(&read.unwrap().unwrap());
         assert!(read.contains(&"one".to_owned()), "{read:?}");
-        // // The objects that it accepted reach their owners.
+        // The objects that it accepted reach their owners.
         (1..=5).for_each(|other| cluster.set_links(other, false));
         (1..=5).for_each(|other| cluster.heal(other));
         let soon = cluster.runtime.now().plus(Duration::from_secs(5));
@@ -527,7 +526,7 @@ fn the_values_behind_a_head_that_is_ahead_are_fetched() {
     cluster.put(owners[1], "key", "value").unwrap();
     cluster.settle();
     cluster.heal(owners[0]);
-    // // The reader's own replica has nothing, so the others are asked for heads.
+    // The reader's own replica has nothing, so the others are asked for heads.
     let read = cluster.get(owners[0], "key").unwrap().unwrap();
     assert_eq!(values(&read), ["value"]);
 }
@@ -564,7 +563,7 @@ fn a_forward_that_nobody_answers_is_an_error_and_not_a_second_write() {
     let cluster = Cluster::new(&Setup::default());
     let owners = cluster.owners("key");
     let stranger = cluster.stranger("key");
-    // // Connected before, so that the request is sent and may have arrived.
+    // Connected before, so that the request is sent and may have arrived.
     cluster.put(stranger, "key", "one").unwrap();
     cluster.settle();
     cluster.cut_off(owners[0], false);
@@ -584,8 +583,7 @@ fn a_forward_that_nobody_answers_is_an_error_and_not_a_second_write() {
     );
 }
 
-/// The next coordinating replicas are up, but are not asked: the error must not be that all nodes
-/// are down.
+/// The next coordinating replicas are up, but are not asked: the error must not be that all nodes are down.
 #[test]
 fn a_write_whose_coordinating_replica_goes_away_over_it_is_in_doubt_and_not_made_again() {
     let mut outcomes = Vec::new();
@@ -595,7 +593,7 @@ fn a_write_whose_coordinating_replica_goes_away_over_it_is_in_doubt_and_not_made
             ..Setup::default()
         });
         let (owners, stranger) = (cluster.owners("key"), cluster.stranger("key"));
-        // // Connected before, so that the write is sent at once.
+        // Connected before, so that the write is sent at once.
         cluster.put(stranger, "key", "one").unwrap();
         cluster.settle();
         let node = cluster.node(stranger).clone();
@@ -622,7 +620,7 @@ fn a_write_whose_coordinating_replica_goes_away_over_it_is_in_doubt_and_not_made
         assert!(is_there || written.is_err(), "seed {seed}");
         outcomes.push((written.is_ok(), is_there));
     }
-    // // All possible outcomes have occurred.
+    // All possible outcomes have occurred.
     for outcome in [(true, true), (false, true), (false, false)] {
         assert!(outcomes.contains(&outcome), "{outcome:?} of {outcomes:?}");
     }
@@ -682,7 +680,7 @@ fn a_node_without_room_refuses_what_is_put_and_nothing_else() {
     is_full.store(true, std::sync::atomic::Ordering::Relaxed);
     let refused = cluster.put(owner, "key", "other");
     assert_eq!(refused.map(|_| ()), Err(RequestError::Overload));
-    // // It refuses as a replica, too: pw of three cannot be met.
+    // It refuses as a replica, too: pw of three cannot be met.
     let all = PutOptions {
         pw: number(3),
         ..PutOptions::default()
@@ -691,7 +689,7 @@ fn a_node_without_room_refuses_what_is_put_and_nothing_else() {
     let clock = Clock::new();
     let written = put(cluster.node(stranger), "key", "other", &clock, &all);
     assert!(cluster.run(written).is_err());
-    // // Stand-ins take the write, and the node still serves reads and deletes.
+    // Stand-ins take the write, and the node still serves reads and deletes.
     assert!(cluster.put(stranger, "key", "third").is_ok());
     let read = cluster.get(owner, "key").unwrap().unwrap();
     let now = cluster.runtime.now();

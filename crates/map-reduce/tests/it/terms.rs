@@ -174,7 +174,7 @@ fn what_riak_refuses_is_refused_with_its_text() {
 
 #[test]
 fn texts_in_the_old_form_do_not_grow_without_a_bound() {
-    // // Each character is a byte in the job, and a term after it is read.
+    // Each character is a byte in the job, and a term after it is read.
     let text = Term::Text(Bytes::from(vec![b'x'; 65_535]));
     let data = |count: usize| {
         let place = tuple([binary("b"), binary("k")]);

@@ -241,7 +241,7 @@ impl World {
             .iter()
             .cloned()
             .reduce(|a, b| merge(a, b, self.resolution));
-        // // A replica that lost its data has no writes, as in the model.
+        // A replica that lost its data has no writes, as in the model.
         let heard = self.heard.iter().flatten().copied().collect();
         self.check(all.as_ref(), &heard);
     }

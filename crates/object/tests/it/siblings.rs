@@ -33,8 +33,7 @@ proptest! {
         }
     }
 
-    /// Regression: timestamps alone lost a third of the acknowledged writes of strictly ordered
-    /// clients.
+    /// Regression: timestamps alone lost a third of the acknowledged writes of strictly ordered clients.
     #[test]
     fn the_last_write_of_a_sequential_writer_wins_whatever_the_clocks_say(
         writes in proptest::collection::vec((0..3usize, 0..1000u64), 1..20),

@@ -49,9 +49,8 @@ impl Files {
         is_idle && state.active.as_ref().is_some_and(is_unmarked)
     }
 
-    /// Writes a mark that proves the last sync if no later record does, so that damage to synced
-    /// records is not mistaken for a torn tail. Meanwhile batches wait for their places, since the
-    /// mark takes one.
+    /// Writes a mark that proves the last sync if no later record does, so that damage to synced records is
+    /// not mistaken for a torn tail. Meanwhile batches wait for their places, since the mark takes one.
     pub(crate) fn mark_if_idle(&self) -> Result<()> {
         let mut state = self.state.lock();
         let cursor = self.room.cursor.lock();
@@ -69,7 +68,7 @@ impl Files {
         active.marked_end = active.writer.end();
         active.segment.set_end(active.marked_end);
         match marked {
-            // // The mark is only a proof: nothing else depends on it.
+            // The mark is only a proof: nothing else depends on it.
             Err(error) if error.kind() != ErrorKind::Full => Err(error),
             _ => Ok(()),
         }
@@ -107,8 +106,7 @@ impl Files {
         let is_retired = |it: &Active| it.segment.number == number;
         // Sealing writes it for the first time.
         let is_to_come = self.state.lock().retired.iter().any(is_retired);
-        // // The lost contents of a damaged segment are unknown, so every opening has to read the
-        // segment.
+        // The lost contents of a damaged segment are unknown, so every opening has to read the segment.
         if is_to_come || segment.is_damaged() || !segment.has_records() {
             return Ok(None);
         }
@@ -153,7 +151,7 @@ impl Files {
             segments.remove(&segment.number);
         }
         drop(segments);
-        // // The removed segments have made space for a note that did not fit before.
+        // The removed segments have made space for a note that did not fit before.
         self.write_note().map(drop)
     }
 

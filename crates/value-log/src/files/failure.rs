@@ -46,7 +46,7 @@ pub(super) fn failed_end(error: &SegmentError) -> GroupFailure {
 }
 
 pub(super) fn failed_sync(error: &SegmentError) -> GroupFailure {
-    // // A failed sync of any kind is final: even a full disk may first show here.
+    // A failed sync of any kind is final: even a full disk may first show here.
     let detail = from_segment(error).to_string();
     GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
 }

@@ -103,9 +103,8 @@ fn no_segment_is_longer_than_places_can_name() {
     assert_eq!(files.settings.segment_bytes, 8 << 30);
 }
 
-/// Regression: upkeep that marked an idle segment waited for the state and kept all batches from
-/// their places. Meanwhile the holder of the state waited for a file, and the maker of the file for
-/// a place.
+/// Regression: upkeep that marked an idle segment waited for the state and kept all batches from their
+/// places. Meanwhile the holder of the state waited for a file, and the maker of the file for a place.
 #[test]
 fn a_wait_for_the_state_keeps_no_batch_from_its_place() {
     let files = files(&FaultyDisk::over_memory(&MemoryDisk::new()), 1 << 20);
@@ -221,7 +220,7 @@ fn a_group_is_not_failed_by_what_did_not_fit_behind_it() {
     let (ours, later) = (place(&files, 2, 100), place(&files, 3, 600));
     assert_ne!(ours.segment, later.segment);
     let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
-    // // Writes into reserved space fail, as on a copy-on-write disk.
+    // Writes into reserved space fail, as on a copy-on-write disk.
     let file = Path::new("values").join(file_name(later.segment.into()));
     disk.add_rule(Rule::new(no_space).on(Operation::Write).path(&file));
     assert!(is_written(

@@ -180,7 +180,7 @@ impl Room {
             number: u64::from(number),
             kind: SEGMENT_KIND,
         };
-        // // A failed creation has left a file of that name.
+        // A failed creation has left a file of that name.
         let is_left = self.disk.info(&path).is_ok_and(|found| found.is_some());
         if is_left {
             let _created_or_refused_next = self.disk.remove_file(&path);
@@ -335,7 +335,7 @@ impl Room {
         }
         match self.create_segment(self.next_number()?, 0, Purpose::Store) {
             Ok(spare) => spares.push_back(spare),
-            // // The append that needs the file reports the error, and other upkeep may free space.
+            // The append that needs the file reports the error, and other upkeep may free space.
             Err(GroupFailure::ThisGroup(error)) if passes(&error) => {
                 self.is_full.store(true, Ordering::Release);
                 return Ok(false);

@@ -44,7 +44,7 @@ impl EngineUnderTest for BitcaskTenant {
         };
         let settings = match opening.variation {
             0 => settings,
-            // // Stores cover nothing before closing, and compress nothing.
+            // Stores cover nothing before closing, and compress nothing.
             1 => BitcaskSettings {
                 checkpoint_after_bytes: 1 << 30,
                 log_segments_behind_max: 1 << 30,

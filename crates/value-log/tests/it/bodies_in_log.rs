@@ -273,7 +273,7 @@ fn a_store_that_lies_far_behind_the_log_is_flushed_however_little_it_has() {
     assert!(!is_flush_due());
     let covered = Some(node.store.tenant.covered());
     assert_eq!(covered, Some(Sequence(key as u64)));
-    // // A batch without a write has nothing to flush, but has to be covered.
+    // A batch without a write has nothing to flush, but has to be covered.
     let empty = node.store.put(&Batch::default(), Durability::Grouped);
     empty.unwrap().wait().unwrap();
     (0..5).for_each(|_| node.log.roll().unwrap());
@@ -334,7 +334,7 @@ fn a_body_that_is_lost_with_its_segment_is_reported_by_its_key() {
         (10..20).for_each(|key| node.put(key, value));
         node.keep_store();
     }
-    // // Its neighbours are needed, so the segment is read and copied.
+    // Its neighbours are needed, so the segment is read and copied.
     let tenant = &node.store.tenant;
     assert!(tenant.usage().iter().any(|it| it.segment == 1));
     (1..8)
@@ -525,7 +525,7 @@ fn what_is_read_twice_from_the_log_is_kept_in_memory() {
     break_log();
     assert_eq!(node.value(1).unwrap(), Some(1));
     node.value(2).unwrap_err();
-    // // The put has a place other than that of the body that was read.
+    // The put has a place other than that of the body that was read.
     node.put(1, 9);
     node.value(1).unwrap_err();
 }

@@ -117,8 +117,7 @@ fn what_a_full_log_refused_and_a_store_shows_stays_once_there_is_room() {
     }
 }
 
-/// A put without effect is acknowledged when the present state is durable: an empty batch stands
-/// for it.
+/// A put without effect is acknowledged when the present state is durable: an empty batch stands for it.
 #[test]
 fn nothing_is_acknowledged_over_what_the_log_could_not_take() {
     for kind in KINDS {
@@ -248,7 +247,7 @@ fn a_store_that_fails_keeps_no_other_from_being_admitted_and_loses_nothing() {
     for (store, values) in values.iter().enumerate().skip(1) {
         assert_eq!(node.values(store), *values);
     }
-    // // Segments are dropped meanwhile, except those with records of the first store.
+    // Segments are dropped meanwhile, except those with records of the first store.
     let budget = StepBudget { bytes: 10_000 };
     for number in 0..100 {
         node.put_durably(1, 5 * number);

@@ -2,10 +2,9 @@
 //! at a time, among several stores over one value log. Earlier acknowledged writes are present,
 //! later ones survive a power cut, and no other store is affected.
 //!
-//! Regression: a copy of a partition's identity was overwritten by another partition's, as by a
-//! restore into the wrong directory. It was the newer of the two copies, so it was used. Both
-//! stores then had one identity, logged their entries under it, and lost every later acknowledged
-//! write.
+//! Regression: a copy of a partition's identity was overwritten by another partition's, as by a restore
+//! into the wrong directory. It was the newer of the two copies, so it was used. Both stores then had one
+//! identity, logged their entries under it, and lost every later acknowledged write.
 
 #![expect(
     clippy::unwrap_used,
@@ -369,7 +368,7 @@ fn run(kind: Kind, knows: Knows, seed: u64) {
         story = format!("{story}; {what}");
         let node = match machine.open() {
             Ok(node) => node,
-            // // Without any record, nothing may decide between two copies.
+            // Without any record, nothing may decide between two copies.
             Err(error) if matches!(knows, Knows::Nothing) => {
                 assert_eq!(error.kind(), ErrorKind::Corrupt, "{story}: {error}");
                 assert!(

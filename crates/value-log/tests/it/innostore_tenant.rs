@@ -44,7 +44,7 @@ impl EngineUnderTest for InnostoreTenant {
         };
         let settings = match opening.variation {
             0 => settings,
-            // // Stores move nothing for being far behind, and have no bodies apart.
+            // Stores move nothing for being far behind, and have no bodies apart.
             1 => InnostoreSettings {
                 log_segments_behind_max: 1 << 30,
                 body_apart_bytes: usize::MAX,

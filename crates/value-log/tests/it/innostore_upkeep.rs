@@ -1,6 +1,5 @@
-//! Upkeep of one store of innostore: damage is found before a read meets it, live pages leave even
-//! a file with an unreadable part, expired entries are removed, and a crash leaves little to
-//! replay.
+//! Upkeep of one store of innostore: damage is found before a read meets it, live pages leave even a file
+//! with an unreadable part, expired entries are removed, and a crash leaves little to replay.
 
 #![expect(
     clippy::unwrap_used,
@@ -162,9 +161,9 @@ fn a_scrub_finds_every_damaged_page_and_replaces_a_damaged_copy() {
         for at in (40..len).step_by(61) {
             let image = disk.crash_image(kvorum_disk::CrashOptions::nothing_unsynced());
             flip(&image, &file, at);
-            // // No cache has the page.
+            // No cache has the page.
             let node = Node::open(&image, &settings);
-            // // A cycle begins, and has ended a day later.
+            // A cycle begins, and has ended a day later.
             node.tend(&ALL, Timestamp(NOW.0 + 2 * DAY));
             node.tend(&ALL, Timestamp(NOW.0 + 4 * DAY));
             let errors = (0..KEYS).filter(|it| node.get(*it, NOW).is_err()).count();
@@ -175,7 +174,7 @@ fn a_scrub_finds_every_damaged_page_and_replaces_a_damaged_copy() {
                 "{file} at {at}: {status:?}"
             );
             reported += usize::from(errors > 0);
-            // // Both copies of a branch are read, and one suffices.
+            // Both copies of a branch are read, and one suffices.
             mended += usize::from(errors == 0 && status.corrupt_reads > 0);
             let again = status.corrupt_reads;
             node.tend(&ALL, Timestamp(NOW.0 + 6 * DAY));
@@ -202,7 +201,7 @@ fn a_scrub_reads_as_much_of_the_tree_as_of_its_period_has_passed() {
     let live = node.store.status().live_bytes;
     assert_eq!(node.tend(&[TaskKind::Scrub], NOW), 0);
     let half = node.tend(&[TaskKind::Scrub], Timestamp(NOW.0 + DAY / 2));
-    // // A small tree is read in one step.
+    // A small tree is read in one step.
     assert!(half == 0 || half <= live, "{half} of {live}");
     let all = half + node.tend(&[TaskKind::Scrub], Timestamp(NOW.0 + DAY));
     assert_eq!(all, live);
@@ -219,7 +218,7 @@ fn a_file_with_a_damaged_page_is_left_and_what_can_be_read_of_it_stays() {
     let node = Node::open(&disk, &settings());
     let lost: Vec<usize> = (0..KEYS).filter(|it| node.get(*it, NOW).is_err()).collect();
     assert!(!lost.is_empty() && lost.len() < 12, "{lost:?}");
-    // // In all files, all pages but the damaged one become garbage.
+    // In all files, all pages but the damaged one become garbage.
     let others = || (0..KEYS).filter(|it| !lost.contains(it));
     for round in 0..6 {
         others().for_each(|number| node.put(number, 30 + round, Fields::default()));
@@ -286,8 +285,7 @@ fn a_crash_leaves_no_more_to_read_again_than_memory_holds() {
     assert_eq!(node.keys_folded(NOW), KEYS);
 }
 
-/// A snapshot does not change while everything below it is rewritten. Its files are removed with
-/// it.
+/// A snapshot does not change while everything below it is rewritten. Its files are removed with it.
 #[test]
 fn a_snapshot_stands_while_its_files_are_left() {
     let (disk, node) = filled(&settings());

@@ -45,7 +45,7 @@ fn a_collection_moves_records_and_leaves_every_table_as_it_is() {
     assert!(node.detail("journal_files") > 0);
     assert_eq!(files(&disk, ".sst"), tables);
     assert_eq!(node.values(), expected);
-    // // Small files are merged, and tables do not change.
+    // Small files are merged, and tables do not change.
     let before = node.detail("journal_files");
     node.keep_store();
     assert!(node.detail("journal_files") < before.max(2));

@@ -1,5 +1,4 @@
-//! Losses of the original of this engine, each in a test of that name: this engine has none of
-//! them.
+//! Losses of the original of this engine, each in a test of that name: this engine has none of them.
 
 #![expect(
     clippy::unwrap_used,
@@ -161,7 +160,7 @@ fn renames_that_were_not_synced() {
         let disk = prepared.crash_image(CrashOptions::everything());
         let node = Node::open(&disk);
         disk.cut_after(disk.operations() + cut);
-        // // Only the power cut can cause a failure.
+        // Only the power cut can cause a failure.
         let collected = node.try_to_collect();
         while collected.is_ok()
             && let Some(Ok(_)) = node.upkeep_step(NOW)
@@ -197,7 +196,7 @@ fn compaction_that_drops_records_with_a_bad_checksum_in_silence() {
     let (in_log, reported) = (damaged_keys(&node), lost_in(&node, "value_log"));
     assert_eq!(in_log.len(), 1, "{reported:?}");
     assert!(!reported.is_empty(), "{in_log:?} went without a word");
-    // // In a journal file, half of which is then dropped.
+    // In a journal file, half of which is then dropped.
     let kept = (0..KEYS).find(|key| key % 8 == 1).unwrap();
     close(node);
     let (path, at) = bodies(&disk, "store", ".journal", value_of(kept)).remove(0);
@@ -271,7 +270,7 @@ fn huge_merges() {
         while let Some(step) = node.upkeep_step(NOW) {
             let cost = step.unwrap().cost_bytes;
             assert!(cost <= STEP_BYTES_MAX, "a step of {cost} bytes");
-            // // Reads and writes continue between any two steps.
+            // Reads and writes continue between any two steps.
             assert!(node.value(round).unwrap().is_some());
         }
         node.collect();
@@ -285,7 +284,7 @@ fn huge_merges() {
 fn journals_of_removals_that_are_compacted_for_ever() {
     let disk = MemoryDisk::new();
     let node = Node::open(&disk);
-    // // Entries that were put once stay in the log while their segment is full of live ones.
+    // Entries that were put once stay in the log while their segment is full of live ones.
     (0..8 * KEYS).for_each(|key| node.put(key, 1));
     (0..8 * KEYS)
         .filter(|key| key.is_multiple_of(8))

@@ -166,8 +166,7 @@ fn left_of(tag: Tag) -> usize {
         tag,
         ..Fields::default()
     };
-    // // Each removal is in a journal file with live entries, and so is not worth a collection
-    // later.
+    // Each removal is in a journal file with live entries, and so is not worth a collection later.
     for key in 0..FORGOTTEN_KEYS {
         (60..72).for_each(|other| node.put(other, 1));
         node.put_with(key, 1, fields);
@@ -177,7 +176,7 @@ fn left_of(tag: Tag) -> usize {
     node.keep_all();
     node.log.roll().unwrap();
     assert!(!files(&disk, ".journal").is_empty(), "nothing was moved");
-    // // The removals lie among garbage.
+    // The removals lie among garbage.
     for key in 0..FORGOTTEN_KEYS {
         node.remove(key);
         (60..72).for_each(|other| node.put(other, 2));
@@ -210,8 +209,7 @@ fn relisted(tag: Tag, head: &Bytes, _: &dyn Fn() -> Option<Bytes>) -> Option<Byt
     (tag == FORGOTTEN).then(|| kvorum_backend_leveled::encode_index_list(&entries))
 }
 
-/// For kinds that require it, the index entries of a rebuilt ledger are those of the present
-/// program.
+/// For kinds that require it, the index entries of a rebuilt ledger are those of the present program.
 #[test]
 fn a_lost_ledger_has_index_entries_taken_anew() {
     let settings = LeveledSettings {

@@ -144,7 +144,7 @@ fn lose_tables(disk: &MemoryDisk, draw: &mut Draw) -> Lost {
 /// Does some of the due upkeep, and cuts the power in the middle of it.
 fn cut_in_upkeep(disk: &MemoryDisk, node: &Node, draw: &mut Draw, now: Timestamp) -> MemoryDisk {
     disk.cut_after(disk.operations() + draw.below(60) as u64);
-    // // Only the power cut or the lost ledger can cause a failure.
+    // Only the power cut or the lost ledger can cause a failure.
     for _ in 0..draw.below(4) {
         let mut steps = draw.below(80);
         while steps > 0
@@ -196,7 +196,7 @@ pub(crate) fn run_lives(seed: u64) {
         }
         node.keep_store_at(now);
         if lost == Lost::Block {
-            // // Merges pass the block, or no put touches it.
+            // Merges pass the block, or no put touches it.
             (KEYS..3 * KEYS).for_each(|key| node.put(key, 1));
             node.keep_store_at(now);
             check_what_is_known(&node, &at(&model, now), now, &story);

@@ -81,7 +81,7 @@ impl Node {
     /// Puts this many keys in mixed order, with due upkeep now and then.
     fn fill(&self, count: usize) {
         for number in 0..count {
-            // // Each key once: the factor has no divisor in common with the counts of the tests.
+            // Each key once: the factor has no divisor in common with the counts of the tests.
             self.put(vec![put(number * 7919 % count, count, number)]);
             if number % 300 == 0 {
                 self.upkeep();
@@ -209,7 +209,7 @@ fn a_listing_in_parts_reads_a_few_blocks_for_each_and_never_all_fronts() {
     assert!(all == keys(COUNT) && parts >= 30);
     let read = node.read();
     assert!(read.fronts <= parts * unhinted, "{read:?}");
-    // // Each part begins within a block of each hint, and may reach into the next one.
+    // Each part begins within a block of each hint, and may reach into the next one.
     let len: u64 = {
         let paths = node.log_hint_paths().into_iter();
         let infos = paths.map(|path| node.disk.info(&path).unwrap().unwrap().len);
@@ -275,7 +275,7 @@ fn a_fold_over_a_few_anti_entropy_segments_reads_few_blocks_and_shows_what_there
     }
     let moved = 3;
     node.put(vec![put_in(moved, segment_of(wanted[3]), 3)]);
-    // // A log hint of its own for the last entries.
+    // A log hint of its own for the last entries.
     for number in (0..2 * RECORDS_MIN).map(|it| it * 2 + 1_000_000) {
         node.put(vec![put_in(number, 500_000, 4)]);
     }
@@ -323,7 +323,7 @@ fn a_listing_in_parts_reads_a_few_blocks_of_what_was_copied_out_of_the_log() {
     let memory = MemoryDisk::new();
     let node = Node::open(&memory);
     node.fill(COUNT);
-    // // Each time a part of each segment becomes garbage, and the rest is copied.
+    // Each time a part of each segment becomes garbage, and the rest is copied.
     for round in 0..5 {
         for number in (0..COUNT).filter(|number| number % 8 == round) {
             node.put(vec![put(number, COUNT, round)]);
@@ -512,7 +512,7 @@ fn a_fold_over_anti_entropy_segments_passes_over_no_damage() {
     let memory = MemoryDisk::new();
     let node = Node::open(&memory);
     node.fill(COUNT);
-    // // A hint of its own for removals.
+    // A hint of its own for removals.
     (0..COUNT).for_each(|number| node.put(vec![Write::remove(key(number, COUNT))]));
     node.upkeep();
     let snapshot = node.store.snapshot(Lease::Unlimited).unwrap();

@@ -60,7 +60,7 @@ impl Killed {
             }
             put(&node, *store, number);
         }
-        // // Later records prove that the last puts were durable.
+        // Later records prove that the last puts were durable.
         for _ in 0..2 {
             while node.log.chore_step().unwrap() {}
         }
@@ -165,11 +165,11 @@ fn a_damaged_back_costs_its_key_and_no_store_its_completeness() {
 #[test]
 fn the_last_batch_of_a_store_is_lost_to_the_store_whose_next_one_it_was() {
     let killed = Killed::after(&[0, 0, 0, 1, 2, 1, 0]);
-    // // The second batch of store 1 is its last; behind it are the fourth of store 0 and none of
+    // The second batch of store 1 is its last; behind it are the fourth of store 0 and none of
     // store 2, which has one batch.
     let [begin, front_end, _] = killed.record(1, 2);
     killed.flip(before(front_end, 1));
-    // // By its sequence it may also be the next batch of store 2.
+    // By its sequence it may also be the next batch of store 2.
     assert_eq!(killed.lost(&killed.open()), [(1, 2), (2, 2)]);
     killed.flip(before(front_end, 1));
     killed.flip(behind(begin, 9));
@@ -208,7 +208,7 @@ fn a_loss_is_reported_until_it_is_noted_and_its_sequences_are_not_given_out_agai
     let node = killed.open();
     assert_eq!(killed.lost(&node), []);
     assert_eq!(node.engines[1].last(), 4);
-    // // Once its own files cover the loss, it no longer matters.
+    // Once its own files cover the loss, it no longer matters.
     node.engines[1].cover().unwrap();
     drop(node);
     assert_eq!(killed.lost(&killed.open()), []);

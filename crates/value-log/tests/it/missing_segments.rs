@@ -212,7 +212,7 @@ fn a_segment_whose_number_was_given_out_again_is_reported() {
     let file = "value_log/0000000003.segment".to_owned();
     assert_eq!(first.lost(), vec![vec![file]; STORES]);
     assert!(!first.has(0, 3));
-    // // The segment with this number now has no record of these two.
+    // The segment with this number now has no record of these two.
     first.put(2, 4);
     drop(first);
     let second = node(&disk);

@@ -254,8 +254,7 @@ fn race(engine: &Engine) {
                                 racing.write(key, round);
                             }
                         }
-                        // // Here too, so that upkeep does not depend on the turns of the other
-                        // thread.
+                        // Here too, so that upkeep does not depend on the turns of the other thread.
                         keep_up(log, racing, counts);
                         if round >= ROUNDS && is_enough(counts) {
                             break;

@@ -169,7 +169,7 @@ fn walk(
             continue;
         }
         done.push(segment);
-        // // From no operation to all: a prime, so that every place in the tree is cut at different
+        // From no operation to all: a prime, so that every place in the tree is cut at different
         // operations.
         let cut = walked.collections % 19;
         let crash = crash_of(walked.collections);
@@ -200,7 +200,7 @@ fn r13_no_six_log_segments_whose_collections_are_all_cut_somewhere_bring_a_remov
         walk(kind, &disk, firsts, &mut Vec::new(), &mut walked, &expected);
         walked
     };
-    // // This is the longest test here: two threads halve its time on two cores.
+    // This is the longest test here: two threads halve its time on two cores.
     let halves = std::thread::scope(|scope| {
         let other = scope.spawn(|| walk_half(&SIX[..3]));
         [walk_half(&SIX[3..]), other.join().unwrap()]
@@ -422,7 +422,7 @@ fn checkpoints_that_are_lost_twice_cover_nothing_that_was_put_without_them() {
         &[
             Step::Put(1),
             Step::Put(2),
-            // // The cut is behind the note that there is a log, and before the first checkpoint.
+            // The cut is behind the note that there is a log, and before the first checkpoint.
             Step::Collect(0, 12),
             Step::Remove(2),
             Step::Collect(0, UNCUT),

@@ -52,7 +52,7 @@ pub(crate) enum Kind {
 impl Kind {
     fn engine(self) -> Engine {
         match self {
-            // // Each file of copies has those of one collection only.
+            // Each file of copies has those of one collection only.
             Self::Bitcask => Engine::Bitcask(BitcaskSettings {
                 file_bytes_max: 1,
                 checkpoint_after_bytes: 200,
@@ -111,7 +111,7 @@ impl Node {
         let path = Path::new("log").join(file_name(u64::from(number)));
         let is_there = self.disk.info(&path).unwrap().is_some();
         if is_there {
-            // // The store decides by the time of this call.
+            // The store decides by the time of this call.
             self.store.maintenance_due(NOW);
             let records = self.records(number, &path);
             let tenant = &self.store.tenant;

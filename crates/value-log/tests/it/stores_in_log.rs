@@ -229,13 +229,13 @@ fn corrupt(kind: Kind) {
     let used = store.log.newest_segment() as usize;
     drop(store);
     let all = segments(&disk);
-    // // In the first file, which is full, and in the last one, before its last record.
+    // In the first file, which is full, and in the last one, before its last record.
     flip(&disk, &all[0], 100);
     flip(&disk, &all[used - 1], 100);
     let disk = disk.crash_image(CrashOptions::everything());
     let store = Store::open(&disk, kind).unwrap();
     let (gone, damaged) = store.gone_and_damaged();
-    // // The damaged place is in the front of a record of bitcask, and in the back of one of
+    // The damaged place is in the front of a record of bitcask, and in the back of one of
     // leveldb, whose key is known.
     let expected = match kind {
         Kind::Bitcask => (2, 0),
@@ -279,8 +279,7 @@ fn fill_the_disk(kind: Kind) {
             for (number, round) in acknowledged.iter().enumerate() {
                 let found = store.get(number).unwrap();
                 let is_right = found == round.map(|round| body(number, round));
-                // // A put that found no room may be visible: it is neither acknowledged nor
-                // excluded.
+                // A put that found no room may be visible: it is neither acknowledged nor excluded.
                 let is_refused = number == refused && found == Some(body(number, refused_round));
                 assert!(is_right || is_refused, "{number}: {found:?}, {round:?}");
             }
@@ -295,7 +294,7 @@ fn fill_the_disk(kind: Kind) {
         store.do_upkeep();
         check(&store, &acknowledged);
         disk.remove_file(Path::new("filler")).unwrap();
-        // // Upkeep may first have to do the work that ends the refusal.
+        // Upkeep may first have to do the work that ends the refusal.
         store.do_upkeep();
         for (number, round) in acknowledged.iter_mut().enumerate() {
             store.put(number, 1_000).unwrap();
@@ -311,8 +310,7 @@ fn fill_the_disk(kind: Kind) {
     }
 }
 
-/// Puts, with upkeep now and then, until one is refused for want of space. Returns its key and its
-/// round.
+/// Puts, with upkeep now and then, until one is refused for want of space. Returns its key and its round.
 fn fill(store: &Store, acknowledged: &mut [Option<usize>; KEYS]) -> (usize, usize) {
     for round in 2..500 {
         for (number, latest) in acknowledged.iter_mut().enumerate() {

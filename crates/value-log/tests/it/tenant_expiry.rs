@@ -47,10 +47,10 @@ fn check_that_all_goes(node: &TenantsNode, fields: Fields) {
     tend(node, Timestamp(EXPIRED.0 - 1));
     assert_eq!(node.log.status().bytes, before.bytes, "too early");
     tend(node, EXPIRED);
-    // // What remains: the last puts, which are not covered yet, and the active segment.
+    // What remains: the last puts, which are not covered yet, and the active segment.
     let left = node.log.status();
     assert!(left.bytes <= 4 * SEGMENT_BYTES, "{left:?}");
-    // // Each store has a file made ahead, with its header.
+    // Each store has a file made ahead, with its header.
     assert!(node.own_bytes() <= STORES as u64 * 32);
 }
 
@@ -115,15 +115,14 @@ fn of_a_mixture_the_log_keeps_about_what_lasts() {
     let count = node.fill(0, 20, NOW, fields_of);
     tend(&node, EXPIRED);
     let bytes = node.log.status().bytes + node.own_bytes();
-    // // A quarter of twenty segments lasts, and garbage may take a fifth of the log. The last puts
+    // A quarter of twenty segments lasts, and garbage may take a fifth of the log. The last puts
     // and the active files of stores are not collected.
     assert!(bytes <= 9 * SEGMENT_BYTES, "{bytes}");
     let lasting = (0..count).filter(|number| fields_of(*number) == LASTING);
     assert!(lasting.into_iter().all(|number| is_there(&node, number)));
 }
 
-/// Older versions of an object that got an expiry never come back, even if the stores have only
-/// their data.
+/// Older versions of an object that got an expiry never come back, even if the stores have only their data.
 #[test]
 fn what_an_expired_object_hid_in_the_log_does_not_come_back() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());

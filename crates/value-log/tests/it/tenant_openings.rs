@@ -85,7 +85,7 @@ fn after_a_kill_no_more_of_the_log_is_read_than_lies_behind_the_checkpoints() {
         assert_eq!(node.keys(), keys);
         let oldest = newest - SEGMENTS_BEHIND_MAX;
         assert!(read.keys().all(|it| *it >= oldest), "{read:?}");
-        // // Each segment is read once for the stores; the end of the log was found before.
+        // Each segment is read once for the stores; the end of the log was found before.
         let closed = read.iter().filter(|(it, _)| **it < newest);
         let segment_bytes = usize::try_from(SEGMENT_BYTES).unwrap();
         assert!(

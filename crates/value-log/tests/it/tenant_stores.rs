@@ -746,7 +746,7 @@ fn a_segment_stays_until_the_copies_out_of_it_are_durable() {
         cover_all(&node);
         let segments = node.log.status().segments;
         for step in 0..60 {
-            // // A checkpoint or an erasure may request the next survey at any time.
+            // A checkpoint or an erasure may request the next survey at any time.
             node.log.usage_changed();
             node.log.upkeep_step(StepBudget { bytes: 1 }).unwrap();
             node.log.upkeep_step(StepBudget { bytes: 1 }).unwrap();
@@ -778,7 +778,7 @@ fn cover_all(node: &Node) {
 #[test]
 fn a_store_that_is_opened_while_a_segment_is_collected_loses_nothing_of_it() {
     let mut under_way = 0;
-    // // Entries of innostore stay in the log no longer than in memory.
+    // Entries of innostore stay in the log no longer than in memory.
     let kinds: Vec<Kind> = KINDS
         .into_iter()
         .filter(|it| *it != Kind::Innostore)
@@ -829,7 +829,7 @@ fn a_segment_that_cannot_be_read_holds_up_no_other_collection() {
         let drawn = Arc::new(AtomicU64::new(1));
         let node = Node::open_of(kind, &disk, &drawn, Mode::Grouped).unwrap();
         let put = |store: usize, number: usize| node.put_durably(store, number);
-        // // All but one of its entries are garbage, more than in any other segment.
+        // All but one of its entries are garbage, more than in any other segment.
         (0..KEYS).for_each(|number| put(0, number));
         node.log.roll().unwrap();
         (1..KEYS).for_each(|number| put(0, number));
@@ -851,8 +851,7 @@ fn a_segment_that_cannot_be_read_holds_up_no_other_collection() {
 fn overwrite_and_collect(node: &Node) {
     let put = |store: usize, number: usize| node.put_durably(store, number);
     for round in 0..300 {
-        // // Most of a segment becomes garbage with the next put, and some of it stays live for
-        // long.
+        // Most of a segment becomes garbage with the next put, and some of it stays live for long.
         let number = |lasting| {
             if round % 10 == lasting {
                 round / 10

@@ -237,7 +237,7 @@ impl Backend for TenantBackend {
 
     fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
         let mut tasks = self.engine.maintenance_due(now);
-        // // The log's upkeep as a task, for which the engine does nothing.
+        // The log's upkeep as a task, for which the engine does nothing.
         if self.log.is_upkeep_due() {
             tasks.push(Task {
                 kind: TaskKind::Scrub,

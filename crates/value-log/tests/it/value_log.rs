@@ -190,8 +190,7 @@ fn a_full_disk_refuses_and_what_it_refused_keeps_its_place() {
         let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
         disk.add_rule(Rule::new(no_space).on(operation));
     }
-    // // The first put has its place before the failure is known; it may be visible, and is not
-    // acknowledged.
+    // The first put has its place before the failure is known; it may be visible, and is not acknowledged.
     assert_eq!(put(&node, 0, 2).unwrap_err().kind(), ErrorKind::Full);
     let seen = node.engines[0].values(Reading::CachedOnly).unwrap();
     assert_eq!(seen.len(), 2);
@@ -554,8 +553,7 @@ fn a_file_of_another_log_is_set_aside() {
     assert!(node.log.newest_segment() > 77);
 }
 
-/// Regression: the log relied on its identity file alone, and moved every segment away as another
-/// log's.
+/// Regression: the log relied on its identity file alone, and moved every segment away as another log's.
 #[test]
 fn a_name_of_another_log_does_not_move_its_segments_away() {
     let (disk, other) = (MemoryDisk::new(), MemoryDisk::new());
@@ -778,7 +776,7 @@ fn no_crash_brings_back_a_segment_without_the_removal_that_hid_it() {
     removed.unwrap().wait().unwrap();
     node.log.roll().unwrap();
     put(&node, 1, 2).unwrap();
-    // // The value is dropped first, and only then the removal.
+    // The value is dropped first, and only then the removal.
     node.engines[0].cover().unwrap();
     while node.log.segment(1).is_some() {
         node.log.upkeep_step(StepBudget { bytes: 300 }).unwrap();
@@ -911,7 +909,7 @@ fn a_scrub_writes_the_contents_beside_a_segment_anew_whichever_byte_of_them_rott
     let file = disk.open(path, OpenMode::ReadWrite).unwrap();
     file.truncate(whole.len() as u64 - 1).unwrap();
     mended(&scrub());
-    // // The file of another segment, intact in itself.
+    // The file of another segment, intact in itself.
     let other = read_file(&disk, &contents[1], 1 << 20).unwrap();
     kvorum_disk::replace_file(&disk, path, &other).unwrap();
     mended(&scrub());

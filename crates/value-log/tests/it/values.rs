@@ -257,7 +257,7 @@ impl Run {
             let fresh = Life::new(0);
             let life = if is_new { &fresh } else { life };
             let last = usize::try_from(engine.last()).unwrap();
-            // // The only trace of the last batches may be the numbering.
+            // The only trace of the last batches may be the numbering.
             assert!(last >= life.acknowledged, "{story}: {last} of {life:?}");
             assert!(last <= life.put.len(), "{story}: {last} of {life:?}");
             let values = engine.values(Reading::MayBlock).expect(story);

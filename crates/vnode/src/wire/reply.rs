@@ -132,7 +132,7 @@ fn plain(kind: u8) -> WireMessage {
 
 fn of_object(kind: u8, object: &Object, sent: Option<&Bytes>) -> WireMessage {
     let encoded = object.encode();
-    // // The same bytes in the same place, or equal: the sender has both.
+    // The same bytes in the same place, or equal: the sender has both.
     let is_as_sent = sent.is_some_and(|sent| *sent == encoded.body);
     let kind = if is_as_sent { STORED_AS_SENT } else { kind };
     let mut head = start(kind, encoded.head.len());

@@ -209,7 +209,7 @@ fn a_crash_after_the_store_has_written_out_what_they_lack_costs_a_rebuild() {
     run.begin();
     assert!(run.vnode.keep_trees(&run.files).unwrap());
     run.put("new", "v");
-    // // The checkpoint has the batch, so the log does not replay it.
+    // The checkpoint has the batch, so the log does not replay it.
     run.vnode.store_for_upkeep().close().unwrap();
     let run = Run::open(&run.cut());
     assert_eq!(run.begin(), BuildStep::Idle);
@@ -248,8 +248,7 @@ fn trees_of_an_incomplete_vnode_are_not_kept_and_not_taken() {
     assert!(!run.vnode.keep_trees(&run.files).unwrap());
 }
 
-/// Restores an earlier copy of the store, keeps the trees, and returns true if they match the
-/// store.
+/// Restores an earlier copy of the store, keeps the trees, and returns true if they match the store.
 fn are_right_after_a_rollback() -> bool {
     let disk = stopped();
     let earlier = disk.crash_image(CrashOptions::everything());

@@ -138,7 +138,7 @@ fn a_lease_ends_a_page_and_without_a_key_the_scan() {
     for number in 0..1_000 {
         bench.put(&format!("{number:04}"), "v", &Clock::new());
     }
-    // // Each reading of the clock advances it.
+    // Each reading of the clock advances it.
     let ends_after = |looks: u64| {
         let time = Arc::new(AtomicU64::new(0));
         ScanRequest {

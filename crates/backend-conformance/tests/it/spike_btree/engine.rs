@@ -31,8 +31,7 @@ impl EngineUnderTest for BTree {
         "b+tree spike"
     }
 
-    /// The whole store: if a page of the last commit is damaged, the library returns to the commit
-    /// before.
+    /// The whole store: if a page of the last commit is damaged, the library returns to the commit before.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.redb"]
     }
@@ -69,8 +68,7 @@ impl EngineUnderTest for BTree {
         false
     }
 
-    /// redb checks pages when it opens a file and never again, so that later damage may even make
-    /// it panic.
+    /// redb checks pages when it opens a file and never again, so that later damage may even make it panic.
     fn checks_every_read(&self) -> bool {
         false
     }
@@ -187,8 +185,7 @@ impl State {
     }
 }
 
-/// Makes a tree under a temporary name and renames it into place, so that no partial tree ever
-/// exists.
+/// Makes a tree under a temporary name and renames it into place, so that no partial tree ever exists.
 fn create(disk: &dyn Disk, directory: &Path, identity: u64, sequence: Sequence) -> Result<()> {
     let path = directory.join("store.redb");
     let temporary = kvorum_disk::temporary_name(&path);

@@ -83,7 +83,7 @@ impl Table {
         let damaged = || BackendError::new(ErrorKind::Corrupt, format!("table {number}"));
         let read = kvorum_disk::read_file(disk, &path, FILE_BYTES_MAX);
         let bytes = read.map_err(|error| match error.kind() {
-            // // The manifest names the file, so either is damaged.
+            // The manifest names the file, so either is damaged.
             kvorum_disk::ErrorKind::NotFound => damaged(),
             _ => disk_error(error),
         })?;

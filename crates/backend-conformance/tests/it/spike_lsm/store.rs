@@ -100,8 +100,7 @@ impl Shared {
         Ok(sequence)
     }
 
-    /// For changes on disk that a failure would leave incomplete: after one the store takes no more
-    /// writes.
+    /// For changes on disk that a failure would leave incomplete: after one the store takes no more writes.
     pub(crate) fn or_fail<T>(state: &mut State, outcome: Result<T>) -> Result<T> {
         if let Err(error) = &outcome {
             state.failure.get_or_insert(error.clone());
@@ -117,7 +116,7 @@ impl Shared {
     pub(crate) fn freeze(state: &mut State) -> Result<()> {
         let number = state.log_number();
         if let Some(log) = state.log.take() {
-            // // A failed put may have left a whole record behind the end, with the sequence of the
+            // A failed put may have left a whole record behind the end, with the sequence of the
             // next put.
             let end = state.log_lens.get(&number).copied().unwrap_or_default();
             log.truncate(end).map_err(disk_error)?;
