@@ -114,7 +114,7 @@ impl<'a> Recording<'a> {
                 self.trial.now.0 += micros;
                 Outcome::Done
             }
-            // Reads are checked in the end; a dropped store is like one after a crash.
+            // Reads are checked at the end; a dropped store counts as one after a crash.
             _ => Outcome::Done,
         };
         Ok(outcome)

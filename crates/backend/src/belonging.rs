@@ -60,7 +60,7 @@ pub enum FoundStore {
         /// True if it has the expected label; a store of an earlier version has none.
         is_labelled: bool,
     },
-    /// Files that cannot be opened as the wanted store: a text that names the files.
+    /// Files that cannot be opened as the expected store; the text names the files.
     Unusable(String),
 }
 

@@ -29,8 +29,8 @@ pub struct Timestamp(pub u64);
 pub struct Tag(pub u8);
 
 impl Tag {
-    /// A deletion of the key's object. A full disk takes it like a removal: it frees the space of the
-    /// object.
+    /// A deletion of the key's object. A full disk accepts it like a removal: it frees the space of
+    /// the object.
     pub const TOMBSTONE: Self = Self(1);
     /// A page: a part of the value of an object, which is an entry of its own. It is never shown as an
     /// object.

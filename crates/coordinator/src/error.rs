@@ -145,7 +145,7 @@ pub enum RequestError {
     /// The bucket's backend, named here, has no secondary indexes. Use another backend for it.
     #[error("{{error,{{indexes_not_supported,{0}}}}}")]
     IndexesNotSupported(String),
-    /// A counter in a bucket without data type that keeps one value alone. Set `allow_mult`.
+    /// A counter in a bucket without data type that keeps only one value. Set `allow_mult`.
     #[error("\"Counters require bucket property 'allow_mult=true'\"")]
     CountersNeedSiblings,
     /// A remove without a context named a missing target. The variant's name is Riak's. Fetch, and

@@ -57,7 +57,7 @@ fn print(effects: GetEffects) -> Vec<String> {
     effects.into_iter().map(print).collect()
 }
 
-/// `first=N`: the first N replicas of the list are asked at first.
+/// `first=N`: the first N replicas of the list are asked first.
 fn first(header: &Header) -> SlotSet {
     let Some(count) = header.number("first") else {
         return SlotSet::ALL;

@@ -85,7 +85,7 @@ pub trait HintStore: Send + Sync {
         now: Timestamp,
     ) -> Result<HintPage, ReplicaFailure>;
 
-    /// Removes a hint whose object is still of this version; true when it is gone. Blocks.
+    /// Removes a hint if its object still has this version; true when the hint is gone. Blocks.
     fn forget(
         &self,
         partition: Partition,

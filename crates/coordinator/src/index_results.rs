@@ -1,4 +1,4 @@
-//! Index queries: coverage as for listings, with the entries of all vnodes in one order if asked for.
+//! Index queries: coverage as for listings, with the entries of all vnodes in one order if requested.
 //!
 //! Each vnode is read in parts of bounded length, each on a snapshot of its own. The vnodes of this node
 //! are read in one go on one thread, those of other nodes at the same time. Where order matters, the parts
@@ -43,7 +43,7 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexMatch {
-    /// The value by which the object was found; empty when keys were looked through.
+    /// The value by which the object was found; empty in a query over keys.
     pub value: Bytes,
     /// The object's key.
     pub key: Key,

@@ -1,4 +1,4 @@
-//! Folds over the keys of a bucket, asked of the vnodes of a coverage plan.
+//! Folds over the keys of a bucket, on the vnodes of a coverage plan.
 //!
 //! As in listings, vnodes are read one after the other, each in parts, each part on a snapshot of
 //! its own. An entry that does not change during the fold is found once, in one replica.

@@ -1,4 +1,4 @@
-//! Key and bucket listings, and counts of keys, asked of the vnodes of a coverage plan.
+//! Key and bucket listings, and counts of keys, on the vnodes of a coverage plan.
 //!
 //! Vnodes are read one after the other, each in parts of bounded length in the order of keys, each
 //! part on a snapshot of its own: a key that exists throughout the listing is in it, and no key is
@@ -28,7 +28,7 @@ use crate::trace::RequestKind;
 const NAMES_PER_CHUNK: usize = 1_000;
 /// Names that a vnode reads for one part: a listing holds as many in memory.
 const NAMES_PER_PART: u32 = 10_000;
-/// Keys that a vnode looks at for one part of a count: it holds a snapshot for as long.
+/// Keys that a vnode reads for one part of a count, on one snapshot.
 const COUNTED_PER_PART: u32 = 100_000;
 
 const FORM: PartForm<PageRequest, Answer> = PartForm {

@@ -39,7 +39,7 @@ pub(crate) type GetReply = Result<Option<Arc<Object>>, RequestError>;
 pub(crate) enum StartedGet {
     /// It has ended.
     Ended(GetReply),
-    /// Some replicas have to be asked where blocking is allowed.
+    /// Some replicas need a thread that may block, or another node.
     Waits(Box<WaitingGet>),
 }
 

@@ -31,7 +31,7 @@ pub struct GetOptions {
     pub sloppy_quorum: Option<bool>,
     /// The deadline.
     pub timeout: Option<Duration>,
-    /// The part of the object that is wanted.
+    /// The requested part of the object.
     pub detail: Detail,
 }
 

@@ -158,8 +158,8 @@ pub trait MaintenanceWitness: Send + Sync {
         false
     }
 
-    /// A put or a deletion has ended that was not refused for want of room: its time without the
-    /// put delay. Called once for each, on its own thread.
+    /// A put or a deletion, not refused for want of room, has ended: its time without the put
+    /// delay. Called once for each, on its own thread.
     fn put_finished(&self, _took: Duration, _now: Moment) {}
 
     /// A description of the longest step that overlapped the time from `from` to `to`; `None` if none did.

@@ -1,7 +1,8 @@
 //! Driving a put: executes the machine's effects, feeds confirmations back, and waits for syncs.
 //!
-//! One put is one dot in every case: a second replica is asked to coordinate only if the first has certainly
-//! done nothing. If the ring changes after the object was made, the same object is sent to the new replicas.
+//! One put is one dot in every case: a second replica is asked to coordinate only if the first
+//! certainly had no effect. If the ring changes after the object was made, the same object is sent
+//! to the new replicas.
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! A value whose parts can be removed, with the clock of all updates that it has seen: a set, or a map.
 //!
 //! The value, its clock and its deferred removes are one unit. An update changes a few parts at the
-//! root; [`Delta`] carries these parts alone to the other replicas.
+//! root; [`Delta`] carries only these parts to the other replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The byte form of a clock, alone for clients and as a part of object heads.
+//! The byte form of a clock, for clients and as a part of object heads.
 
 use bytes::{BufMut, Bytes};
 use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum, put_varint, varint_len};

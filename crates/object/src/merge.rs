@@ -23,7 +23,7 @@ use crate::{
 )]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merged {
-    /// The stored object has seen all of it already; nothing is to be written.
+    /// The stored object has seen all of it already; nothing has to be written.
     Unchanged,
     /// The object to store in place of the former one.
     Changed(Object),

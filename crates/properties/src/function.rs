@@ -18,7 +18,7 @@ pub enum KeyFunction {
     /// `riak_core_util:chash_std_keyfun`: bucket and key.
     #[default]
     Standard,
-    /// `riak_core_util:chash_bucketonly_keyfun`: the bucket alone.
+    /// `riak_core_util:chash_bucketonly_keyfun`: only the bucket.
     BucketOnly,
 }
 

@@ -28,7 +28,7 @@ pub struct NotQuorum {
     pub text: String,
 }
 
-/// The numbers that stand for the words in Protocol Buffers messages.
+/// The numbers for the words in Protocol Buffers messages.
 const WIRE_ONE: u32 = u32::MAX - 1;
 const WIRE_QUORUM: u32 = u32::MAX - 2;
 const WIRE_ALL: u32 = u32::MAX - 3;
@@ -57,7 +57,7 @@ impl Quorum {
         }
     }
 
-    /// The number that stands for this in Protocol Buffers messages.
+    /// The number for this value in Protocol Buffers messages.
     pub fn to_wire(self) -> u32 {
         match self {
             Self::One => WIRE_ONE,

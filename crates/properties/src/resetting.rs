@@ -1,4 +1,4 @@
-//! The reset of a bucket type: of one property, or of all that can be reset.
+//! The reset of a bucket type: of one property, or of all resettable ones.
 //!
 //! A reset keeps the properties that are chosen at a type's creation or belong to its data: values
 //! keep their data type, and stored objects keep their backend and their kind.

@@ -1,4 +1,4 @@
-//! The files of the value log: places are handed out when a batch is queued, and the bytes follow.
+//! The files of the value log: a batch gets its place when it is queued, and its bytes are written later.
 //!
 //! A place once issued is kept, because key directories point to it. So places are issued in files with
 //! reserved space. If there is no space for the next file, a batch is refused before any part of it is
@@ -420,8 +420,8 @@ impl Files {
         self.sync_active(active)
     }
 
-    /// Writes all that is queued. An error means that bytes before `end` could not be written. If only
-    /// later bytes did not fit, their group gets the error.
+    /// Writes all queued batches. An error means that bytes before `end` could not be written. If
+    /// only later bytes did not fit, their group gets the error.
     fn write_up_to(&self, state: &mut State, end: u64) -> Written {
         let Err(failure) = self.write_queued(state) else {
             return Ok(());

@@ -19,7 +19,7 @@ use crate::vnode::Vnode;
 pub struct FoldRequest {
     /// The partition's epoch in the sender's ring.
     pub epoch: Epoch,
-    /// The keys that are looked at.
+    /// The keys of the listing.
     pub range: FoldRange,
     /// Gives the time for expiry, read once at the beginning, and measures the lease.
     pub clock: FoldClock,
@@ -28,7 +28,7 @@ pub struct FoldRequest {
 }
 
 /// The clock of a fold that begins now. It advances with monotonic time: a lease ends no earlier and no
-/// later when the wall clock is set meanwhile.
+/// later if the wall clock is set.
 pub fn fold_clock(clock: Arc<dyn Clock>) -> FoldClock {
     let (began, wall) = (clock.now(), clock.wall_time());
     FoldClock::new(move || Timestamp(wall.plus(clock.now().since(began)).micros()))

@@ -1,7 +1,7 @@
 //! The trees of one vnode: changed in the same step as the store, and built from folds beside writes.
 //!
-//! A fold shows the store page by page, each page on a snapshot of its own, while writes go on. Each entry
-//! has to be in its tree exactly once:
+//! A fold shows the store page by page, each page on a snapshot of its own, during writes. Each
+//! entry has to be in its tree exactly once:
 //!
 //! - In pages that were read, each change is applied at once, from the old entry to the new one. In later
 //!   pages it is left to the fold.

@@ -32,7 +32,7 @@ pub enum IndexScan {
 /// An entry that a query found, and a place to continue behind. Ordered by term and then by key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IndexPosition {
-    /// The term in order-preserving form; empty when keys are looked through.
+    /// The term in order-preserving form; empty in a scan of keys.
     pub term: Bytes,
     /// The object's key.
     pub key: Key,

@@ -17,7 +17,7 @@ pub struct KeyFoldRequest {
     pub hash: KeyHash,
     /// The ring's size.
     pub size: RingSize,
-    /// The owner partitions whose keys are looked at; `None` for all that the vnode has.
+    /// The owner partitions whose keys are read; `None` for all that the vnode has.
     pub owners: Option<Vec<Partition>>,
     /// The question.
     pub fold: Arc<KeyFold>,

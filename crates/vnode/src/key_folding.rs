@@ -86,7 +86,7 @@ fn times_of(scope: &FoldScope) -> Option<RangeInclusive<Timestamp>> {
 }
 
 impl KeyFoldRequest {
-    /// The keys that are left to be looked at.
+    /// The keys that are left to read.
     fn range(&self) -> FoldRange {
         let scope = &self.fold.scope;
         let bound = |key: &Key| -> Bound<Bytes> {

@@ -18,7 +18,7 @@ use crate::value_facts::ValueFacts;
 /// One operation in this number is measured.
 pub const SAMPLED_EVERY: u64 = 8;
 
-/// The kind of a measured operation.
+/// The kind of measured work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VnodeWork {
     /// A read of a whole object.

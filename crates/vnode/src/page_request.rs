@@ -30,9 +30,9 @@ pub struct PageRequest {
     pub size: RingSize,
     /// The owner partitions whose keys are wanted; `None` for all that the vnode has.
     pub owners: Option<Vec<Partition>>,
-    /// The keys that are looked at.
+    /// The keys of the part.
     pub range: FoldRange,
-    /// The most names in the answer; of a count, the most keys that are looked at.
+    /// The most names in the answer; for a count, the most keys that are read.
     pub names_max: u32,
 }
 
@@ -45,7 +45,7 @@ pub struct CountPage {
     pub next: Option<StorageKey>,
 }
 
-/// The answer, where names are asked for.
+/// The answer to a request for names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// Keys in ascending order; buckets whose first key is a tombstone come last.

@@ -40,7 +40,7 @@ pub(crate) struct PagedObject {
 }
 
 impl PagedObject {
-    /// An object in pages, and its pages; `None` for one that is stored whole.
+    /// An object in pages, and its pages; `None` for an object that is stored whole.
     pub(crate) fn split(object: &Object) -> Option<(Self, Pages)> {
         let [only] = object.siblings() else {
             return None;

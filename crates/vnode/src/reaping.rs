@@ -19,7 +19,7 @@ use crate::vnode::{Interrupted, Vnode};
 pub struct ReapRequest {
     /// The partition's epoch in the ring of the round.
     pub epoch: Epoch,
-    /// The keys that are looked at. The next page begins at [`ReapPage::next`].
+    /// The keys of the page. The next page begins at [`ReapPage::next`].
     pub range: FoldRange,
     /// The time of the removals, and of the lease.
     pub clock: FoldClock,
@@ -32,7 +32,7 @@ pub struct ReapRequest {
 /// The outcome of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReapPage {
-    /// Entries that were looked at.
+    /// Entries of the page.
     pub entries: u64,
     /// Tombstones among them.
     pub tombstones: u64,

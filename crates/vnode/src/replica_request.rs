@@ -171,7 +171,7 @@ pub enum Handled {
 /// A replica's answer.
 #[derive(Debug)]
 pub enum ReplicaReply {
-    /// The object asked for; tombstones are objects.
+    /// The requested object; tombstones are objects.
     Found(Arc<Object>),
     /// The key has nothing.
     NotFound,

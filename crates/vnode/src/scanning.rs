@@ -28,8 +28,7 @@ use crate::vnode::{Interrupted, Vnode};
 /// A request for a page.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {
-    /// The keys that are looked at. The next page begins at [`ScanPage::next`] or behind
-    /// [`ScanPage::through`].
+    /// The keys of the scan. The next page begins at [`ScanPage::next`] or behind [`ScanPage::through`].
     pub range: FoldRange,
     /// Gives the time for expiry, read once at the beginning, and measures the lease.
     pub clock: FoldClock,
@@ -48,7 +47,7 @@ pub struct ScanLimits {
     pub bytes_max: u64,
     /// An entry with a longer body is alone on its page. Bytes.
     pub shared_body_bytes_max: u64,
-    /// Bytes of entries that are passed over as not wanted.
+    /// Bytes of unwanted entries that are passed over.
     pub passed_over_bytes_max: u64,
 }
 

@@ -36,9 +36,9 @@ pub enum TreeQuestion {
     },
     /// The entries in leaves.
     Keys(LeafKeys),
-    /// Leaves are to be corrected from the stored entries.
+    /// Correct leaves from the stored entries.
     Recount {
-        /// The size of the tree whose leaves are meant.
+        /// The size of the tree with these leaves.
         size: TreeSize,
         /// The leaves, ascending.
         leaves: Arc<[u32]>,
@@ -48,7 +48,7 @@ pub enum TreeQuestion {
 /// A request for the entries of some leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafKeys {
-    /// The size of the tree whose leaves are meant.
+    /// The size of the tree with these leaves.
     pub size: TreeSize,
     /// The leaves, ascending.
     pub leaves: Arc<[u32]>,
@@ -76,7 +76,7 @@ pub enum TreeAnswer {
         /// The tree lacks entries: it is being built, or the vnode itself is not complete.
         is_building: bool,
     },
-    /// Leaves of branches, in the order in which they were asked for.
+    /// Leaves of branches, in the order of the request.
     Branches {
         /// The leaves of each branch.
         branches: Vec<Vec<u32>>,
@@ -92,7 +92,7 @@ pub enum TreeAnswer {
         /// The time by which entries count as expired, in microseconds since the Unix epoch.
         now: u64,
     },
-    /// The leaves are right, unless the tree is being built or another recount goes on.
+    /// The leaves are correct, unless the tree is being built or another recount is in progress.
     Recounted,
     /// The vnode keeps no trees, or its tree has become smaller than the requested size.
     Unknown,

@@ -241,7 +241,7 @@ impl Vnode {
         self
     }
 
-    /// The start of an operation that is to be measured, and its kind.
+    /// The start of an operation to measure, and its kind.
     fn sample(&self, operation: &Operation) -> Option<(&Stopwatch, VnodeWork, Moment)> {
         let stopwatch = self.stopwatch.as_ref()?;
         let work = work_of(operation)?;

@@ -287,7 +287,7 @@ impl Room {
             // Another thread has already passed it.
             return Ok(());
         };
-        // A file made for removals alone gives its bytes back to the reserve before it takes puts.
+        // A file made for removals only returns its bytes to the reserve before it takes puts.
         let returned = match known.is_for(purpose) {
             true => 0,
             false => known.end,

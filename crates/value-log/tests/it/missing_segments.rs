@@ -186,7 +186,7 @@ fn a_missing_log_segment_is_reported_by_each_store_that_had_something_in_it() {
     }
 }
 
-/// No checkpoint names the last puts: the log alone can detect their loss.
+/// No checkpoint names the last puts: only the log can detect their loss.
 #[test]
 fn a_missing_segment_that_no_checkpoint_names_is_reported_by_the_log() {
     let disk = MemoryDisk::new();

@@ -34,7 +34,7 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// Opens a store over a log, or with files of its own alone.
+    /// Opens a store over a log, or with its own files only.
     pub(crate) fn open(
         &self,
         disk: Arc<dyn Disk>,

@@ -137,7 +137,7 @@ pub(super) fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A byte that says if there is a key, and the key.
+/// Writes a byte that is 1 if there is a key, and the key.
 pub(super) fn put_place(out: &mut Vec<u8>, place: Option<&StorageKey>) {
     out.put_u8(u8::from(place.is_some()));
     if let Some(place) = place {
