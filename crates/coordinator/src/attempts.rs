@@ -150,7 +150,7 @@ impl Attempts {
         let runtime = &self.replicas.parts.runtime;
         let begun = runtime.now();
         let has_time = self.wait_until(pauses, progress.deadline).await;
-        // // No store was slow, so background work need not slow down.
+        // No store was slow, so background work need not slow down.
         progress.trace.slowed += runtime.now().since(begun);
         has_time
     }

@@ -139,7 +139,7 @@ impl VnodeHints {
         work()
     }
 
-    /// True when there is a hint of this bucket type that is no tombstone. Blocks.
+    /// True when there is a hint of this bucket type that is not a tombstone. Blocks.
     pub fn holds_any_of(
         &self,
         bucket_type: &BucketType,

@@ -1,4 +1,4 @@
-//! Replicas on other nodes: requests are those to this node's replicas, failures differ.
+//! Replicas on other nodes: the same requests as for this node's replicas, with other failures.
 
 use std::future::Future;
 use std::pin::Pin;

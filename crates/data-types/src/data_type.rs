@@ -30,7 +30,7 @@ pub enum DataType {
 pub struct KindMismatch {
     /// The type of the value to merge into.
     pub ours: Kind,
-    /// The type of the merged value.
+    /// The type of the value to merge.
     pub theirs: Kind,
 }
 

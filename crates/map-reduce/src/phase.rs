@@ -41,7 +41,7 @@ pub(crate) const BATCH_INPUTS: usize = 20;
 /// Reads the value of `query`.
 ///
 /// All phases are read before the first one is checked, as in Riak, so that a job with two mistakes
-/// gets the same answer.
+/// gets Riak's answer.
 pub(crate) fn phases_of_json(query: &Value) -> Result<Vec<Phase>, Refusal> {
     let Value::Array(phases) = query else {
         return Err(query_error(

@@ -285,7 +285,7 @@ impl PropertyErrors {
     }
 
     /// The body of Riak's HTTP 400: an object of property to reason. Riak's sentences are arrays of
-    /// character codes there, since Riak's encoder encodes Erlang strings so.
+    /// character codes there, as Riak's encoder makes them of Erlang strings.
     pub fn to_json(&self) -> Map<String, Value> {
         let pair = |(property, reason): &(String, Reason)| (property.clone(), reason.to_json());
         self.pairs.iter().map(pair).collect()

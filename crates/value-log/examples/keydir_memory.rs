@@ -5,11 +5,10 @@
 //! With `--value-log`, entries stay in a value log, as in a server by default, and the memory that
 //! stores and log need for it is included.
 //!
-//! Run with
-//! `MIMALLOC_ALLOW_THP=0 cargo run --release -p kvorum-value-log --example keydir_memory [--value-log] [DIRECTORY] [KEYS]`.
-//! The directory is removed at the end. Without the variable the allocator uses huge pages, and the
-//! measured size moves in steps of 2 MB: two bytes per key at a million keys. Target: at most 24
-//! bytes per key at the worst moment.
+//! Run with `MIMALLOC_ALLOW_THP=0 cargo run --release -p kvorum-value-log --example keydir_memory
+//! [--value-log] [DIRECTORY] [KEYS]`. The directory is removed at the end. Without the variable the
+//! allocator uses huge pages, and the measured size moves in steps of 2 MB: two bytes per key at a
+//! million keys. Target: at most 24 bytes per key at the worst moment.
 
 #![expect(
     clippy::disallowed_methods,

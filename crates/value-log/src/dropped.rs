@@ -1,9 +1,9 @@
 //! Segments that the log dropped: a small file with their numbers.
 //!
-//! Numbers are issued in order, so every number up to the newest has a file or was dropped. Any
-//! other number was lost, and stores that still refer to it have to report the loss. A number is
-//! noted durably before its file is removed, so no crash makes a dropped segment look lost. A noted
-//! number with a file counts as existing.
+//! Numbers are issued in order, so each number up to the newest needs a file or a note that it was
+//! dropped. A number with neither was lost, and stores that still refer to it have to report the
+//! loss. A number is noted durably before its file is removed, so no crash makes a dropped segment
+//! look lost. A noted number with a file counts as existing.
 //!
 //! On a disk too full for the note, the note itself is removed before the segments are. Without a
 //! note, as in logs of earlier versions, each missing number counts as dropped and none as lost.

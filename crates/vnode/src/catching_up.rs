@@ -8,7 +8,7 @@ use kvorum_tictac::{Tree, TreeSize};
 use crate::kept_trees::OpenedStore;
 use crate::tree_name::TreeName;
 
-/// The most segments that are noted before trees are taken from a file. Beyond it, trees are built anew.
+/// The most segments that are noted before trees are taken from a file. With more, trees are built anew.
 const NOTED_MAX: usize = 1 << 16;
 /// At most one leaf in this many is caught up: filling more costs as much as new trees.
 const CAUGHT_UP_PART: usize = 8;

@@ -1,8 +1,8 @@
 //! One part of a fold over keys, on one vnode of any node.
 //!
-//! A part has limits on the entries that it reads, on the bytes of its findings and on time; the
-//! next part continues at its end, on another snapshot. So a fold of any scope holds a thread, a
-//! snapshot and memory only briefly. It reads heads and no bodies, so every engine can answer.
+//! A part has limits on the entries that it reads, on the bytes of its findings and on time; the next part
+//! continues at the end of this one, on another snapshot. So a fold of any scope holds a thread, a snapshot
+//! and memory only briefly. It reads heads and no bodies, so every engine can answer.
 
 use std::ops::{Bound, RangeInclusive};
 

@@ -36,7 +36,7 @@ pub enum TreeQuestion {
     },
     /// The entries in leaves.
     Keys(LeafKeys),
-    /// Correct leaves from the stored entries.
+    /// The correction of leaves from the stored entries.
     Recount {
         /// The size of the tree with these leaves.
         size: TreeSize,

@@ -62,7 +62,7 @@ enum Step {
         bucket: usize,
         child: ChildNumber,
     },
-    /// Compares all answers, with folds in parts of this many keys.
+    /// Everything is compared, folds in parts of this many keys.
     Look {
         part: usize,
     },
@@ -186,7 +186,7 @@ impl Trial {
             Step::Route { bucket, child } => self.route(*bucket, child % self.children.len()),
             Step::Look { part } => self.look(*part),
             Step::Maintain => self.maintain(),
-            // Entries in memory would be lost, which is a matter of other tests.
+            // Entries in memory would be lost, which other tests are about.
             Step::Reopen if self.children.len() == TWO.len() => self.reopen(),
             Step::Reopen => {}
         }
@@ -399,8 +399,8 @@ proptest! {
     }
 }
 
-/// A write removes its key from the former child: the entry must not come back when the new one
-/// expires or is removed.
+/// A write takes its key out of its former child: the entry must not come back when the new one
+/// expires or goes.
 #[test]
 fn what_a_write_replaced_in_another_child_does_not_come_back() {
     let mut trial = Trial::new(TWO);
@@ -418,8 +418,8 @@ fn what_a_write_replaced_in_another_child_does_not_come_back() {
     trial.look(1);
 }
 
-/// Regression: a read with the routes before a change read the child that had the key, while a
-/// write moved the key from there to the child of the new route.
+/// A read that began with the routes before a change read from the child with the key, while a
+/// write moved it from there to the child of the new route.
 #[test]
 fn a_read_misses_no_key_that_a_change_of_routes_and_a_write_move() {
     const ROUNDS: usize = 300;

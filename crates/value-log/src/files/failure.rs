@@ -26,7 +26,7 @@ impl GroupFailure {
     }
 }
 
-/// The file has not the issued places: no further write is allowed.
+/// The file lacks the issued places: no further write is allowed.
 pub(super) fn out_of_place() -> GroupFailure {
     let detail = "a batch of the value log has no place in its segment; report this bug";
     GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))

@@ -1,5 +1,5 @@
-//! Upkeep of one store of innostore: damage is found before a read meets it, live pages leave even a file
-//! with an unreadable part, expired entries are removed, and a crash leaves little to replay.
+//! Upkeep of one store of innostore: damage is found before a read meets it, live pages are moved out of
+//! files with an unreadable part too, expired entries are removed, and a crash leaves little to replay.
 
 #![expect(
     clippy::unwrap_used,

@@ -369,7 +369,7 @@ fn the_log_keeps_what_expired_until_its_removal_is_durable() {
 }
 
 /// An entry that a collection finds expired hides older entries of its segment until the segment is
-/// gone. Perhaps only log hints name these.
+/// gone. Only log hints may name the older entries.
 #[test]
 fn what_expired_hides_what_is_older_in_its_segment_until_that_is_gone() {
     let steps = [

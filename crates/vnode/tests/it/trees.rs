@@ -1,4 +1,4 @@
-//! A vnode's trees, and its answers about them, match its store.
+//! A vnode's trees follow its store, and its answers about them are those of its store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
