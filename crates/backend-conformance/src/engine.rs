@@ -101,7 +101,7 @@ pub trait EngineUnderTest: Sync {
     }
 
     /// Files that are not damaged after the death of the process, as `*.EXTENSION` or `DIRECTORY/`:
-    /// a torn end, possible then, looks like damage. The suite compares them with the list in
+    /// they may have a torn end, which looks like damage. The suite compares them with the list in
     /// `docs/scenarios.md`. After the store was closed all files are damaged.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &[]

@@ -5,7 +5,7 @@
 //! do not panic, so that the suite itself can be tested: an engine with a planted defect has to be
 //! detected (`expect_caught`, with the feature `planted-defects`).
 //!
-//! | group | what it does |
+//! | group | trials |
 //! |---|---|
 //! | [`Group::Sentences`] | each sentence of the contract, shown deterministically |
 //! | [`Group::Model`] | random scripts against an ordered map with history; failures are shrunk |
@@ -18,7 +18,7 @@
 //! `conformance_suite!(engine)`, and make `golden_scripts_give_their_replies` pass script by
 //! script. Then come the groups, [`Group::Sentences`] first.
 //!
-//! | script | what of the trait it covers |
+//! | script | covered parts of the trait |
 //! |---|---|
 //! | `backups_stand_still` | `Backups::backup` |
 //! | `batches_are_whole` | `put` with several writes |

@@ -35,7 +35,7 @@ impl Purpose {
 /// One change to one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Stores an entry, replacing what the key held.
+    /// Stores an entry, in place of the key's former one.
     Put {
         /// The key.
         key: StorageKey,

@@ -71,8 +71,8 @@ impl Fields {
     }
 }
 
-/// The place of an entry, in an engine's own terms. It names one record for as long as the process
-/// lives, also after the entry has moved.
+/// The place of an entry, in an engine's own terms. It names one record while the process lives,
+/// also after the entry has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryPlace {
     /// The part of the store.

@@ -18,7 +18,7 @@ pub struct Capabilities {
     pub persistent: bool,
     /// A head is read without reading the body, so HEAD requests are cheap.
     pub cheap_heads: bool,
-    /// Keys are kept in order, so a fold costs what it visits.
+    /// Keys are kept in order, so the cost of a fold depends only on the visited keys.
     pub ordered: bool,
     /// [`crate::Backend::indexes`] exists.
     pub indexes: bool,

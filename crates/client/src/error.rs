@@ -1,4 +1,4 @@
-//! Failures of a request, sorted by what the caller can do about them.
+//! Failures of a request, by the caller's possible reaction.
 
 use std::io;
 use std::time::Duration;

@@ -23,7 +23,7 @@ use crate::plan::Plan;
 use crate::trace::Repaired;
 use crate::unopened::Unopened;
 
-/// Time limit of a repair; a later read repairs the replica after it.
+/// Time limit of a repair; after it, a later read repairs the replica.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Read repairs in progress beyond which further ones are left to later reads.

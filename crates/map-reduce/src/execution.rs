@@ -235,7 +235,7 @@ impl Execution {
         self.end(failure)
     }
 
-    /// Ends the job because its time is over.
+    /// Ends the job because its time limit has passed.
     pub fn time_out(&mut self) -> Failure {
         self.end(Failure::Timeout)
     }

@@ -1,9 +1,9 @@
 //! One input of a job: an object's place and the client's data with it, and its forms as a term.
 //!
-//! | form | of what |
+//! | form | input |
 //! |---|---|
 //! | `{B,K}` | an object in no type |
-//! | `{{B,K},Data}` | the same with key data, or what a link phase found |
+//! | `{{B,K},Data}` | the same with key data, or the finding of a link phase |
 //! | `{{{T,B},K},Data}` | an object in a bucket type; no data is `undefined` |
 //! | `[B,K]`, `[B,K,Data]`, `[B,K,Data,T]` | the same from functions and clients |
 

@@ -86,7 +86,7 @@ impl Vnode {
         for first in &doubtful {
             match first_living(&*snapshot, first, &filter)? {
                 Living::Found(key) => {
-                    // The part is over in any case, with or without room for more.
+                    // The range has been folded: the answer of the visitor does not matter.
                     let _flow = visitor(&key);
                 }
                 Living::None => {}

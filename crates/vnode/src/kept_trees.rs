@@ -73,11 +73,11 @@ pub(crate) enum Trust {
     Whole,
     /// They lack the changes of entries in these segments.
     Lacking(Vec<u32>),
-    /// They are of no use.
+    /// They are useless.
     Refused(Refusal),
 }
 
-/// The reason why trees that were kept are not taken.
+/// The reason why trees of a file are not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     OtherStore,
@@ -88,7 +88,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// In words.
+    /// The reason as text.
     pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::OtherStore => "they are of another store",

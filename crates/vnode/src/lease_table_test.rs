@@ -132,7 +132,7 @@ fn a_lease_that_does_not_fit_is_taken_back_all_the_same() {
     let table = open(&disk, &randomness);
     let first = table.source(partition(0), STORE, Sequence(0));
     seal(&table, &first, 9);
-    // The store was put back to sequence 5 and now writes up to 9 again.
+    // The store was rolled back to sequence 5 and now writes up to 9 again.
     let table = open(&disk, &randomness);
     let restored = table.source(partition(0), STORE, Sequence(5));
     assert!(!restored.is_ready());

@@ -45,7 +45,7 @@ impl PageSource for StoredPages<'_> {
     }
 }
 
-/// An object in pages that could not be put together.
+/// An object in pages that could not be assembled.
 enum NotWhole {
     Interrupted(Interrupted),
     /// The parts do not fit: they are damaged, or a write has changed them meanwhile.

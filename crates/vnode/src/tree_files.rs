@@ -92,7 +92,7 @@ impl TreeFiles {
         Ok(())
     }
 
-    /// The trees of a partition, or the reason why its file is of no use; `None` when there is no file.
+    /// The trees of a partition, or the reason why its file is useless; `None` when there is no file.
     pub(crate) fn read(&self, partition: Partition) -> Option<Result<KeptTrees, String>> {
         self.read_with(partition, |path| {
             let bytes = read_file(&*self.disk, path, FILE_BYTES_MAX);

@@ -175,7 +175,7 @@ impl Vnode {
     fn trees_to_keep(&self) -> Option<ToKeep<'_>> {
         let trees = self.trees.as_deref()?;
         let (whole, changes) = trees.whole()?;
-        // Trees without hidden entries are of no use once these are shown again.
+        // Trees without hidden entries are useless once the entries are shown again.
         let is_whole = self.is_complete() && !self.hidden.is_any() && !trees.are_in_doubt();
         if !self.is_kept_over_stops() || !is_whole {
             return None;

@@ -503,7 +503,7 @@ fn a_sequence_whose_batch_was_unreadable_once_is_not_given_out_again() {
     }
 }
 
-/// A node, and a call from which on the log's second segment cannot be read.
+/// A node, and a function that makes the log's second segment unreadable.
 fn node_and_broken_log() -> (Node, impl Fn()) {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let node = Node::open_on(Arc::new(disk.clone()), &settings()).unwrap();

@@ -245,7 +245,7 @@ impl Machine {
         }
     }
 
-    /// Damages one small file of a store; returns the damage in words.
+    /// Damages one small file of a store; returns a description of the damage.
     fn damage(&self, draws: &mut Draws) -> String {
         let victim = draws.below(STORES);
         let name = draws.one_of(self.kind.small_files());

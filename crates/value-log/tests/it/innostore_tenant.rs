@@ -51,7 +51,7 @@ impl EngineUnderTest for InnostoreTenant {
                 sync: SyncStrategy::None,
                 ..settings
             },
-            // Puts are moved at once, and memory keeps hardly any page that was read.
+            // Puts are moved at once, and memory keeps hardly any pages that were read.
             _ => InnostoreSettings {
                 dirty_age_max: Duration::ZERO,
                 sync: SyncStrategy::Interval(Duration::from_secs(1)),

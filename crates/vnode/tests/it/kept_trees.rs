@@ -1,4 +1,4 @@
-//! Trees outlast their run, unless their store is not what it was.
+//! Trees outlast their run, unless their store has changed.
 
 use std::path::Path;
 use std::sync::Arc;
