@@ -1,8 +1,8 @@
 //! Group Crash: the power is cut at every disk operation of a script, and the acknowledged batches
 //! have to explain the contents afterwards.
 //!
-//! Short scripts are enumerated, since most crash bugs need three operations or fewer (the
-//! experience of CrashMonkey); longer ones are drawn. Recovery is cut as well.
+//! Short scripts are enumerated, since most crash bugs need three operations or fewer (as
+//! CrashMonkey found); longer ones are random. Recovery is cut as well.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ fn scripts(plan: &Plan, rng: &mut ChaCha8Rng) -> Vec<Script> {
     scripts
 }
 
-/// A script of the small steps with these numbers.
+/// A script of small steps, by their numbers.
 fn short_script(steps: &[usize]) -> Script {
     let put = PlannedWrite::put;
     let step = |number: &usize| match number {
@@ -204,7 +204,7 @@ impl Recovery<'_> {
             .must("opening after a crash")
     }
 
-    /// All acknowledged batches are there, whole, and nothing that was never put.
+    /// All acknowledged batches are present and whole, and nothing that was never put is.
     fn check_store(&self, store: &dyn Backend) -> Checked {
         let now = self.recording.trial().now;
         let reported = store.durable();
@@ -227,7 +227,7 @@ impl Recovery<'_> {
         })
     }
 
-    /// A put after recovery is later than everything before, and survives the next crash.
+    /// A put after recovery is later than all earlier ones, and survives the next crash.
     fn check_life_goes_on(
         &self,
         store: Box<dyn Backend>,

@@ -1,17 +1,17 @@
-//! Group Damage: files of a store that has ended are damaged, and it is opened, written to, killed
-//! and opened once more.
+//! Group Damage: files of a store that has ended are damaged. The store is then opened, written to,
+//! killed and opened once more.
 //!
 //! A store ends by being closed, or by the death of its process, which leaves the contents of the page
 //! cache. Damage is a flipped bit, a cut, zeros, bytes behind the end, a missing file, an older file or
 //! directory put back, or a file of another store in place of this one's.
 //!
-//! Every value shown then was put once under that key. A key that shows less than the latest is
-//! reported: by the error of the read, or as a lost range in the status. Writes acknowledged after
-//! the damage, and keys read right after it, outlive the next death of the process.
+//! Every value shown then was put once under that key. A key without its latest value is reported:
+//! by the error of the read, or as a lost range in the status. Writes acknowledged after the
+//! damage, and keys read right after it, outlive the next death of the process.
 //!
 //! An engine may exclude files from the damage after the death of the process
-//! ([`EngineUnderTest::left_out_after_kill`]): files that may have a torn end, from which damage cannot be
-//! distinguished yet. `docs/scenarios.md` lists them.
+//! ([`EngineUnderTest::left_out_after_kill`]): files that may have a torn end, which looks like
+//! damage. `docs/scenarios.md` lists them.
 
 mod kind;
 mod left_out;

@@ -17,11 +17,11 @@ pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
 #[derive(Clone)]
 pub struct Opening {
     pub(crate) disk: Arc<dyn Disk>,
-    /// The store's directory; it may not exist yet, nor those above it.
+    /// The store's directory; it and the directories above it may not exist yet.
     pub directory: PathBuf,
     /// The number of the settings, below [`EngineUnderTest::variations`].
     pub variation: u32,
-    /// Random numbers, the same ones for the same seed.
+    /// Random numbers, determined by the seed.
     pub draw: DrawNumber,
 }
 
@@ -43,8 +43,8 @@ impl Opening {
     }
 }
 
-/// The disk with the planted defect: a directory that is not synced, or a rename before a sync. It
-/// is below every tested engine, so that the engine's own code is tested.
+/// The disk with the planted defect: a directory that is not synced, or a rename before a sync. The
+/// defect lies below every tested engine, so that the engine's own code is tested.
 #[cfg(feature = "planted-defects")]
 fn forgetful(disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
     let forgotten = Rule::new(Fault::Forgotten);
@@ -65,11 +65,11 @@ pub trait EngineUnderTest: Sync {
     /// The engine's name, for reports.
     fn name(&self) -> &str;
 
-    /// The declared powers of the engine. Crash, fault and damage groups are empty for one that
-    /// does not persist.
+    /// The declared powers of the engine. Crash, fault and damage groups are empty for one without
+    /// persistence.
     fn capabilities(&self) -> Capabilities;
 
-    /// Opens the store, creating it if it is missing. The previous one is closed or dropped by then.
+    /// Opens the store, creating it if it is missing. The previous instance was closed or dropped before.
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>>;
 
     /// The directories of a store with this opening: all of their files are damaged in turn.
@@ -89,71 +89,70 @@ pub trait EngineUnderTest: Sync {
         1
     }
 
-    /// True when a closed store reports the loss of a file's end: by an error, or as a
-    /// [`kvorum_backend::LostRange`].
+    /// True when a closed store reports a cut file: by an error, or as a [`kvorum_backend::LostRange`].
     fn reports_truncation(&self) -> bool {
         true
     }
 
-    /// True when files name the store that they belong to, so that another store's files are detected. Only
-    /// spikes and engines of tests may return false.
+    /// True when files name the store that they belong to, so that another store's files are
+    /// detected. Only spikes and test engines may return false.
     fn names_its_files(&self) -> bool {
         true
     }
 
-    /// Files that are not damaged after the death of the process, as `*.EXTENSION` or `DIRECTORY/`: their
-    /// end may be torn then, and damage cannot be distinguished from that yet. The suite compares them with
-    /// the list in `docs/scenarios.md`. All files are damaged after the store was closed.
+    /// Files that are not damaged after the death of the process, as `*.EXTENSION` or `DIRECTORY/`:
+    /// they may have a torn end, which looks like damage. The suite compares them with the list in
+    /// `docs/scenarios.md`. After the store was closed all files are damaged.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// The directory of a log, with files in the order of their names. If the process was killed, the last
-    /// file with records may end in a torn batch, and then looks like a file that was cut.
+    /// The directory of a log, with files in the order of their names. If the process was killed,
+    /// the last file with records may end in a torn batch, and looks like a file that was cut.
     fn log_directory(&self) -> Option<&Path> {
         None
     }
 
-    /// True when the store is known to lack writes, so that it answers no reads until it is repaired as a
-    /// whole: any key may show less than the latest then.
+    /// True when the store is known to lack writes, so that it answers no reads until it is
+    /// repaired as a whole: then any key may lack its latest value.
     fn is_incomplete(&self, _status: &Status) -> bool {
         false
     }
 
-    /// True if the engine cannot distinguish some keys until their records are read, so that it
-    /// cannot distinguish a removed key from the key of a damaged record.
+    /// True if the engine cannot distinguish some keys until their records are read, so that it may
+    /// mistake a removed key for the key of a damaged record.
     fn keys_collide(&self, _variation: u32) -> bool {
         false
     }
 
-    /// True when a byte that the device gets wrong in one read is noticed in that read. Spikes may
-    /// return false, shipped engines return true.
+    /// True when a byte that the device returns wrongly in one read is detected in that read.
+    /// Spikes may return false, shipped engines return true.
     fn checks_every_read(&self) -> bool {
         true
     }
 
-    /// True for an engine that never ships: a long run is no longer for it than a quick one.
+    /// True for an engine that never ships: its long run is no longer than a quick one.
     fn is_spike(&self) -> bool {
         false
     }
 
-    /// The factor by which opening, copying and crashing of a store is slower than for one of a few
-    /// small files. A quick run tries that many times less.
+    /// The factor by which opening, copying and crashing of a store is slower than for a store of a
+    /// few small files. A quick run makes that many times fewer trials.
     fn slowness(&self) -> usize {
         1
     }
 
-    /// True when the ticket of a put with the store's default means that it is durable. False when it only
-    /// means that it survives the end of the process, as in a store that queues puts and syncs at intervals
-    /// or never.
+    /// True when the ticket of a put with the store's default durability means that it is durable.
+    /// False when it only means that the put survives the end of the process, as in a store that
+    /// queues puts and syncs at intervals or never.
     fn default_tickets_are_durable(&self, _variation: u32) -> bool {
         true
     }
 
-    /// True when a full disk stops puts only: refused ones are not visible, reads go on, puts
-    /// resume by themselves, and the store can be opened meanwhile. Shipped engines return true
-    /// with files of their own. Over a value log it is false: queued puts may be visible when the
-    /// disk refuses them; the rest has tests of its own. Spikes may return false.
+    /// True when a full disk stops puts only: refused ones are not visible, reads still work, puts resume
+    /// by themselves, and the store can be opened meanwhile. Shipped engines return true with files of
+    /// their own. Over a value log it is false, since queued puts may be visible when the disk refuses
+    /// them; the other requirements have tests of their own. Spikes may return false.
     fn works_on_a_full_disk(&self) -> bool {
         true
     }

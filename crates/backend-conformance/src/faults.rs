@@ -1,4 +1,4 @@
-//! Group Faults: the Nth disk operation fails, for every N until a run meets no fault any more.
+//! Group Faults: the Nth disk operation fails, for every N until a run meets no fault.
 //!
 //! While operations fail a store may refuse any call, but never panics, never shows wrong data, and
 //! is whole again on a healthy disk.
@@ -23,7 +23,7 @@ use crate::{Checked, EngineUnderTest, Plan, Violation, generate};
 
 /// The start of this group's random numbers.
 const STREAM: u64 = 3 << 32;
-/// More matching operations than any script does.
+/// More matching operations than in any script.
 const NTH_MAX: u64 = 100_000;
 
 /// One kind of fault, met by the Nth operation to which it can apply.
@@ -86,12 +86,12 @@ pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
     Ok(())
 }
 
-/// One script, failing at each place.
+/// One script, with a failure at each place.
 struct Sweep<'a> {
     engine: &'a dyn EngineUnderTest,
     variation: u32,
     rng: ChaCha8Rng,
-    /// The most places, plus one, that are skipped at random.
+    /// The most places that are skipped at random, plus one.
     stride_max: u64,
 }
 
@@ -144,7 +144,7 @@ impl Sweep<'_> {
         let faulty = Arc::new(disk.clone());
         let opened = Recording::open(self.engine, faulty, self.variation, self.rng.clone())?;
         let Some(mut recording) = opened else {
-            // The store did not exist yet, and the failure was reported.
+            // The store did not exist yet, and reported the failure.
             let opening =
                 crate::trial::opening(Arc::new(memory.clone()), self.variation, self.rng.clone());
             self.engine
@@ -205,9 +205,8 @@ fn rules(kind: Kind, rng: &mut ChaCha8Rng) -> Vec<Rule> {
     }
 }
 
-/// After a failed sync the page cache shows pages as written that the device may never get. A store
-/// that is opened over it, reads the pages, syncs and reports durability has to have written them
-/// again.
+/// After a failed sync the page cache shows pages as written that the device may never get. A store that is
+/// opened over them, reads them, syncs and reports durability has to have written them again.
 fn check_reopening_after_failed_sync(
     engine: &dyn EngineUnderTest,
     plan: &Plan,
@@ -239,7 +238,7 @@ fn check_reopening_after_failed_sync(
     })
 }
 
-/// The store that met the fault shows all that it accepted, as far as it can be read.
+/// The store that met the fault shows all accepted entries, as far as it can be read.
 fn check_open(recording: &Recording<'_>) -> Checked {
     let now = recording.trial().now;
     let forgive = |_: &str, error: &kvorum_backend::BackendError| match error.kind() {
@@ -254,8 +253,8 @@ fn check_open(recording: &Recording<'_>) -> Checked {
         .map_err(|story| Violation::of(10, format!("while still open, {story}")))
 }
 
-/// On a healthy disk all acknowledged entries are there. A bit that flipped while the store was
-/// opened may have cost the damaged ones, if the store reports them.
+/// On a healthy disk all acknowledged entries are present. A bit that flipped during the opening
+/// may have cost the damaged ones, if the store reports them.
 fn check_reopened(
     store: &dyn Backend,
     history: &History,

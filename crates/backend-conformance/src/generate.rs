@@ -1,4 +1,4 @@
-//! Random scripts. Weights are chosen so that keys collide, files fill and merges find something.
+//! Random scripts. Weights are chosen so that keys collide, files fill and merges have work.
 
 use kvorum_backend::{Durability, FoldDetail};
 use kvorum_encoding::SegmentFilter;

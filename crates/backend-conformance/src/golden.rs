@@ -9,14 +9,14 @@
 //! | command | replies |
 //! |---|---|
 //! | `put KEY [head= body= segment= modified= expiry= tag= index=FIELD:TERM,...]`, `remove KEY` | the number of the batch; writes of one batch are separated by `;`, and `grouped` or `default` in front waits for that promise |
-//! | `get KEY`, `head KEY` | the entry; asked of the memory first, and then of the device |
-//! | `keys`, `heads`, `entries`, `buckets` `[from= after= to= before= bucket= by= segments= modified=FIRST..LAST of=SNAPSHOT]` | what a fold shows, in pages of `by` entries |
-//! | `index BUCKET FIELD [from= after= to= before= by=]`, `counts` | index entries; what was done to them |
+//! | `get KEY`, `head KEY` | the entry, read from memory first, and then from the device |
+//! | `keys`, `heads`, `entries`, `buckets` `[from= after= to= before= bucket= by= segments= modified=FIRST..LAST of=SNAPSHOT]` | the shown entries, in pages of `by` entries |
+//! | `index BUCKET FIELD [from= after= to= before= by=]`, `counts` | index entries; counts of their changes |
 //! | `snapshot NAME [until=TIME]`, `release NAME`, `sequence NAME` | the last batch that a snapshot sees |
 //! | `at TIME` | none; the time by which expiry and leases are judged |
-//! | `sync`, `durable`, `empty`, `status`, `identity` | what the store says |
+//! | `sync`, `durable`, `empty`, `status`, `identity` | the answer of the store |
 //! | `maintain` | does all upkeep that is due |
-//! | `erase`, `close`, `reopen`, `kill`, `crash` | errors only; `kill` opens what a killed process left, `crash` what a power cut left |
+//! | `erase`, `close`, `reopen`, `kill`, `crash` | errors only; `kill` opens the files of a killed process, `crash` those after a power cut |
 //! | `backup NAME`, `open NAME` | makes a copy; closes the store and opens the copy in its place |
 
 mod fold_words;
@@ -36,21 +36,21 @@ use self::stage::Stage;
 pub struct GoldenRun {
     /// The scripts that were played, by name.
     pub played: Vec<String>,
-    /// Scripts that need a facet that the engine lacks, with the facet.
+    /// Scripts that were skipped, with the facet that the engine lacks.
     pub skipped: Vec<(String, String)>,
 }
 
 /// Uses of an engine's replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replies {
-    /// They have to be those of the scripts.
+    /// They are compared with those of the scripts.
     Compare,
     /// The replies of the engine's first variation replace those of the scripts.
     Renew,
 }
 
 impl Replies {
-    /// The use that the caller of the tests has chosen.
+    /// The use that the caller of the tests has chosen, by an environment variable.
     pub fn chosen() -> Self {
         match kvorum_golden::is_renewing() {
             true => Self::Renew,
@@ -89,7 +89,7 @@ pub fn play_golden_scripts(
     Ok(run)
 }
 
-/// The lines of a script with the replies that the engine gives.
+/// The lines of a script with the engine's replies.
 fn play(
     engine: &dyn EngineUnderTest,
     variation: u32,

@@ -32,7 +32,7 @@ pub enum Effort {
 /// The plan of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Decides everything random.
+    /// The source of all random choices.
     pub seed: u64,
     /// The effort.
     pub effort: Effort,
@@ -61,7 +61,7 @@ impl Plan {
         self.amount(quick, long)
     }
 
-    /// A source of randomness for the part of the run with this number.
+    /// A source of randomness for this part of the run.
     pub(crate) fn rng(&self, part: u64) -> ChaCha8Rng {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         rng.set_stream(part);

@@ -1,7 +1,7 @@
 //! The calls to a store and their acknowledgements, and the check of its contents against them.
 //!
-//! After a crash each batch that was not acknowledged as durable may be there or not. A state is
-//! right when some choice of those, played in order with all acknowledged ones, leads to it.
+//! After a crash each batch that was not acknowledged as durable may be present or not. A state is
+//! correct when some choice of these, played in order with all acknowledged ones, leads to it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use kvorum_encoding::StorageKey;
 use crate::model::{Seen, State};
 use crate::names;
 
-/// With more undecided batches than this only prefixes are tried; 2^12 states are.
+/// With more undecided batches than this only prefixes are tried; with fewer, all of up to 2^12 states.
 const UNDECIDED_MAX: usize = 12;
 
 /// A batch that was put.
@@ -25,8 +25,8 @@ pub(crate) struct Attempt {
     pub(crate) sequence: Option<Sequence>,
     /// Acknowledged as durable.
     pub(crate) is_durable: bool,
-    /// Its store ended without being closed properly: unless it is durable, it may be lost, since
-    /// buffered batches have no promise.
+    /// Its store ended without a proper close: unless it is durable, it may be lost, since buffered
+    /// batches have no promise.
     pub(crate) is_forgettable: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Attempt {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) attempts: Vec<Attempt>,
-    /// An erasure began and did not succeed: any of the earlier contents may be there, or nothing.
+    /// An erasure began and failed: any of the earlier contents may be present, or nothing.
     pub(crate) is_erasing: bool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Observation {
     pub(crate) index: Option<Vec<Option<IndexFold>>>,
 }
 
-/// The batches that have to be there.
+/// The batches that have to be present.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Required {
     /// Those acknowledged as durable, and those up to this sequence.
@@ -67,7 +67,7 @@ impl History {
         }
     }
 
-    /// Notes that the store was closed: everything in it is durable.
+    /// Notes that the store was closed: all of its contents are durable.
     pub(crate) fn closed(&mut self) {
         for attempt in &mut self.attempts {
             attempt.is_durable |= attempt.sequence.is_some() && !attempt.is_forgettable;
@@ -81,8 +81,7 @@ impl History {
         }
     }
 
-    /// Notes the sequence of a batch. No earlier batch that is still there has this sequence or a
-    /// higher one.
+    /// Notes the sequence of a batch. No earlier batch that still exists has this sequence or a higher one.
     pub(crate) fn given(&mut self, sequence: Sequence) {
         for attempt in &mut self.attempts {
             if attempt.is_forgettable && attempt.sequence.is_some_and(|it| it >= sequence) {
@@ -91,7 +90,7 @@ impl History {
         }
     }
 
-    /// The highest sequence up to which everything accepted was acknowledged as durable.
+    /// The highest sequence up to which all accepted batches were acknowledged as durable.
     pub(crate) fn durable_floor(&self) -> Sequence {
         let accepted = self.attempts.iter().filter(|it| it.sequence.is_some());
         let durable = accepted.take_while(|it| it.is_durable);
@@ -101,7 +100,7 @@ impl History {
             .unwrap_or_default()
     }
 
-    /// True when any batch ever stored this under its key.
+    /// True when any batch ever stored this entry under its key.
     pub(crate) fn has_put(&self, seen: &Seen) -> bool {
         self.attempts.iter().any(|attempt| attempt.leaves(seen))
     }
@@ -124,7 +123,7 @@ impl History {
         let needed: Vec<bool> = (0..needed.len())
             .map(|at| needed[at] || shown[at] == Some(true))
             .collect();
-        // Logs lose tails, so a prefix is the likeliest answer.
+        // Logs lose their tails, so a prefix is the likeliest answer.
         for kept in (0..=undecided.len()).rev() {
             let state = self.state(|at| needed[at] || undecided[..kept].contains(&at));
             if agrees(&state, observed, now) {
@@ -213,7 +212,7 @@ impl History {
 }
 
 impl Attempt {
-    /// True when the batch leaves this under the key.
+    /// True when the batch leaves this entry under the key.
     fn leaves(&self, seen: &Seen) -> bool {
         let mut writes = self.batch.writes.iter().rev();
         match writes.find(|write| write.key() == &seen.key) {
@@ -289,7 +288,7 @@ mod tests {
         Write::put(names::key(key), Fields::default(), value.clone(), value)
     }
 
-    /// Batches with sequences from 1, of which the first this many are durable.
+    /// Batches with sequences from 1; the first `durable` of them are durable.
     fn history(batches: Vec<Vec<Write>>, durable: usize) -> History {
         let attempts = batches.into_iter().enumerate().map(|(at, writes)| Attempt {
             batch: Batch { writes },

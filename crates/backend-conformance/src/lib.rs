@@ -1,11 +1,11 @@
 //! One suite that every engine passes: the contract of `kvorum-backend`, shown to hold.
 //!
 //! An engine's crate implements [`EngineUnderTest`] in its tests and writes
-//! `conformance_suite!(engine)`; each [`Group`] then is one test. Checks are functions that return
-//! a [`Violation`] and do not panic, so that the suite can be tested as well: an engine with a
-//! planted defect has to be detected (`expect_caught`, with the feature `planted-defects`).
+//! `conformance_suite!(engine)`; each [`Group`] then is one test. Checks return a [`Violation`] and
+//! do not panic, so that the suite itself can be tested: an engine with a planted defect has to be
+//! detected (`expect_caught`, with the feature `planted-defects`).
 //!
-//! | group | what it does |
+//! | group | trials |
 //! |---|---|
 //! | [`Group::Sentences`] | each sentence of the contract, shown deterministically |
 //! | [`Group::Model`] | random scripts against an ordered map with history; failures are shrunk |
@@ -18,7 +18,7 @@
 //! `conformance_suite!(engine)`, and make `golden_scripts_give_their_replies` pass script by
 //! script. Then come the groups, [`Group::Sentences`] first.
 //!
-//! | script | what of the trait it covers |
+//! | script | covered parts of the trait |
 //! |---|---|
 //! | `backups_stand_still` | `Backups::backup` |
 //! | `batches_are_whole` | `put` with several writes |
@@ -49,8 +49,8 @@
 //! | `synced_puts_survive_a_crash` | `sync`, `Durability::Grouped` |
 //!
 //! Everything random comes from one seed, which is printed with a failure. Random scripts are
-//! generated and shrunk here and not by a property-testing library: a script must stay meaningful
-//! when any of its steps is taken out, and the same scripts drive the crash and fault groups.
+//! generated and shrunk here, not by a property-testing library: a script must stay meaningful
+//! without any of its steps, and the same scripts drive the crash and fault groups.
 
 mod crash;
 mod damage;

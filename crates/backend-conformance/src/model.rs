@@ -1,4 +1,4 @@
-//! The model: an ordered map that is obviously right, and too slow for anything else.
+//! The model: an ordered map that is obviously correct, and too slow for other uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// The entry that a get of this key has shown.
+    /// The entry that a get of this key returned.
     pub(crate) fn of(key: StorageKey, entry: StoredEntry) -> Self {
         Self {
             key,
@@ -47,7 +47,7 @@ impl Seen {
         }
     }
 
-    /// An entry as a fold has shown it.
+    /// An entry that a fold showed.
     pub(crate) fn visited(visited: Visited<'_>) -> Self {
         Self {
             key: visited.key.clone(),

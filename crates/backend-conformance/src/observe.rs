@@ -12,13 +12,13 @@ use crate::{Checked, Violation, names};
 /// The treatment of a failed read.
 pub(crate) type OnError<'a> = &'a dyn Fn(&str, &BackendError) -> Checked;
 
-/// The contents of a fold for keys that are absent for gets.
+/// A fold's entry for a key that is absent for gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absent {
     /// Nothing.
     Hidden,
-    /// Nothing, or an older entry: its durable successor is lost without a trace, or keys look
-    /// alike, and an unreadable removal may be another key's.
+    /// None, or an older entry: its durable successor is lost without a trace, or keys look alike,
+    /// and an unreadable removal may belong to another key.
     MayShow,
 }
 
@@ -75,7 +75,7 @@ fn check_head(store: &dyn Backend, seen: &Seen, at: ReadAt, on_error: OnError<'_
     }
 }
 
-/// A fold shows what gets show; keys that could not be read may be in it or not.
+/// A fold shows the same as gets; keys that could not be read may be in it or not.
 fn check_fold(
     store: &dyn Backend,
     observation: &Observation,

@@ -4,8 +4,8 @@ use kvorum_planted_defects::{PlantedDefect, plant};
 
 use crate::{EngineUnderTest, Group, Plan, Violation, run};
 
-/// Plants `defect`, runs the groups that should find it, and returns their findings, or the message
-/// that they missed it.
+/// Plants `defect`, runs the groups that should find it, and returns their findings, or a message
+/// if they missed it.
 pub fn expect_caught(
     engine: &dyn EngineUnderTest,
     defect: PlantedDefect,
@@ -37,8 +37,8 @@ fn groups_for(defect: PlantedDefect) -> &'static [Group] {
             &[Group::Sentences, Group::Model]
         }
         PlantedDefect::OlderRecordFolded => &[Group::Sentences],
-        // Defects of a node are the simulator's; those that show after two losses of a ledger have
-        // tests of the engine.
+        // The simulator finds defects of a node; tests of the engine find those that show after
+        // two losses of a ledger.
         _ => &[],
     }
 }

@@ -11,7 +11,7 @@ use crate::script::{PlannedWrite, Script, Step};
 use crate::trial::{Trial, opening};
 use crate::{Checked, EngineUnderTest, Opening, Violation};
 
-/// Steps of one task before the script goes on; a task cut short is picked up later or never.
+/// The most steps of one task before the script continues; an interrupted task is continued later or never.
 const TASK_STEPS_MAX: usize = 500;
 
 /// The result of a step.
@@ -63,7 +63,7 @@ impl<'a> Recording<'a> {
         &self.trial
     }
 
-    /// Sets the number of the next value: no other recording puts the same ones.
+    /// Sets the number of the next value, so that no other recording puts the same values.
     pub(crate) fn number_values_from(&mut self, number: u32) {
         self.trial.values_made = number;
     }
@@ -83,7 +83,7 @@ impl<'a> Recording<'a> {
         Ok(Outcome::Done)
     }
 
-    /// Plays all steps, failed ones or not; false when the store could not be opened again.
+    /// Plays all steps, despite failures; false when the store could not be opened again.
     pub(crate) fn play_through(&mut self, script: &Script) -> Checked<bool> {
         for step in &script.steps {
             self.step(step)?;
@@ -114,7 +114,7 @@ impl<'a> Recording<'a> {
                 self.trial.now.0 += micros;
                 Outcome::Done
             }
-            // Reads are checked in the end; a dropped store is like one after a crash.
+            // Reads are checked at the end; a dropped store counts as one after a crash.
             _ => Outcome::Done,
         };
         Ok(outcome)
@@ -179,7 +179,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// A ticket from before a failed sync may still resolve: it may have been synced already.
+    /// A ticket from before a failed sync may still resolve: its put may have been synced already.
     fn await_tickets(&mut self) -> Outcome {
         let mut outcome = Outcome::Done;
         let failed_before = self.sync_failed;

@@ -16,13 +16,13 @@ pub(crate) struct Script {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A batch; an awaited one is waited for before the next step.
+    /// A batch; with `is_awaited`, the next step waits for it.
     Put {
         writes: Vec<PlannedWrite>,
         durability: Durability,
         is_awaited: bool,
     },
-    /// Waits for all tickets still held.
+    /// Waits for all pending tickets.
     AwaitTickets,
     /// Reads every key.
     ReadAll,
@@ -48,19 +48,19 @@ pub(crate) enum Step {
         slot: usize,
         lease_micros: Option<u64>,
     },
-    /// Lets go of a snapshot.
+    /// Drops a snapshot.
     DropSnapshot {
         slot: usize,
     },
-    /// One step of one of the tasks that are due.
+    /// One step of one due task.
     Maintain {
         pick: usize,
         budget_bytes: u64,
     },
-    /// All that is due, to the end.
+    /// All due tasks, to their end.
     MaintainAll,
     Sync,
-    /// Makes a backup, where the engine can.
+    /// Makes a backup, if the engine can.
     Backup,
     /// Closes the store and opens it again.
     Reopen,
@@ -104,7 +104,7 @@ pub(crate) struct PlannedFold {
     /// Only entries modified at most this long before now.
     pub(crate) age_micros_max: Option<u64>,
     pub(crate) segments: Option<SegmentFilter>,
-    /// Stopped and resumed after every so many entries.
+    /// Stopped and resumed after this many entries each time.
     pub(crate) chunk: usize,
 }
 
@@ -162,7 +162,7 @@ impl Step {
         }
     }
 
-    /// A put that only becomes durable by chance or by a later sync.
+    /// A put that becomes durable only by chance or by a later sync.
     pub(crate) fn put_buffered(writes: Vec<PlannedWrite>) -> Self {
         Self::Put {
             writes,

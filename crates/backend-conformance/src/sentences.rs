@@ -1,7 +1,6 @@
-//! Group Sentences: each sentence of the contract that can be shown deterministically, by itself.
+//! Group Sentences: each sentence of the contract that can be tested deterministically, by itself.
 //!
-//! Sentences 9 and 16 need failing disks and 15 damaged files: they are shown by the groups Faults
-//! and Damage.
+//! Sentences 9 and 16 need failing disks, and 15 damaged files: the groups Faults and Damage test them.
 
 mod concurrent;
 mod durability;
@@ -123,7 +122,7 @@ fn order(stage: &Stage<'_>) -> Checked {
     stage.play(&steps).map(drop)
 }
 
-/// Values around the sizes at which engines read, cut or keep them in other ways; each is the last
+/// Values around the sizes at which engines read, cut or store them differently; each is the last
 /// one of its store for a while, so that nothing follows it.
 fn sizes(stage: &Stage<'_>) -> Checked {
     const MEBIBYTE: usize = 1 << 20;
@@ -229,7 +228,7 @@ fn expiry(stage: &Stage<'_>) -> Checked {
         Step::ReadAll,
         Step::MaintainAll,
         Step::Reopen,
-        // A put over an expired entry, and one that makes an entry last.
+        // A put over an expired entry, and a put that removes an expiry.
         put(1),
         put_expiring(2, 5, &[]),
         put(2),
@@ -237,7 +236,7 @@ fn expiry(stage: &Stage<'_>) -> Checked {
         Step::MaintainAll,
     ];
     let trial = stage.play(&steps)?;
-    // An entry from before the epoch of all tests was expired from the start.
+    // An entry with an expiry before the epoch of all tests was expired from the start.
     let at = ReadAt::may_block(Timestamp(u64::MAX));
     let found = trial.store()?.get(&key(1), at).must("get")?;
     match (found, trial.capabilities().persistent) {

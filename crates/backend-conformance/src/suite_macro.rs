@@ -3,10 +3,9 @@
 /// Generates one test per group for an engine, which has to be an expression of a type that
 /// implements [`EngineUnderTest`](crate::EngineUnderTest).
 ///
-/// A macro because `#[test]` functions cannot be generated in another way. The seed is fresh in each
+/// It is a macro because `#[test]` functions cannot be generated in another way. The seed is fresh in each
 /// run unless `KVORUM_TEST_SEED` is set; `KVORUM_RENEW_GOLDEN` writes the engine's replies into the
-/// scripts; `KVORUM_TEST_LONG` chooses [`Effort::Long`](crate::Effort).
-/// Use it once per module.
+/// scripts; `KVORUM_TEST_LONG` chooses [`Effort::Long`](crate::Effort). Use it once per module.
 #[macro_export]
 macro_rules! conformance_suite {
     ($engine:expr) => {

@@ -26,7 +26,7 @@ use crate::script::{PlannedValue, PlannedWrite, Step};
 use crate::violation::{MustSucceed, ensure, unexpected};
 use crate::{Checked, EngineUnderTest, Opening, Violation};
 
-/// A backup of a trial, and the contents that it has to keep for ever.
+/// A backup of a trial, and the contents that it has to keep.
 struct HeldBackup {
     directory: PathBuf,
     state: State,
@@ -81,7 +81,7 @@ impl<'a> Trial<'a> {
         let store = engine.open(&opening).must("opening a new store")?;
         let trial = Self::over(engine, opening, store);
         let store = trial.store()?;
-        // A variation of the engine may drop entries, where it has no reason to.
+        // A variation of the engine may claim to drop entries, although it drops none here.
         let claimed = Capabilities {
             drops_entries: store.capabilities().drops_entries,
             ..engine.capabilities()
@@ -268,7 +268,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Now and then the old place is kept, so that some places are out of date.
+    /// Sometimes keeps the old place, so that some places are out of date.
     fn note_place(&mut self, key: &StorageKey) -> Checked {
         let head = self.store()?.head(key, self.at(Reading::MayBlock));
         if let Lookup::Found(found) = head.must("head")?
@@ -328,7 +328,7 @@ impl<'a> Trial<'a> {
         if is_closed_first {
             self.close()?;
         } else {
-            // Unsynced data may be in the dropped store's memory only.
+            // Unsynced data may be only in the dropped store's memory.
             self.sync()?;
         }
         self.snapshots = Default::default();
@@ -377,7 +377,7 @@ impl<'a> Trial<'a> {
         self.check_all()
     }
 
-    /// Notes that the contents are gone, and their identity with them.
+    /// Notes that the contents and their identity are gone.
     fn forget(&mut self, identity: StoreId) -> Checked {
         if identity == self.identity {
             return Err(Violation::of_method(

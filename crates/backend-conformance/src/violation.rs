@@ -1,4 +1,4 @@
-//! A broken promise, with all that is needed to replay it.
+//! A broken promise, with all data to replay it.
 
 use std::fmt;
 
@@ -16,9 +16,9 @@ pub struct Violation {
     pub engine: String,
     /// The group that found it; `None` before it is known.
     pub group: Option<Group>,
-    /// The contract's sentence; `None` if it is in the trait's methods and no sentence.
+    /// The contract's sentence; `None` if the rule is in the documentation of a method.
     pub sentence: Option<u8>,
-    /// The seed that leads to it again.
+    /// The seed that reproduces it.
     pub seed: u64,
     /// The events, in lines.
     pub story: String,

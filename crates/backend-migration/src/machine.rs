@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::progress::Progress;
 
-/// The parts of one run that may differ, or be left, before the move is given up, with both copies
-/// in place.
+/// The number of parts of one run that may differ, or be left, before the move is given up, with
+/// both copies in place.
 const FAILURES_MAX: u8 = 16;
 /// The free space that a move leaves, as a share of the bytes that it copies.
 const SPARE_DIVISOR: u64 = 8;
@@ -15,9 +15,9 @@ const SPARE_DIVISOR: u64 = 8;
 /// A move's scope, source and target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The backend that has it.
+    /// The backend that has the entries.
     pub source: String,
-    /// The backend that is to have it.
+    /// The backend that will have them.
     pub target: String,
     /// The common prefix of all its storage keys: of a type, of a bucket, or empty for everything.
     pub scope: Bytes,
@@ -28,13 +28,13 @@ pub struct Plan {
 /// The phase of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Free space is compared with the bytes to be copied.
+    /// Free space is compared with the bytes to copy.
     Room,
-    /// Entries are copied that the target lacks.
+    /// Entries that the target lacks are copied.
     Copy,
     /// The source's entries are compared with the target's.
     Verify,
-    /// The source's entries go.
+    /// The source's entries are removed.
     Remove,
     /// Nothing is left to do.
     Ended(End),
@@ -43,9 +43,9 @@ pub enum Phase {
 /// The end of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Everything is in the target, and nothing in the source.
+    /// All entries are in the target, and none in the source.
     Moved,
-    /// It was cancelled, and everything is in the source again.
+    /// It was cancelled, and all entries are in the source again.
     TakenBack,
     /// Too little free space. Nothing was copied.
     NoRoom,
@@ -58,8 +58,8 @@ pub enum End {
 pub enum Order {
     /// Measure the free space of the target's device: [`Event::Room`].
     LookForRoom,
-    /// Copy entries that the target lacks; remove those from the source of which the target has
-    /// another version: [`Event::Copied`].
+    /// Copy entries that the target lacks, and remove entries from the source if the target has
+    /// another version of them: [`Event::Copied`].
     Copy(Part),
     /// Count and digest the source's entries and the target's entries of the same keys: [`Event::Verified`].
     Verify(Part),
@@ -67,13 +67,13 @@ pub enum Order {
     Remove(Part),
 }
 
-/// The part of a scope that an order is for: from its beginning, as much as the caller's limits allow, but at
-/// least one key.
+/// The part of a scope for an order: from its beginning, as much as the caller's limits allow, but
+/// at least one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The backend that is read.
     pub source: String,
-    /// The backend that is to have all.
+    /// The backend that will have all entries.
     pub target: String,
     /// The bytes that all keys start with.
     pub scope: Bytes,
@@ -121,15 +121,15 @@ pub enum Event {
     Removed {
         /// See [`Event`].
         last: Option<Bytes>,
-        /// Entries that went.
+        /// Entries that were removed.
         keys: u64,
-        /// Entries that stayed, since the target does not have them.
+        /// Entries that were left, since the target lacks them.
         left: u64,
     },
 }
 
 impl Event {
-    /// The phase with such orders.
+    /// The phase of such orders.
     fn phase(&self) -> Phase {
         match self {
             Self::Room { .. } => Phase::Room,
@@ -173,11 +173,11 @@ pub fn room_needed(bytes_estimate: u64) -> u64 {
 pub struct Migration {
     pub(crate) plan: Plan,
     pub(crate) phase: Phase,
-    /// Cancelled: source and target have changed places.
+    /// The move was cancelled: source and target have changed places.
     pub(crate) is_taken_back: bool,
     /// The last key that is done in this phase.
     pub(crate) after: Option<Bytes>,
-    /// Parts that were found wrong in this run.
+    /// Parts that were found different in this run.
     pub(crate) failures: u8,
     pub(crate) progress: Progress,
 }
@@ -206,7 +206,7 @@ impl Migration {
         self.phase
     }
 
-    /// True from a cancellation on.
+    /// True after a cancellation.
     pub fn is_taken_back(&self) -> bool {
         self.is_taken_back
     }
@@ -216,7 +216,7 @@ impl Migration {
         self.progress
     }
 
-    /// The part of the work that is done, by estimate, in thousandths: copy, comparison and removal
+    /// The estimated part of the work that is done, in thousandths: copy, comparison and removal
     /// are a third each. For a cancelled move only the phase is known.
     pub fn done_permille(&self) -> u16 {
         let (progress, is_known) = (&self.progress, !self.is_taken_back);
@@ -251,10 +251,10 @@ impl Migration {
         })
     }
 
-    /// Continues with the result of its order.
+    /// Continues with the result of the present order.
     ///
     /// # Panics
-    /// When the result is one of another kind of order.
+    /// When the result belongs to another kind of order.
     pub fn step(&mut self, event: Event) {
         let phase = self.phase;
         assert_eq!(
@@ -277,8 +277,8 @@ impl Migration {
         }
     }
 
-    /// Reverses the move, from its present state: the routes are the source's again from before
-    /// this on.
+    /// Reverses the move, from its present state: the routes must lead to the source again before
+    /// this call.
     ///
     /// # Errors
     /// [`CancelError`] if there is nothing to cancel.
@@ -291,15 +291,14 @@ impl Migration {
         }
         self.is_taken_back = true;
         self.failures = 0;
-        // Writes go to the target from the beginning on, so that even a move without a copy has
-        // some to bring back.
+        // Writes go to the target from the beginning, so that even a move without a copy has
+        // entries to bring back.
         self.begin(Phase::Copy);
         Ok(())
     }
 
-    /// Must be called when the move continues from its record. A run that ended between a write and
-    /// the removal of the replaced entry has left a difference in the source that is not an error of
-    /// the copies.
+    /// Must be called when the move continues from its record. A run that ended between a write and the
+    /// removal of the replaced entry has left a difference in the source, which does not mean a wrong copy.
     pub fn resume(&mut self) {
         self.failures = 0;
     }
@@ -338,7 +337,7 @@ impl Migration {
 
     fn verified(&mut self, last: Option<Bytes>, source: Tally, target: Tally) {
         if source != target {
-            // From this part on: the parts before it were right.
+            // From this part on: the parts before it were equal.
             return self.copy_again(self.after.clone());
         }
         self.progress.count_verified(source.keys);

@@ -1,5 +1,5 @@
-//! Moves between two stores in memory, under writes, cancellations and deaths of the process: a
-//! read always returns the last write, and a move that has ended has left nothing behind.
+//! Moves between two stores in memory, under writes, cancellations and deaths of the process: a read always
+//! returns the last write, and a move that has ended leaves no entry in the former place.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,7 +15,7 @@ type Store = BTreeMap<Bytes, u32>;
 const SCOPE: &[u8] = b"b/";
 const STORES: [&str; 2] = ["bc", "ldb"];
 
-/// The points at which a process dies in the middle of a write or of an order.
+/// The points at which a process may die during a write or an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
     Never,
@@ -43,7 +43,7 @@ enum Step {
     Cancel,
 }
 
-/// A store of two, with a move in progress.
+/// A store of two backends, with a move in progress.
 struct World {
     stores: [Store; 2],
     /// The store that writes go to.
@@ -93,7 +93,7 @@ impl World {
         for number in keys {
             world.put(&key(*number), Death::Never);
         }
-        // From before the first order on.
+        // Set before the first order.
         world.route = 1;
         world.save();
         world
@@ -114,7 +114,7 @@ impl World {
         self.migration.resume();
     }
 
-    /// The stores that a key may be in, that of its route first. Keys outside the scope never move.
+    /// The stores that may have a key, that of its route first. Keys outside the scope never move.
     fn homes(&self, key: &Bytes) -> [usize; 2] {
         match is_in_scope(key) {
             true => [self.route, 1 - self.route],
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// The order of a store of several backends.
+    /// A put, in the order of a store of several backends.
     fn put(&mut self, key: &Bytes, death: Death) {
         let [own, other] = self.homes(key);
         if self.stores[own].contains_key(key) {
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// A removal that dies between has removed nothing visible, or all.
+    /// A removal that dies in between has removed nothing visible, or all.
     fn remove(&mut self, key: &Bytes, death: Death) {
         let [own, other] = self.homes(key);
         self.stores[other].remove(key);
@@ -288,7 +288,7 @@ impl World {
         }
     }
 
-    /// Carries on to the end.
+    /// Continues to the end.
     fn finish(&mut self) -> End {
         for _ in 0..10_000 {
             if let Phase::Ended(end) = self.migration.phase() {
@@ -341,7 +341,7 @@ proptest! {
             world.check();
         }
         prop_assert_eq!(world.finish(), End::Moved);
-        // A write that died between its halves after the end leaves an entry to a next move.
+        // A write that died between its steps after the end leaves an entry to the next move.
         let has_died = steps.iter().any(is_cut_short);
         prop_assert!(has_died || !world.has_in_scope(0));
     }

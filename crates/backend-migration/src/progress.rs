@@ -3,15 +3,15 @@
 /// Counts of a move, over all its runs. Repeated work counts twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The bytes to copy, by estimate.
+    /// The estimated bytes to copy.
     pub bytes_estimate: u64,
     /// Bytes that were copied.
     pub bytes_copied: u64,
     /// Entries that were copied.
     pub keys_copied: u64,
-    /// Entries that were found the same in both.
+    /// Entries that were found equal in both.
     pub keys_verified: u64,
-    /// Entries that were taken out of the source.
+    /// Entries that were removed from the source.
     pub keys_removed: u64,
 }
 

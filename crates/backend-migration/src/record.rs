@@ -43,7 +43,7 @@ impl StoreCopy for Record {
 }
 
 impl Record {
-    /// Encodes it:
+    /// Encodes the record:
     ///
     /// ```text
     /// offset  size  field
@@ -108,7 +108,7 @@ impl Record {
         Ok(fields.flatten())
     }
 
-    /// `Ok(None)` for a phase that there is not.
+    /// `Ok(None)` for an unknown phase.
     fn decode_fields(bytes: &[u8]) -> std::result::Result<Option<Self>, Truncated> {
         let mut reader = ByteReader::new(bytes);
         let (generation, identity, _zero) = (reader.u64()?, reader.u64()?, reader.u64()?);

@@ -12,14 +12,14 @@ use crate::card::{self, CARD_NAMES};
 use crate::move_record::{self, RECORD_NAMES};
 use crate::pin::{self, PIN_MAGIC, PIN_NAMES};
 
-/// A kind of file in the directory of a store, in two copies each.
+/// A kind of file in the directory of a store; there are two copies of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MultiFile {
     /// The children.
     Card,
     /// The progress of a move.
     Move,
-    /// The child that everything goes to.
+    /// The child that receives all data.
     Pin,
 }
 

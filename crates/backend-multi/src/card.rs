@@ -1,8 +1,8 @@
 //! The card of a store: the file that makes one store of its children, kept twice.
 //!
 //! It has the identity of the whole, for the node, and the list of the store's children. Without it
-//! a lost directory of a child would be mistaken for a new child's, and the data of a child that was
-//! removed from the configuration would disappear unnoticed.
+//! a child's lost directory would be mistaken for that of a new child, and the data of a child that
+//! was removed from the configuration would disappear unnoticed.
 
 use std::path::Path;
 
@@ -17,13 +17,13 @@ use kvorum_encoding::{ByteReader, Truncated};
 pub(crate) const CARD_NAMES: [&str; 2] = ["multi-0", "multi-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVmulti\0";
 const VERSION: u8 = 1;
-/// Room for far more than the most children with the longest names.
+/// Room for the most children with the longest names, and more.
 pub(crate) const BYTES_MAX: u64 = 64 << 10;
 
-/// A child of the store at its last opening, which keeps its data.
+/// A child of the store at its last opening. The child's data are persistent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownChild {
-    /// Its name, which is that of its directory too.
+    /// Its name, also that of its directory.
     pub name: String,
     /// Its engine, as in `storage_backend`.
     pub engine: String,
@@ -160,8 +160,8 @@ pub fn known_children(
     }
 }
 
-/// The store in a directory, compared with an expected one. `find_child` searches the directory of
-/// a child for a store of its engine. Writes nothing.
+/// Finds the store in a directory and compares it with the expected one. `find_child` searches the
+/// directory of a child for a store of its engine. Writes nothing.
 ///
 /// # Errors
 /// Those of the disk, and [`ErrorKind::NewerFormat`].
@@ -209,9 +209,9 @@ pub fn find_store(
     })
 }
 
-/// Makes a store in `directory` of one that was alone until now, its only child. The child's files get
-/// their place there afterwards. The whole continues under the child's identity: everything that names
-/// the store stays right.
+/// Makes a store in `directory` with a former single store as its only child. The child's files are
+/// moved there afterwards. The whole continues under the child's identity, so that all references
+/// to the store stay correct.
 ///
 /// # Errors
 /// Those of the disk.
@@ -246,7 +246,7 @@ pub fn is_store(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> 
     Ok(false)
 }
 
-/// The words for another store in the place of a child.
+/// The text about another store in the place of a child.
 pub(crate) fn exchanged(place: &Path, found: StoreId, child: &KnownChild) -> String {
     format!(
         "{} holds another store ({:#018x}) than the backend {} had ({:#018x}); put back the directory that \

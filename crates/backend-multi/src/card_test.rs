@@ -1,5 +1,4 @@
-//! The card: every flip of its bytes is detected, and a store is found by it or reported as
-//! unusable.
+//! The card: every flipped bit is detected, and a store is found by the card or reported as unusable.
 
 use kvorum_disk::{MemoryDisk, create_directory_durably, replace_file};
 use kvorum_golden::assert_bytes;
@@ -91,7 +90,7 @@ fn it_is_read_as_written_and_no_flip_or_cut_is_believed() {
                 .unwrap();
             assert!(piece.is_damaged(), "byte {at} of {name}");
         }
-        // The other copy is valid, whichever it is.
+        // The other copy is valid, whichever copy is damaged.
         let disk = written([&flipped, &bytes]);
         let found = read(&disk, Path::new("s"), &Belonging::default()).unwrap();
         assert_eq!(found.content, Some(card.clone()));
@@ -115,7 +114,7 @@ fn a_store_is_found_with_its_children_and_not_without_them() {
     let bytes = single.encode();
     let disk_of_one = written([&bytes, &bytes]);
     assert_eq!(only(&disk_of_one, store(1, 0, 9)), store(7, 6, 9));
-    // An erasure that was cut short: the child is already another one.
+    // An interrupted erasure: the child already has another identity.
     assert_eq!(only(&disk_of_one, store(4, 1, 9)), store(7, 6, 9));
     for (child, named) in [
         (FoundStore::Nothing, "s/bc is missing or empty"),

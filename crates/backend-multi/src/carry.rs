@@ -1,8 +1,7 @@
 //! The orders of a move, carried out on two children.
 //!
-//! Entries are read without a lock, and their sequences checked again while no write goes to the
-//! buckets. Entries overwritten meanwhile are left alone: a put takes its key out of the source
-//! itself.
+//! Entries are read without a lock, and their sequences are checked again while the buckets get no writes.
+//! Entries overwritten meanwhile are left alone: a put removes its key from the source itself.
 
 use bytes::Bytes;
 use kvorum_backend::{
@@ -15,12 +14,12 @@ use kvorum_encoding::{StorageKey, checksum_append};
 use crate::child::Child;
 use crate::walk::{Limits, walk};
 
-/// A part has at most this many keys.
+/// The most keys of a part.
 const KEYS_MAX: usize = 128;
-/// The limit of bytes as well: no write goes to the buckets while they are copied.
+/// The most bytes of a part: the buckets get no writes while they are copied.
 const BYTES_MAX: u64 = 256 << 10;
 
-/// The index entries of an object, by its kind, head and body; none for one that cannot be read.
+/// The index entries of an object, by its kind, head and body; none for an unreadable object.
 pub type IndexEntriesOf = dyn Fn(Tag, &Bytes, &Bytes) -> Vec<IndexEntry> + Send + Sync;
 
 /// Puts a batch to the child of its route, or to the child from which its bucket moves.
@@ -38,7 +37,7 @@ pub(crate) struct Read {
 /// A part of the source, as it was read.
 pub(crate) struct Gathered {
     entries: Vec<Read>,
-    /// The last key for the [`Event`].
+    /// The last key of the part, for the [`Event`].
     last: Option<Bytes>,
     pub(crate) bytes: u64,
 }
@@ -86,8 +85,8 @@ impl Pair<'_> {
         Ok(head.is_some_and(|it| it.sequence == read.sequence))
     }
 
-    /// Copies entries that the target lacks. None leaves the source before the target's entry is
-    /// durable: a put that replaces the copy removes the source's entry at once. So it must be
+    /// Copies entries that the target lacks. No entry leaves the source before the target's entry
+    /// is durable: a put that replaces the copy removes the source's entry at once. So this must be
     /// called while there are no puts.
     pub(crate) fn copy(
         &self,
@@ -129,7 +128,7 @@ impl Pair<'_> {
         })
     }
 
-    /// Compares; must be called while there are no puts.
+    /// Compares a part with the target; must be called while there are no puts.
     pub(crate) fn verify(&self, gathered: &Gathered) -> Result<Event> {
         let (mut source, mut target) = (Tally::default(), Tally::default());
         for read in &gathered.entries {
@@ -149,7 +148,7 @@ impl Pair<'_> {
     }
 
     /// Removes entries that the target has too, since before `durable`; must be called while there
-    /// are not puts.
+    /// are no puts.
     pub(crate) fn remove(
         &self,
         gathered: Gathered,
@@ -203,7 +202,7 @@ fn count(tally: &mut Tally, key: &StorageKey, fields: Fields, head: &Bytes, body
     let mut fixed = Vec::with_capacity(32);
     fixed.extend_from_slice(&fields.segment.to_le_bytes());
     fixed.extend_from_slice(&fields.last_modified.0.to_le_bytes());
-    // An expiry of 0 is not none.
+    // An expiry of 0 differs from none.
     fixed.extend(fields.expiry.iter().flat_map(|it| it.0.to_le_bytes()));
     fixed.push(fields.tag.0);
     fixed.extend_from_slice(&(head.len() as u64).to_le_bytes());
@@ -214,7 +213,7 @@ fn count(tally: &mut Tally, key: &StorageKey, fields: Fields, head: &Bytes, body
     tally.digest = tally.digest.wrapping_add(spread(digest));
 }
 
-/// Makes every bit of the result depend on every bit, so that sums do not cancel out.
+/// Makes every bit of the result depend on every bit of `bits`, so that sums do not cancel out.
 fn spread(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -8,7 +8,7 @@ use kvorum_backend::{
 };
 use kvorum_encoding::StorageKey;
 
-/// A part has at most this many entries.
+/// The most entries of a part.
 const ENTRIES_MAX: usize = 64;
 
 /// A child's part of the fold.
@@ -60,9 +60,8 @@ impl<'a> IndexSource<'a> {
     }
 }
 
-/// Visits the entries of all sources, the first of which is the child of the route. An entry of
-/// another one counts unless `is_superseded` is true for its key, since the child of the route has
-/// it.
+/// Visits the entries of all sources; the first source is the child of the route. An entry of another
+/// source counts unless `is_superseded` is true for its key, since the child of the route has the key.
 pub(crate) fn merge(
     mut sources: Vec<IndexSource<'_>>,
     lease: Lease,
@@ -80,7 +79,7 @@ pub(crate) fn merge(
         }
         let fronts = sources.iter().enumerate();
         let fronts = fronts.filter_map(|(at, it)| it.ready.front().map(|front| (front, at)));
-        // Among equal entries that of the first source is the least.
+        // Of equal entries, that of the first source is the least.
         let Some((_, at)) = fronts.min() else {
             return Ok(FoldEnd::Complete);
         };

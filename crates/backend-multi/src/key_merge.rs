@@ -1,7 +1,7 @@
 //! Folds over several children, merged in the order of keys.
 //!
-//! A fold calls its visitor, so several cannot be advanced in turn: each child is read in small
-//! parts, always the one without ready entries, and the smallest ready key is next.
+//! A fold calls its visitor, so several folds cannot advance in turn. Each child is read in small
+//! parts, always one without ready entries, and the smallest ready key is next.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use kvorum_encoding::{StorageKey, successor};
 
 use crate::child::{ChildNumber, ChildSet};
 
-/// A part has at most this many entries.
+/// The most entries of a part.
 const ENTRIES_MAX: usize = 64;
 /// The bytes with which a part ends.
 const BYTES_MAX: usize = 256 << 10;
@@ -21,7 +21,7 @@ const BYTES_MAX: usize = 256 << 10;
 pub(crate) type ReadPart<'a> =
     dyn Fn(ChildNumber, &FoldRange, &mut Visitor<'_>) -> Result<FoldEnd> + 'a;
 
-/// The entry of one key in several children: the child whose entry is shown, if any is.
+/// Chooses the child whose entry is shown for a key that several children have; `None` for no entry.
 pub(crate) type Choose<'a> = dyn Fn(&StorageKey, ChildSet) -> Result<Option<ChildNumber>> + 'a;
 
 /// The unit in which entries of children are merged.
@@ -40,7 +40,7 @@ impl Unit {
     }
 }
 
-/// The bytes that all keys of its bucket start with.
+/// The common prefix of all keys in the bucket of this key.
 pub(crate) fn bucket_of_key(key: &StorageKey) -> &[u8] {
     let bytes = key.as_bytes();
     key.bucket_prefix_len().map_or(bytes, |len| &bytes[..len])
@@ -132,8 +132,8 @@ impl KeyMerge<'_> {
         Some(Bytes::copy_from_slice(least))
     }
 
-    /// Takes the next entries of a key, or a bucket, out of the children that have any; returns the
-    /// one to be shown.
+    /// Takes the next entries of a key, or a bucket, from the children that have any; returns the
+    /// one to show.
     fn take(&self, sources: &mut [Source], unit: &[u8]) -> Result<Option<Entry>> {
         let mut entries = Vec::new();
         let mut children = ChildSet::NONE;

@@ -13,8 +13,8 @@ pub(crate) const RECORD_NAMES: [&str; 2] = ["move-0", "move-1"];
 /// Room for the longest names, a scope and a key.
 pub(crate) const BYTES_MAX: u64 = 1 << 20;
 
-/// Reads the newest whole record of the store with this identity. A record of another store or a
-/// damaged one counts as missing: the required moves are found without it.
+/// Reads the newest whole record of the store with this identity. A damaged record or that of
+/// another store counts as missing: the required moves are found without it.
 pub(crate) fn read(files: &CardFiles, identity: u64) -> Result<Option<Record>> {
     let mut newest: Option<Record> = None;
     for path in paths(files) {
@@ -34,7 +34,7 @@ pub(crate) fn read(files: &CardFiles, identity: u64) -> Result<Option<Record>> {
     Ok(newest)
 }
 
-/// Writes it.
+/// Writes the record.
 pub(crate) fn write(
     files: &CardFiles,
     identity: u64,

@@ -11,7 +11,7 @@ use kvorum_disk::{Disk, create_directory_durably};
 use crate::card::{self, CARD_NAMES, Card, KnownChild, exchanged};
 use crate::child::{CHILDREN_MAX, Child};
 
-/// Draws a random number: the identities of stores.
+/// Draws a random number for the identity of a store.
 pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The place of a store's card.
@@ -21,8 +21,8 @@ pub(crate) struct CardFiles {
 }
 
 impl CardFiles {
-    /// Reads the card, compares the children with it, and rewrites it if something has changed. An
-    /// interrupted erasure is finished. A store without persistent children has no card.
+    /// Reads the card, compares the children with it, and rewrites it after a change. Completes an
+    /// interrupted erasure. A store without persistent children has no card.
     pub(crate) fn settle(
         &self,
         belonging: &Belonging,
@@ -67,7 +67,7 @@ impl CardFiles {
     ) -> Card {
         let mut card = before.cloned().unwrap_or_default();
         card.children = known(children);
-        // Each opening of a store without persistence has another identity.
+        // Without persistence, each opening of a store has another identity.
         if before.is_none() || is_erasing || card.children.is_empty() {
             card.erased = card.identity;
             card.identity = draw().max(1);
@@ -76,7 +76,7 @@ impl CardFiles {
     }
 
     /// Compares a former child with the present ones. True when the child was erased and the store
-    /// was not: the erasure of the whole did not end.
+    /// was not: an erasure of the whole was interrupted.
     fn check(&self, known: &KnownChild, children: &[Child]) -> Result<bool> {
         let place = self.directory.join(&known.name);
         let Some(child) = children.iter().find(|it| it.name == known.name) else {
@@ -101,13 +101,13 @@ impl CardFiles {
         }
     }
 
-    /// Writes the card while the store is opened, which has to succeed on a full disk.
+    /// Writes the card during the opening of a store, which has to succeed on a full disk.
     fn write_when_opened(&self, card: &Card) -> Result<()> {
         settle_two_copies(&*self.disk, &self.directory, CARD_NAMES, &card.encode())
     }
 }
 
-/// The children that keep their data, in the form of a card.
+/// The persistent children, in the form of a card.
 pub(crate) fn known(children: &[Child]) -> Vec<KnownChild> {
     let kept = children.iter().filter(|it| it.is_kept());
     let known = kept.map(|child| KnownChild {
@@ -118,9 +118,8 @@ pub(crate) fn known(children: &[Child]) -> Vec<KnownChild> {
     known.collect()
 }
 
-/// Erases all children except those that an earlier, interrupted erasure has erased already: a
-/// child has only one earlier identity beside its own, and that has to be the card's until all
-/// children are erased.
+/// Erases all children except those that an interrupted erasure has erased already: a child has
+/// only one earlier identity, which must stay the card's until all children are erased.
 pub(crate) fn erase(children: &[Child], card: Option<&Card>) -> Result<()> {
     let known = |child: &Child| {
         let of_card = card.iter().flat_map(|it| &it.children);

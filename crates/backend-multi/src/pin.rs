@@ -1,11 +1,10 @@
-//! The pin of a store: all of its data go to one child, despite the routes. So an operator can try
+//! The pin of a store: all of its data go to one child, despite the routes. So an operator can test
 //! another engine with one partition before all partitions move to it.
 //!
-//! It is kept in two copies beside the card. A partition that changes its owner keeps it: the new
-//! owner's store takes it over before it gets the data. The new owner may lack the child; the pin
-//! is kept there as well, without effect until there is such a child. When the pin is removed, all
-//! data outside of their routes move back, those of the default route too. From then on the store
-//! follows the routes as if it had never had a pin.
+//! It is kept in two copies beside the card. A partition that changes its owner keeps it: the new owner's
+//! store adopts the pin before it gets the data. If the new owner lacks the child, the pin is kept without
+//! effect until there is such a child. When the pin is removed, all data outside of their routes move back,
+//! also those of the default route. From then on the store follows the routes as if it had never had a pin.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,15 +25,15 @@ use crate::routes::{RouteTable, Routes};
 pub(crate) const PIN_NAMES: [&str; 2] = ["pin-0", "pin-1"];
 pub(crate) const PIN_MAGIC: [u8; 8] = *b"KVpinto\0";
 const VERSION: u8 = 1;
-/// Room for far more than the longest name.
+/// Room for the longest name, and more.
 pub(crate) const BYTES_MAX: u64 = 4 << 10;
 
 /// The state of the pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pin {
-    /// Nothing.
+    /// No pin.
     None,
-    /// Everything goes to the child of this name.
+    /// All data go to the child of this name.
     To(String),
     /// It was removed, and data outside of their routes move back.
     Back,
@@ -127,12 +126,12 @@ pub(crate) struct PinnedRoutes {
     kept: RwLock<(u64, Pin)>,
     /// The generation, which each operation reads.
     generation: AtomicU64,
-    /// Held while it is written to disk.
+    /// Held during a write to the disk.
     changing: Mutex<()>,
 }
 
 impl PinnedRoutes {
-    /// With the pin of a run before.
+    /// Opens the routes with the pin of an earlier run.
     pub(crate) fn open(
         files: &CardFiles,
         identity: u64,
@@ -156,7 +155,7 @@ impl PinnedRoutes {
         self.kept.read().1.clone()
     }
 
-    /// Changes it, on disk first.
+    /// Changes the pin, first on the disk.
     pub(crate) fn change(&self, files: &CardFiles, identity: u64, pin: Pin) -> Result<()> {
         let _turn = self.changing.lock();
         let (generation, before) = self.kept.read().clone();
@@ -174,28 +173,28 @@ impl PinnedRoutes {
         Ok(())
     }
 
-    /// Forgets it after an erasure: its file is another store's.
+    /// Drops the pin after an erasure: its file is another store's.
     pub(crate) fn forget(&self) {
         let _turn = self.changing.lock();
         let generation = self.kept.read().0;
         self.set(generation + 1, Pin::None);
     }
 
-    /// The generation is changed last, so that the pin is set when it is seen.
+    /// Sets the pin, and then the generation, so that readers of the new generation find the new pin.
     fn set(&self, generation: u64, pin: Pin) {
         *self.kept.write() = (generation, pin);
         self.generation.store(generation, Ordering::Release);
     }
 
-    /// `None` for a child that is not configured: a former owner of the partition had it, or it was
-    /// empty, or the store would not be open.
+    /// The number of a child; `None` if it is not configured. Such a child was a former owner's, or
+    /// empty: otherwise the store would not have been opened.
     fn number_of(&self, name: &str) -> Option<ChildNumber> {
         self.names.iter().position(|it| it == name)
     }
 }
 
 impl Routes for PinnedRoutes {
-    /// Neither part decreases, so each change of one changes the sum.
+    /// Neither part decreases, so each change of one part changes the sum.
     fn version(&self) -> u64 {
         self.generation.load(Ordering::Acquire) + self.routes.version()
     }
@@ -232,7 +231,7 @@ fn read(files: &CardFiles, identity: u64) -> Result<Option<Record>> {
     Ok(newest)
 }
 
-/// The copies as they are on the disk, for a backup.
+/// The copies on the disk, for a backup.
 pub(crate) fn kept_copies(files: &CardFiles) -> Result<Vec<(&'static str, Vec<u8>)>> {
     let mut copies = Vec::new();
     for (name, path) in PIN_NAMES.into_iter().zip(paths(files)) {

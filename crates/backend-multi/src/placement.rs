@@ -20,12 +20,12 @@ pub(crate) struct Placement {
     children: usize,
 }
 
-/// Buckets with data in another child than that of their route.
+/// Buckets with data in a child other than that of their route.
 #[derive(Clone)]
 pub(crate) enum Strays {
-    /// Any bucket may be anywhere: the survey is not over.
+    /// Any bucket may be anywhere: the survey has not ended.
     Unknown,
-    /// These, by the prefix of their keys, and no others.
+    /// These buckets and no others, by the prefix of their keys.
     Known(Arc<HashMap<Bytes, ChildSet>>),
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Strays {
 pub(crate) struct Homes {
     /// The child of the route: it has the last write, if it has the key.
     pub(crate) own: ChildNumber,
-    /// The others, to be looked into if it has not.
+    /// The others, for keys that the child of the route lacks.
     pub(crate) others: ChildSet,
 }
 
@@ -54,7 +54,7 @@ impl Placement {
         }
     }
 
-    /// Replaces the table, unless there is a later one already. The strays are those of the table.
+    /// Replaces the table, unless there is a later one already. The strays belong to the table.
     pub(crate) fn renew(&mut self, version: u64, table: Arc<RouteTable>) {
         if version < self.version {
             return;
@@ -74,7 +74,7 @@ impl Placement {
             Strays::Unknown => ChildSet::all(self.children).without(own),
             Strays::Known(strays) if strays.is_empty() => ChildSet::NONE,
             Strays::Known(strays) => {
-                // Pages are where their bucket is.
+                // Pages are in the child of their bucket.
                 let key = without_page_mark(key);
                 let bucket = prefix_lens(key).map_or(key, |(_, bucket_len)| &key[..bucket_len]);
                 strays.get(bucket).copied().unwrap_or_default()
@@ -91,14 +91,14 @@ impl Placement {
         }
     }
 
-    /// True when snapshots taken of one child after the other show each key once: no key is taken
-    /// out of one child because it was written to another.
+    /// True when successive snapshots of the children show each key once: no write moves a key from
+    /// one child to another.
     pub(crate) fn is_settled(&self) -> bool {
         matches!(&self.strays, Strays::Known(strays) if strays.is_empty())
     }
 }
 
-/// The common prefix of all keys of a range, if they are of one bucket.
+/// The common prefix of all keys of a range within one bucket; `None` for other ranges.
 fn bucket_of(range: &FoldRange) -> Option<&[u8]> {
     let (Bound::Included(from) | Bound::Excluded(from)) = &range.from else {
         return None;

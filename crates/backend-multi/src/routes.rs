@@ -1,7 +1,7 @@
 //! The child of each bucket, by the agreed properties of buckets and their types.
 //!
-//! The table is made when routes change and read by each operation, so its keys are the encoded
-//! beginnings of storage keys: nothing is decoded to find a route.
+//! The table is made when routes change, and each operation reads it. So its keys are encoded
+//! beginnings of storage keys: no key is decoded to find a route.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use kvorum_encoding::{
 
 use crate::child::ChildNumber;
 
-/// The child of each bucket. A rule for a prefix of a bucket's name precedes one for the
-/// bucket, and that precedes one for its type.
+/// The child of each bucket. A rule for a prefix of a bucket's name precedes a rule for the bucket,
+/// which precedes a rule for its type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteTable {
-    /// The child of all others.
+    /// The child of all other buckets.
     default: ChildNumber,
     /// By the prefix of a bucket's name; the first match counts.
     by_name: Vec<(Bytes, ChildNumber)>,
@@ -31,12 +31,12 @@ pub struct RouteTable {
 /// The buckets that have to move if they are outside of their route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Moving {
-    /// Those whose child was chosen for them or their type.
+    /// Buckets whose child was chosen for them or their type.
     #[default]
     Chosen,
-    /// All.
+    /// All buckets, each by itself.
     All,
-    /// All, as one.
+    /// All buckets together.
     Whole,
 }
 
@@ -57,7 +57,7 @@ impl RouteTable {
         }
     }
 
-    /// The same routes, by which all data elsewhere move.
+    /// The same routes; all data elsewhere move to them.
     pub(crate) fn moving_all(&self) -> Self {
         Self {
             moving: Moving::All,
@@ -65,18 +65,18 @@ impl RouteTable {
         }
     }
 
-    /// Buckets whose name begins with these bytes, unless an earlier beginning fits as well.
+    /// Routes buckets whose name begins with these bytes, unless an earlier beginning matches too.
     pub fn route_names(&mut self, start: &[u8], child: ChildNumber) {
         self.by_name.push((Bytes::copy_from_slice(start), child));
     }
 
-    /// One bucket.
+    /// Routes one bucket.
     pub fn route_bucket(&mut self, of_type: &BucketType, bucket: &Bucket, child: ChildNumber) {
         self.by_bucket
             .insert(bucket_prefix(of_type, bucket).into(), child);
     }
 
-    /// All buckets of a type.
+    /// Routes all buckets of a type.
     pub fn route_type(&mut self, of_type: &BucketType, child: ChildNumber) {
         self.by_type.insert(type_prefix(of_type).into(), child);
     }
@@ -100,8 +100,8 @@ impl RouteTable {
     }
 
     /// The length of the beginning of a key by which its child was chosen for its bucket or its
-    /// type; `None` if the beginning of the bucket's name or the default decides, unless that moves
-    /// too.
+    /// type. `None` if the beginning of the bucket's name or the default decides, unless data of
+    /// these routes move too.
     pub(crate) fn chosen_scope(&self, key: &[u8]) -> Option<usize> {
         let (type_len, bucket_len) = prefix_lens(key).ok()?;
         match self.moving {
@@ -142,7 +142,7 @@ impl RouteTable {
 
 /// The source of the valid table.
 pub trait Routes: Send + Sync {
-    /// The version of the table. Cheap: each operation calls it.
+    /// The version of the table. Must be cheap: each operation calls it.
     fn version(&self) -> u64;
 
     /// The table and its version. A later version may be the same table.
@@ -153,7 +153,7 @@ pub trait Routes: Send + Sync {
 pub struct FixedRoutes(Arc<RouteTable>);
 
 impl FixedRoutes {
-    /// These.
+    /// These routes.
     pub fn new(table: RouteTable) -> Self {
         Self(Arc::new(table))
     }

@@ -13,7 +13,7 @@ enum Rule {
     Type(Vec<u8>, ChildNumber),
 }
 
-/// Few bytes, the awkward ones among them, so that names are beginnings of each other.
+/// Few bytes, with awkward ones among them, so that names are beginnings of each other.
 fn name() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop::sample::select(vec![0, 1, b'a', 0xff]), 0..3)
 }

@@ -1,4 +1,4 @@
-//! The status of a store: the sum over its children, and each of them in words.
+//! The status of a store: the sum over its children, and a line about each.
 
 use kvorum_backend::{LostRange, Status};
 

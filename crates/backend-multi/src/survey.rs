@@ -10,16 +10,16 @@ use crate::child::{Child, ChildNumber, ChildSet};
 use crate::key_merge::bucket_of_key;
 use crate::routes::RouteTable;
 
-/// Buckets that a step looks at.
+/// The most buckets that a step checks.
 const BUCKETS_A_STEP: u64 = 1024;
-/// The cost of checking a bucket, by estimate: a seek in a sorted table reads a block. Bytes.
+/// The estimated cost of checking a bucket: a seek in a sorted table reads a block. Bytes.
 pub(crate) const BUCKET_BYTES: u64 = 4096;
 
 /// A search for one table of routes.
 pub(crate) struct Survey {
     /// The version of its routes.
     pub(crate) version: u64,
-    /// The child that is being looked through.
+    /// The child that is being checked.
     child: ChildNumber,
     /// The range that was not checked yet.
     rest: FoldRange,
@@ -28,7 +28,7 @@ pub(crate) struct Survey {
 
 /// The result of a step.
 pub(crate) struct SurveyStep {
-    /// By estimate.
+    /// The estimated cost.
     pub(crate) cost_bytes: u64,
     /// All strays, after the last step.
     pub(crate) found: Option<HashMap<Bytes, ChildSet>>,
@@ -44,7 +44,7 @@ impl Survey {
         }
     }
 
-    /// Checks some more buckets, of at most this many bytes by estimate.
+    /// Checks some more buckets, up to this many estimated bytes.
     pub(crate) fn step(
         &mut self,
         children: &[Child],
@@ -98,7 +98,7 @@ impl Survey {
     }
 }
 
-/// A child without buckets has a cost as well.
+/// The cost of a step; a child without buckets has a cost as well.
 fn cost_of(looked_at: u64) -> u64 {
     looked_at.max(1) * BUCKET_BYTES
 }

@@ -1,4 +1,4 @@
-//! A ticket for several stores: it resolves when all of theirs have.
+//! A ticket for several stores: it resolves when the tickets of all stores have.
 
 use std::future::Future as _;
 use std::pin::Pin;

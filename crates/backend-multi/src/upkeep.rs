@@ -10,11 +10,11 @@ use kvorum_backend::Task;
 use crate::child::ChildNumber;
 
 const OWN_BITS: u32 = 56;
-/// In place of a child.
+/// Takes the place of a child.
 const WHOLE: u64 = 255;
 /// The survey of buckets.
 pub(crate) const SURVEY_SUBJECT: u64 = WHOLE << OWN_BITS;
-/// The subject of the move of the survey's findings.
+/// The subject of a move that the survey found.
 pub(crate) const MOVE_SUBJECT: u64 = SURVEY_SUBJECT + 1;
 
 /// A task of a child, as a task of the whole.
@@ -41,7 +41,7 @@ pub(crate) fn of_child(task: &Task) -> Option<(ChildNumber, Task)> {
         return None;
     }
     let spare = u64::BITS - OWN_BITS;
-    // The bits above are as the highest one that was kept.
+    // The bits above are copies of the highest kept bit.
     let subject = (task.subject << spare).cast_signed() >> spare;
     let own = Task {
         subject: subject.cast_unsigned(),

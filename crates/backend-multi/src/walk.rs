@@ -8,20 +8,20 @@ use kvorum_encoding::{StorageKey, prefix_lens, successor};
 
 use crate::child::Child;
 
-/// One key of this many has its sizes read for an estimate.
+/// The sizes of one key in this many are read for an estimate.
 const KEYS_PER_SAMPLE: u64 = 16;
 
 /// The limits of a part, which has at least one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Keys, and buckets without any.
+    /// The most keys, and buckets without any.
     pub(crate) keys: usize,
-    /// Bytes of keys, heads and bodies, as far as they are read.
+    /// The most bytes of keys, heads and bodies, as far as they are read.
     pub(crate) bytes: u64,
 }
 
-/// Visits a child's entries of these buckets, which are in order, behind a key. Returns the last
-/// key, or `None` at the end of all. Expired entries are visited too.
+/// Visits a child's entries of these ordered buckets, behind a key. Returns the last key, or `None`
+/// at the end of all buckets. Expired entries are visited too.
 pub(crate) fn walk(
     child: &Child,
     buckets: &[Bytes],
@@ -73,7 +73,7 @@ fn rest<'a>(buckets: &'a [Bytes], after: Option<&Bytes>) -> &'a [Bytes] {
     &buckets[buckets.partition_point(|it| &it[..] < bucket)..]
 }
 
-/// Keys counted, and their bytes by a sample.
+/// Keys counted, and their estimated bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Count {
     pub(crate) keys: u64,
@@ -82,7 +82,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// The sum of all keys.
+    /// The estimated bytes of all keys.
     pub(crate) fn bytes(&self) -> u64 {
         let all = u128::from(self.keys) * u128::from(self.sampled_bytes);
         u64::try_from(all / u128::from(self.sampled_keys.max(1))).unwrap_or(u64::MAX)

@@ -15,14 +15,14 @@ pub struct Batch {
 /// The part of the free space that a batch may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// It stores something, and leaves the reserve alone.
+    /// It stores an entry, and leaves the reserve alone.
     Store,
-    /// It ends in free space, and may take a part of the reserve.
+    /// It frees space in the end, and may take a part of the reserve.
     Free,
 }
 
 impl Purpose {
-    /// The purpose of writes that each free something or not. A batch without any frees nothing.
+    /// The purpose of writes, each of which frees space or not. A batch without any writes frees nothing.
     pub fn of(frees: impl IntoIterator<Item = bool>) -> Self {
         let mut frees = frees.into_iter().peekable();
         match frees.peek().is_some() && frees.all(|frees| frees) {
@@ -35,7 +35,7 @@ impl Purpose {
 /// One change to one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Stores an entry, replacing what the key held.
+    /// Stores an entry, in place of the key's former one.
     Put {
         /// The key.
         key: StorageKey,
@@ -45,8 +45,8 @@ pub enum Write {
         head: Bytes,
         /// The rest.
         body: Bytes,
-        /// All index entries of the key from now on, each once; earlier ones that are not among
-        /// them are removed. Engines without the index facet get none.
+        /// All index entries of the key from now on, each once; other earlier ones are removed.
+        /// Engines without the index facet get none.
         index_entries: Vec<IndexEntry>,
         /// Known facts of the key's present entry.
         old: OldEntry,
@@ -107,7 +107,7 @@ impl Write {
         Self::Remove { key, old }
     }
 
-    /// The key that the write is about.
+    /// The key of the write.
     pub fn key(&self) -> &StorageKey {
         match self {
             Self::Put { key, .. } | Self::Remove { key, .. } => key,

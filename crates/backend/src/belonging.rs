@@ -1,7 +1,7 @@
-//! An opener's knowledge of a store: the place that the store belongs to, and the contents that it had.
+//! An opener's record of a store: the place that the store belongs to, and its former contents.
 //!
-//! Engines know no partitions. The label is text that the node chooses, such as the index of a partition;
-//! engines write it into their small files and compare it when they open.
+//! Engines have no notion of partitions. The label is text that the node chooses, such as the index
+//! of a partition; engines write it into their small files and compare it when they open.
 
 use std::path::Path;
 
@@ -13,18 +13,18 @@ pub const LABEL_BYTES_MAX: usize = 255;
 /// The label of the store with hints for other nodes.
 pub const HINTS_LABEL: &str = "hints";
 
-/// See the module's description. The default knows nothing, so nothing is compared.
+/// See the module's description. The default is empty, so that nothing is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Belonging {
-    /// The store's label on its node, at most [`LABEL_BYTES_MAX`] bytes; empty if it is not known.
+    /// The store's label on its node, at most [`LABEL_BYTES_MAX`] bytes; empty if unknown.
     pub label: String,
     /// The identity of the contents that the node has recorded.
     pub identity: Option<StoreId>,
 }
 
 impl Belonging {
-    /// The knowledge of a tool, which finds a store only by its directory: the directories of partitions are
-    /// named after their index.
+    /// The record for a tool, which finds a store only by its directory: the directories of
+    /// partitions are named after their index.
     pub fn by_directory(directory: &Path) -> Self {
         let name = |path: &Path| {
             let name = path.file_name().and_then(|name| name.to_str());
@@ -57,10 +57,10 @@ pub enum FoundStore {
         erased: StoreId,
         /// The id of the value log that holds entries of it; 0 for none.
         log: u64,
-        /// True if it has the expected label; one that an earlier version wrote has none.
+        /// True if it has the expected label; a store of an earlier version has none.
         is_labelled: bool,
     },
-    /// Files that cannot be opened as the wanted store: a text that names the files.
+    /// Files that cannot be opened as the expected store; the text names the files.
     Unusable(String),
 }
 

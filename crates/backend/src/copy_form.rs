@@ -45,7 +45,7 @@ pub fn take_label(reader: &mut ByteReader<'_>) -> std::result::Result<String, Tr
     Ok(String::from_utf8_lossy(reader.take(len)?).into_owned())
 }
 
-/// The whole, with its checksum.
+/// The whole copy, with its checksum.
 pub fn end_copy(mut out: Vec<u8>) -> Vec<u8> {
     let check = check_of(&out);
     out[12..16].copy_from_slice(&check.to_le_bytes());

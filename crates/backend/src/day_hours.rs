@@ -10,7 +10,7 @@ const HOUR_MICROS: u64 = 3_600_000_000;
 pub struct DayHours {
     /// 0 to 23.
     pub first: u8,
-    /// The same; itself included.
+    /// The last hour, 0 to 23, included.
     pub last: u8,
 }
 

@@ -29,8 +29,8 @@ pub struct Timestamp(pub u64);
 pub struct Tag(pub u8);
 
 impl Tag {
-    /// A deletion of the key's object. A full disk takes it like a removal: it frees the space of the
-    /// object.
+    /// A deletion of the key's object. A full disk accepts it like a removal: it frees the space of
+    /// the object.
     pub const TOMBSTONE: Self = Self(1);
     /// A page: a part of the value of an object, which is an entry of its own. It is never shown as an
     /// object.
@@ -43,15 +43,15 @@ impl Tag {
         self != Self::PAGE && self.0 & Self::IN_PAGES != 0
     }
 
-    /// The kind of an object, without the mark of one in pages.
+    /// The kind of an object, without the bit for pages.
     #[must_use]
     pub fn kind(self) -> Self {
         Self(self.0 & !Self::IN_PAGES)
     }
 }
 
-/// Fields that folds filter by, apart from the key. Kept beside the head so that no engine parses
-/// one.
+/// Fields that folds filter by, in addition to the key. Kept beside the head so that no engine
+/// parses a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     /// The anti-entropy segment that the key hashes into.
@@ -71,8 +71,8 @@ impl Fields {
     }
 }
 
-/// The place of an entry, in an engine's own terms. It names one record for as long as the process
-/// lives, also after the entry has moved.
+/// The place of an entry, in an engine's own terms. It names one record while the process lives,
+/// also after the entry has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryPlace {
     /// The part of the store.
@@ -81,8 +81,7 @@ pub struct EntryPlace {
     pub offset: u64,
 }
 
-/// A writer's facts of the entry that its write replaces. They affect the cost of the write and
-/// nothing else.
+/// A writer's facts about the replaced entry. They affect only the cost of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OldEntry {
     /// The entry's place from [`StoredHead::place`]. It may be out of date.
@@ -110,8 +109,7 @@ pub struct StoredHead {
     pub head: Bytes,
     /// The length of the body, in bytes.
     pub body_len: u64,
-    /// The place for a write that replaces the entry; `None` from an engine that makes no use of
-    /// it.
+    /// The place for a write that replaces the entry; `None` from an engine that does not use it.
     pub place: Option<EntryPlace>,
 }
 
@@ -133,7 +131,7 @@ pub struct StoredEntry {
 pub enum Reading {
     /// Answer from memory or page cache, or [`Lookup::WouldBlock`]. For the calling thread.
     CachedOnly,
-    /// Wait if need be. For the blocking pool.
+    /// Wait if necessary. For the blocking pool.
     MayBlock,
 }
 

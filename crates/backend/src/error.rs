@@ -10,19 +10,19 @@ pub type Result<T> = std::result::Result<T, BackendError>;
 /// The possible reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The disk is full: make room. Reads go on, and puts resume by themselves.
+    /// The disk is full: make room. Reads still work, and puts resume by themselves.
     Full,
     /// The device or the system failed, or a sync did: the store takes no more writes until it is
     /// opened again.
     Failed,
     /// The device did not return data that a write has to read: nothing was done, and the store
-    /// goes on. Try again.
+    /// still works. Try again.
     Unread,
-    /// Memory does not have data that a write has to read, and the write must not wait for a
-    /// device: nothing was done. Repeat where waiting is allowed.
+    /// Memory lacks data that a write has to read, and the write must not wait for a device:
+    /// nothing was done. Repeat where waiting is allowed.
     WouldBlock,
-    /// The system had no file handle left: nothing was done, and the store goes on. Raise the limit, or try
-    /// again.
+    /// The system had no file handle left: nothing was done, and the store still works. Raise the
+    /// limit, or try again.
     Exhausted,
     /// Stored bytes do not match their checksum or their format: restore them from a replica.
     Corrupt,
@@ -56,7 +56,7 @@ impl BackendError {
         }
     }
 
-    /// The same detail with another kind, if the caller's reader has to react otherwise.
+    /// The same detail with another kind, for a caller that has to react otherwise.
     #[must_use]
     pub fn of_kind(self, kind: ErrorKind) -> Self {
         Self { kind, ..self }

@@ -18,14 +18,14 @@ pub struct Capabilities {
     pub persistent: bool,
     /// A head is read without reading the body, so HEAD requests are cheap.
     pub cheap_heads: bool,
-    /// Keys are kept in order, so a fold costs what it visits.
+    /// Keys are kept in order, so the cost of a fold depends only on the visited keys.
     pub ordered: bool,
     /// [`crate::Backend::indexes`] exists.
     pub indexes: bool,
     /// [`crate::Backend::backups`] exists.
     pub backups: bool,
-    /// By its settings, the store drops entries one by one: by the time of their last change, or for lack
-    /// of memory. A value that takes several entries would lose parts.
+    /// The store's settings let it drop single entries: by the time of their last change, or for
+    /// lack of memory. A value that takes several entries would lose parts.
     pub drops_entries: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct IndexRange {
     pub from: Bound<Bytes>,
     /// The last term.
     pub to: Bound<Bytes>,
-    /// Continue behind this (term, key).
+    /// The (term, key) to continue behind.
     pub after: Option<(Bytes, StorageKey)>,
 }
 
@@ -61,7 +61,7 @@ pub struct IndexCounts {
 }
 
 impl IndexCounts {
-    /// The additions to these counts since they were `before`.
+    /// The additions to these counts since the state `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -90,12 +90,12 @@ impl AddAssign for IndexCounts {
 /// (term, key).
 pub trait IndexFolds: Send + Sync {
     /// Visits index entries of unexpired objects, as they were when the fold began. The key in the
-    /// returned [`FoldEnd`] names an object and no position: to continue, set [`IndexRange::after`]
-    /// to the last entry that the visitor saw.
+    /// returned [`FoldEnd`] is not a position: to continue, set [`IndexRange::after`] to the last
+    /// entry that the visitor saw.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Corrupt`] if damage may have taken entries of the range: no fold lacks
-    /// some without an error.
+    /// [`crate::ErrorKind::Corrupt`] if damage may have removed entries of the range: no fold omits
+    /// entries without an error.
     fn fold_index(
         &self,
         range: &IndexRange,
@@ -129,9 +129,8 @@ pub struct JournalFolded {
     pub has_met_damage: bool,
 }
 
-/// Folds in the order of a journal, for engines that keep one of whole entries. They are for
-/// callers that need all entries with their bodies in any order. The journal is read from its
-/// beginning to its end.
+/// Folds in the order of a journal, for engines that keep a journal of whole entries. They are for callers
+/// that need all entries with their bodies in any order. The journal is read from its beginning to its end.
 pub trait JournalFolds: Send + Sync {
     /// Visits the entries of a range as they were when the fold began, each once, bodies included.
     ///
@@ -154,7 +153,7 @@ pub struct BackedUp {
     pub linked_files: u64,
     /// Their bytes.
     pub linked_bytes: u64,
-    /// Files that were copied or written again.
+    /// Files that were copied or rewritten.
     pub copied_files: u64,
     /// Their bytes.
     pub copied_bytes: u64,
@@ -172,7 +171,7 @@ impl BackedUp {
         Ok(true)
     }
 
-    /// Counts a file that was copied or written again.
+    /// Counts a file that was copied or rewritten.
     pub fn count_copy(&mut self, bytes: u64) {
         self.copied_files += 1;
         self.copied_bytes += bytes;
@@ -194,16 +193,16 @@ pub struct StoreBackup {
     /// Its files.
     pub files: BackedUp,
     /// Keeps data that the copy needs outside of its directory, for a store with entries elsewhere.
-    /// The caller copies these data, and keeps this until then.
+    /// The caller copies the data and keeps this value until then.
     pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Backups while serving.
 pub trait Backups: Send + Sync {
-    /// Makes a consistent copy in `directory`, which must not exist, on the same filesystem: files that never
-    /// change get a second name there. The copy opens as a store after a crash does, and has every batch that
-    /// was put before the call; of entries put meanwhile it has the earliest, or none. Puts do not wait for
-    /// it, upkeep does.
+    /// Makes a consistent copy in `directory`, which must not exist, on the same filesystem: files
+    /// that never change get a second name there. The copy opens like a store after a crash. It has
+    /// every batch that was put before the call, and the earliest or none of those put meanwhile.
+    /// Puts do not wait for it, upkeep does.
     ///
     /// # Errors
     /// Those of the disk; the caller removes the files that were made.

@@ -1,8 +1,8 @@
 //! Group commit by leader and followers, for a store that syncs its own files.
 //!
-//! The first waiting thread becomes the leader, syncs for all that came before the sync began, and
-//! wakes the rest. It needs no thread of its own, so it suits engines that are opened outside a
-//! node: in tests, and in the load generator's embedded drivers.
+//! The first waiting thread becomes the leader, syncs all writes before the start of its sync, and
+//! wakes the rest. This needs no extra thread, so it suits engines that are opened outside a node:
+//! in tests, and in the load generator's embedded drivers.
 
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{BackendError, ErrorKind, Result, SyncPoint};
 
-/// Syncs everything written so far and returns the position up to which that holds.
+/// Syncs everything written so far and returns the position that is durable.
 type SyncAll = Box<dyn Fn() -> Result<u64> + Send + Sync>;
 
 /// A sync point that its waiters drive.
@@ -51,7 +51,7 @@ impl GroupSync {
         }
     }
 
-    /// As [`GroupSync::new`], but a full disk is not final: for a store whose sync is a flush,
+    /// Like [`GroupSync::new`], but a full disk is not final. For a store whose sync is a flush,
     /// which needs space, while unflushed data are still in memory. Waiting callers get the error,
     /// and a later call tries again.
     pub fn retrying_when_full(

@@ -1,5 +1,5 @@
-//! The state of an open store's intake: it takes no writes after it was closed, after a final
-//! failure of a write, and while the free space is reserved.
+//! The state of an open store's intake: it accepts no writes after the store was closed, after a
+//! final failure of a write, and while the free space is reserved.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,19 +10,19 @@ use parking_lot::Mutex;
 
 use crate::{BackendError, ErrorKind, Purpose, Result, mark_suspect};
 
-/// See the module.
+/// See the module's description.
 pub struct Intake {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     is_closed: AtomicBool,
     /// Failure after which the store takes no more writes.
     failure: Mutex<Option<BackendError>>,
-    /// The part of the space that puts to the store's own files leave alone.
+    /// The part of the space that puts to the store's own files may not take.
     reserve: OnceLock<Arc<Reserve>>,
 }
 
 impl Intake {
-    /// The intake of a store in this directory. `reserve` is that of its log, if it has one.
+    /// The intake of a store in this directory. `reserve` belongs to its log, if it has one.
     pub fn new(disk: Arc<dyn Disk>, directory: PathBuf, reserve: Option<Arc<Reserve>>) -> Self {
         Self {
             disk,
@@ -38,12 +38,12 @@ impl Intake {
         let _first = self.reserve.set(reserve);
     }
 
-    /// Looks again how much is free.
+    /// Measures the free space again.
     pub fn measure(&self) {
         let _seen_from_now_on = self.reserve.get().map(|it| it.measure());
     }
 
-    /// The room for the store's files at the last look.
+    /// The room for the store's files at the last measurement.
     pub fn headroom(&self) -> Headroom {
         self.reserve.get().map_or(Headroom::UNKNOWN, |it| it.seen())
     }
@@ -67,7 +67,7 @@ impl Intake {
     /// Refuses a write.
     ///
     /// # Errors
-    /// [`ErrorKind::Closed`], or that of [`Intake::check_not_failed`].
+    /// [`ErrorKind::Closed`], or the error of [`Intake::check_not_failed`].
     pub fn check_writable(&self) -> Result<()> {
         match self.is_closed.load(Ordering::Acquire) {
             true => Err(self.closed()),
@@ -86,7 +86,7 @@ impl Intake {
         }
     }
 
-    /// Takes no writes from now on. True when that was so before.
+    /// Accepts no writes from now on. True when it was closed already.
     pub fn close(&self) -> bool {
         self.is_closed.swap(true, Ordering::AcqRel)
     }

@@ -1,7 +1,7 @@
 //! Failures at one place of a device that last: many of them, over a long time.
 //!
-//! A device may fail for a while, and several kinds of upkeep may fail at one place within seconds,
-//! so a count alone gives up too early. Data are given up only after both.
+//! A device may fail for a while, and several kinds of upkeep may fail at one place within seconds, so a
+//! count alone gives up too early. Data are given up only after many failures over a long time.
 
 use crate::Timestamp;
 
@@ -29,7 +29,7 @@ impl LastingFailures {
     /// Counts a failure.
     pub fn count(&mut self, now: Timestamp) {
         self.count += 1;
-        // The clock may have been put back.
+        // The clock may have been set back.
         self.since = self.since.min(now);
     }
 
@@ -38,7 +38,7 @@ impl LastingFailures {
         self.count
     }
 
-    /// True when the place is to be given up.
+    /// True when the place has to be given up.
     pub fn are_enough(&self, now: Timestamp) -> bool {
         let time = now.0.saturating_sub(self.since.0);
         self.count >= Self::COUNT_MIN && time >= Self::TIME_MICROS_MIN

@@ -1,8 +1,8 @@
 //! Damaged parts that a store set aside: bytes in a directory below its own, and an index of their
 //! contents. Engines differ in the time of writing; the format is the same.
 //!
-//! A failure to keep this record is ignored: on a full or failing disk the ranges are known for as
-//! long as the store is open, and are found again by the next opening.
+//! A failure to keep this record is ignored: on a full or failing disk the ranges are known while
+//! the store is open, and the next opening finds them again.
 
 use std::path::{Path, PathBuf};
 
@@ -14,13 +14,13 @@ use crate::status::LostRange;
 
 /// Its name below a store's directory.
 pub const LOST_NAME: &str = "lost";
-/// An index is not larger. Bytes.
+/// The most bytes of an index.
 pub const LOST_INDEX_BYTES_MAX: u64 = 16 << 20;
 
 const VERSION: u8 = 1;
 /// The most ranges in the list; a store with more is beyond repair by range.
 const RANGES_MAX: usize = 10_000;
-/// The most bytes that are copied of one range.
+/// The most bytes that are copied from one range.
 const COPIED_BYTES_MAX: u64 = 16 << 20;
 
 /// The directory for a store's damaged parts.
@@ -49,7 +49,7 @@ impl LostDirectory {
     /// The ranges in the index.
     ///
     /// # Errors
-    /// A damaged index is itself a range that was lost.
+    /// A damaged index is itself a lost range.
     pub fn read(&self, disk: &dyn Disk) -> Result<Vec<LostRange>, LostRange> {
         let path = self.path.join(self.index);
         let Ok(Some(info)) = disk.info(&path) else {
@@ -106,7 +106,7 @@ impl LostDirectory {
     }
 }
 
-/// True if a range is to be added to the listed ones.
+/// True if a range has to be added to the listed ones.
 pub fn is_news(ranges: &[LostRange], range: &LostRange) -> bool {
     let is_same =
         |it: &LostRange| (&it.file, it.offset, it.len) == (&range.file, range.offset, range.len);

@@ -1,15 +1,15 @@
 //! Maintenance: the upkeep of a store, cut into steps that the node schedules.
 //!
-//! An engine lists its due tasks ([`Task`]) and does a bounded part of one on demand. It decides
-//! neither when nor how fast: the node's arbiter does, over all vnodes at once. A step that is
-//! interrupted (by a crash) must be repeatable.
+//! An engine lists its due tasks ([`Task`]) and does a bounded part of one on demand. The node's
+//! arbiter decides when and how fast, over all vnodes at once. A step that is interrupted (by a
+//! crash) must be repeatable.
 
 /// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskKind {
     /// Copies the live entries of one finished segment elsewhere, so that it can be removed.
     Merge,
-    /// Copies out of a file of bodies or whole entries what is still needed, so that it can be removed.
+    /// Copies live bodies or whole entries out of a file, so that the file can be removed.
     Collect,
     /// Rewrites sorted tables into deeper ones.
     Compact,
@@ -21,11 +21,11 @@ pub enum TaskKind {
     Hint,
     /// Writes the files for a fast opening.
     Checkpoint,
-    /// Frees expired entries.
+    /// Frees the space of expired entries.
     Expire,
     /// Re-reads stored bytes and checks them.
     Scrub,
-    /// Removes files that nothing refers to any more.
+    /// Removes files without references.
     Reclaim,
     /// Rebuilds lost tables from the journal with their entries.
     Rebuild,
@@ -67,11 +67,11 @@ impl TaskKind {
 /// The urgency of a task; the arbiter's first order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Urgency {
-    /// Whenever there is nothing better to do.
+    /// When nothing else is due.
     Idle,
     /// In the normal course.
     Normal,
-    /// Without it soon, puts will be slowed or space run out.
+    /// Without it soon, puts will be slowed or space will run out.
     Pressing,
 }
 
@@ -110,8 +110,7 @@ pub struct StepBudget {
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepOutcome {
-    /// Bytes read plus bytes written. With 0 the task is held back for a while, as one without
-    /// progress.
+    /// Bytes read plus bytes written. With 0 the task is held back for a while, since it makes no progress.
     pub cost_bytes: u64,
     /// True when nothing is left of the task.
     pub is_done: bool,
@@ -131,7 +130,7 @@ impl StepOutcome {
         }
     }
 
-    /// A step that leaves a rest of the task.
+    /// A step that leaves a part of the task.
     pub fn partial(cost_bytes: u64) -> Self {
         Self {
             cost_bytes,

@@ -7,16 +7,16 @@ use crate::{Result, Timestamp};
 /// A move that is in progress, waits, or has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveStatus {
-    /// The store that has it, by name.
+    /// The name of the store that has the entries.
     pub source: String,
-    /// The store that is to have it, by name.
+    /// The name of the store that will have them.
     pub target: String,
     /// The common prefix of all storage keys that move: of a type, of a bucket, or empty for all of
     /// a pinned store.
     pub scope: Bytes,
-    /// Its progress, as a word of [`MoveStatus::PHASES`].
+    /// Its progress, one of the words in [`MoveStatus::PHASES`].
     pub phase: &'static str,
-    /// True when it was cancelled: entries in the target move back.
+    /// True after its cancellation: entries in the target move back.
     pub is_taken_back: bool,
     /// Bytes to copy when it began, by estimate; 0 before that is known.
     pub bytes_estimate: u64,
@@ -24,9 +24,9 @@ pub struct MoveStatus {
     pub bytes_copied: u64,
     /// Entries that were copied.
     pub keys_copied: u64,
-    /// Entries that were found the same in both.
+    /// Entries that were found equal in both.
     pub keys_verified: u64,
-    /// Entries that were taken out of the source.
+    /// Entries that were removed from the source.
     pub keys_removed: u64,
     /// The part of the work that is done, by estimate, in thousandths.
     pub done_permille: u16,
@@ -48,7 +48,7 @@ impl MoveStatus {
         "differs",
     ];
 
-    /// True when nothing more is done for it.
+    /// True when its work has ended.
     pub fn has_ended(&self) -> bool {
         Self::PHASES[5..].contains(&self.phase)
     }
@@ -72,16 +72,16 @@ pub struct MoveEstimate {
     pub available_bytes: u64,
 }
 
-/// The store that is to have everything of a store of several, despite the routes.
+/// The child that receives all data of a store of several engines, despite the routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinnedTo {
     /// Its name.
     pub name: String,
-    /// False while there is no store of this name: the routes count until there is one.
+    /// False while there is no store of this name: until then the routes count.
     pub is_there: bool,
 }
 
-/// Moves of buckets between the parts of a store. They follow the routes by themselves, as upkeep.
+/// Moves of buckets between the parts of a store. They follow the routes automatically, as upkeep.
 pub trait Moves: Send + Sync {
     /// The moves in progress or waiting, and the last one that ended.
     fn moves(&self) -> Vec<MoveStatus>;
@@ -97,20 +97,20 @@ pub trait Moves: Send + Sync {
     /// Those of reading; [`crate::ErrorKind::Misuse`] for an unknown name.
     fn estimate(&self, scope: &[u8], target: &str, now: Timestamp) -> Result<MoveEstimate>;
 
-    /// Keeps everything in the store of this name, despite the routes, until `None` ends that: then
-    /// entries with routes elsewhere move back. It outlives restarts, and ends with the store.
+    /// Keeps all data in the store of this name, despite the routes. `None` ends that: then entries
+    /// with routes elsewhere move back. The pin outlives restarts, and ends with the store.
     ///
     /// # Errors
     /// Those of writing it down; [`crate::ErrorKind::Misuse`] for an unknown name.
     fn pin(&self, target: Option<&str>) -> Result<()>;
 
-    /// Continues with the pin that the same data had in another store. One to a store that is not
-    /// there is kept, and counts once the store is there. `None` removes a pin, as [`Moves::pin`] does.
+    /// Continues with the pin that the same data had in another store. A pin to a missing store is
+    /// kept, and counts once the store exists. `None` removes a pin, as [`Moves::pin`] does.
     ///
     /// # Errors
     /// Those of writing it down.
     fn take_over_pin(&self, target: Option<&str>) -> Result<()>;
 
-    /// The store that is to have everything.
+    /// The store that receives all data.
     fn pinned(&self) -> Option<PinnedTo>;
 }

@@ -6,11 +6,11 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Readings that are remembered at most.
+/// The most reads that are recorded.
 const SLOTS_MAX: usize = 1 << 20;
 
-/// Recorded reads: one tag for all that fall into a slot, the last. If two items share a tag, one
-/// of them is kept at its first read, which does no harm. Takes eight bytes a slot.
+/// Recorded reads: each slot has the tag of its last read. If two items share a tag, one of them is
+/// kept at its first read, which is harmless. Takes eight bytes per slot.
 pub struct ReadOnce {
     slots: usize,
     /// Allocated by the first read: an idle node needs none.
@@ -26,13 +26,13 @@ impl ReadOnce {
         }
     }
 
-    /// Notes a read, by a hash of the item; true when the slot's last one was of the same.
+    /// Notes a read, by a hash of the item; true when the slot's last read was of the same item.
     pub fn again(&self, hash: u64) -> bool {
         let tags = self
             .tags
             .get_or_init(|| (0..self.slots).map(|_| AtomicU64::new(0)).collect());
         let slot = usize::try_from((hash >> 32) % tags.len() as u64).unwrap_or(0);
-        // Zero stands for nothing yet.
+        // Zero means that the slot has no read.
         let tag = hash | 1;
         tags[slot].swap(tag, Ordering::Relaxed) == tag
     }

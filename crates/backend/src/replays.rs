@@ -1,9 +1,8 @@
-//! The entries that a store was given back by its log at its opening, by their anti-entropy segments.
+//! The anti-entropy segments of the entries that a log replayed to a store at its opening.
 //!
 //! If a summary of a store was written some batches before the store's end, it lacks exactly these batches.
-//! It can be brought up to date from them if they are all that came since, which their numbers show: batches
-//! of a store are numbered without gaps. Where a number is missing, or a batch cannot be understood, nothing
-//! is reported, and a summary is made anew.
+//! They can update it if no other batch came since. The numbers of batches, which have no gaps, show this.
+//! If a number is missing, or a batch cannot be read, nothing is reported, and a new summary is made.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::Sequence;
 
-/// At most this many segments are kept: looking up more costs more than a new summary.
+/// The most segments that are kept: looking up more costs more than a new summary.
 const SEGMENTS_MAX: usize = 1 << 16;
 
 /// The segments of all entries that a run of batches wrote or removed.
@@ -27,7 +26,7 @@ pub struct Replayed {
 
 /// Collects the segments of replayed batches.
 pub struct Replays {
-    /// The anti-entropy segment of the entry under an engine's key; `None` for a key of something else.
+    /// The anti-entropy segment of the entry under an engine's key; `None` for a key of another kind.
     segment_of: fn(&[u8]) -> Option<u32>,
     state: Mutex<State>,
 }
@@ -41,12 +40,12 @@ enum State {
         to: Sequence,
         segments: BTreeSet<u32>,
     },
-    /// Some batch is not known, or there were too many.
+    /// Some batch is unknown, or there were too many.
     Broken,
 }
 
 impl Replays {
-    /// Nothing was given back yet.
+    /// No batch was replayed yet.
     pub fn new(segment_of: fn(&[u8]) -> Option<u32>) -> Self {
         Self {
             segment_of,
@@ -54,8 +53,8 @@ impl Replays {
         }
     }
 
-    /// Takes note of a batch with writes to these keys. `covered` is the batch up to which the store's own
-    /// files had everything before; it counts with the first batch only.
+    /// Notes a batch with writes to these keys. `covered` is the last batch that the store's own
+    /// files had before; it counts only with the first batch.
     pub fn note<'a>(
         &self,
         covered: Sequence,
@@ -80,13 +79,13 @@ impl Replays {
         }
     }
 
-    /// Takes note of a batch whose keys are not known.
+    /// Notes a batch with unknown keys.
     pub fn note_unknown(&self) {
         *self.state.lock() = State::Broken;
     }
 
-    /// The batches that were given back; `None` when there were none, or not all of them are known. They
-    /// are handed out once: nothing needs them later.
+    /// The replayed batches; `None` when there were none, or not all of them are known. They are
+    /// returned once: no later call needs them.
     pub fn take(&self) -> Option<Replayed> {
         match std::mem::take(&mut *self.state.lock()) {
             State::Run { from, to, segments } => Some(Replayed {

@@ -1,4 +1,4 @@
-//! Reading idle files again, to find corruption while replicas can still repair it: the next file,
+//! Reads idle files again, to find corruption while replicas can still repair it: the next file,
 //! and its time.
 //!
 //! Every file is read once in a period. The work is spread evenly: the part of all bytes that is
@@ -16,10 +16,10 @@ use crate::{Task, TaskKind, Timestamp, Urgency};
 /// The file in a store's directory.
 pub const SCRUB_NAME: &str = "scrub";
 const FILE_BYTES_MAX: u64 = 256;
-/// The amount that a scrub waits for, or the rest of a file. Bytes.
+/// The least bytes of a due read, unless the rest of a file is shorter.
 const AT_ONCE_BYTES: u64 = 1 << 20;
 
-/// A file that does not change any more.
+/// A file that no longer changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubFile {
     /// Its number; later files have higher ones.
@@ -81,7 +81,7 @@ impl<J> Scrubbing<J> {
         let cycle = self
             .cycle
             .get_or_insert_with(|| load(disk, directory).unwrap_or_else(begin));
-        // A clock that is set back.
+        // The clock may have been set back.
         cycle.began = cycle.began.min(now);
         let is_over = now.0 - cycle.began.0 >= period || cycle.bytes_done == 0;
         if cycle.next(files).is_none() && is_over {
@@ -136,7 +136,7 @@ impl<J> Scrubbing<J> {
         Ok((bytes, true))
     }
 
-    /// Lets go of the file that is being read.
+    /// Closes the file that is being read.
     pub fn abandon(&mut self) {
         self.job = None;
     }
@@ -147,7 +147,7 @@ impl<J> Scrubbing<J> {
         let _removed_or_not_there = disk.remove_file(&file_in(directory));
     }
 
-    /// For operators: what this cycle has read, in bytes, and when it began.
+    /// For operators: the bytes that this cycle has read, and its beginning.
     pub fn progress(&self) -> Option<(u64, Timestamp)> {
         let cycle = self.cycle.as_ref()?;
         let in_file = self.job.as_ref().map_or(0, |job| job.bytes_done);
@@ -175,7 +175,7 @@ impl Cycle {
         self.left(files).next().copied()
     }
 
-    /// The due bytes that were not read. `in_file` were read of the next file.
+    /// The due bytes that were not read. `in_file` bytes of the next file were read.
     fn behind(&self, files: &[ScrubFile], in_file: u64, period: u64, now: Timestamp) -> u64 {
         let left: u64 = self.left(files).map(|it| it.bytes.max(1)).sum();
         let all = u128::from(self.bytes_done + left);
@@ -212,7 +212,7 @@ impl Cycle {
             after: next()?,
             bytes_done: next()?,
         };
-        // There is one right text for it.
+        // Only one text is valid for a cycle.
         (cycle.encode() == text).then_some(cycle)
     }
 }
@@ -221,7 +221,7 @@ fn file_in(directory: &Path) -> PathBuf {
     directory.join(SCRUB_NAME)
 }
 
-/// One that cannot be read counts as missing: its files are read again.
+/// A file that cannot be read counts as missing: the store's files are then read again.
 fn load(disk: &dyn Disk, directory: &Path) -> Option<Cycle> {
     let bytes = read_file(disk, &file_in(directory), FILE_BYTES_MAX).ok()?;
     Cycle::decode(std::str::from_utf8(&bytes).ok()?)
@@ -244,8 +244,8 @@ mod tests {
         }
     }
 
-    /// Does due scrubs until `to`; a look every hour, a mebibyte a step. Returns the bytes of each
-    /// day.
+    /// Does due scrubs until `to`, with a check every hour and a mebibyte per step. Returns the
+    /// bytes of each day.
     fn run(
         scrubbing: &mut Scrubbing<u64>,
         disk: &MemoryDisk,
@@ -338,8 +338,8 @@ mod tests {
         );
     }
 
-    /// Regression: a file that was merged away while it was read stayed open until the next one was due,
-    /// perhaps for a month, and its space was not free.
+    /// Regression: a file that was merged away during its read stayed open until the next one was
+    /// due, perhaps for a month, and its space was not freed.
     #[test]
     fn a_file_that_is_gone_is_closed() {
         let disk = MemoryDisk::new();

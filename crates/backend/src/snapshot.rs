@@ -1,4 +1,4 @@
-//! Snapshots and folds: reading a store as it was at one moment while it goes on changing.
+//! Snapshots and folds: reading a store as it was at one moment while it changes.
 
 use std::fmt;
 use std::ops::{Bound, RangeInclusive};
@@ -12,9 +12,9 @@ use crate::{Fields, Result, Sequence, Timestamp};
 /// The time for which a snapshot may pin its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// Until this time; after it the store may release the pinned data.
+    /// Until this time; later the store may release the pinned data.
     Until(Timestamp),
-    /// For as long as the snapshot lives; for backups. The status counts the pinned bytes.
+    /// While the snapshot lives; for backups. The status counts the pinned bytes.
     Unlimited,
 }
 
@@ -74,7 +74,7 @@ impl FoldRange {
         }
     }
 
-    /// True when the range holds `key`.
+    /// True when the range has `key`.
     pub fn contains(&self, key: &[u8]) -> bool {
         let after_from = match &self.from {
             Bound::Included(from) => key >= &from[..],
@@ -84,7 +84,7 @@ impl FoldRange {
         after_from && !self.is_past_end(key)
     }
 
-    /// True when `key` and all keys after it lie behind the range.
+    /// True when `key` and all keys after it are behind the range.
     pub fn is_past_end(&self, key: &[u8]) -> bool {
         match &self.to {
             Bound::Included(to) => key > &to[..],
@@ -124,9 +124,9 @@ impl fmt::Debug for FoldClock {
 /// The entries that a fold visits, judged by their fields.
 #[derive(Clone, Debug)]
 pub struct FoldFilter {
-    /// The time by which expiry is judged, and the lease at the beginning.
+    /// The time for expiry, and for the lease at the beginning.
     pub now: Timestamp,
-    /// The clock for the lease while the fold goes on; without one it is `now`.
+    /// The clock for the lease during the fold; without a clock, `now` counts.
     pub clock: Option<FoldClock>,
     /// Only entries last modified in this range.
     pub last_modified: Option<RangeInclusive<Timestamp>>,
@@ -145,7 +145,7 @@ impl FoldFilter {
         }
     }
 
-    /// Every entry that is not expired now, for as long as the lease holds by this clock.
+    /// Every entry that is not expired now, while the lease holds by this clock.
     pub fn unexpired_by(clock: &FoldClock) -> Self {
         Self {
             clock: Some(clock.clone()),
@@ -177,10 +177,10 @@ impl FoldFilter {
     }
 }
 
-/// The most keys between two looks at the clock, including keys that the fold does not show.
+/// The most keys between two checks of the clock, with keys that the fold does not show.
 pub const KEYS_PER_LOOK: u32 = 256;
 
-/// A lease that is checked now and then while a fold goes on.
+/// A lease that is checked periodically during a fold.
 pub struct LeaseWatch<'a> {
     lease: Lease,
     filter: &'a FoldFilter,
@@ -189,7 +189,7 @@ pub struct LeaseWatch<'a> {
 }
 
 impl<'a> LeaseWatch<'a> {
-    /// A watch over a lease, looked at once.
+    /// A watch over a lease, checked once at the start.
     pub fn new(lease: Lease, filter: &'a FoldFilter) -> Self {
         Self {
             lease,
@@ -253,7 +253,7 @@ pub enum Flow {
 /// The callback of a fold for each entry.
 pub type Visitor<'a> = dyn FnMut(Visited<'_>) -> Flow + 'a;
 
-/// The end of a fold. A resume point is behind every visited key, and no key before it is left to
+/// The end of a fold. A resume point is behind every visited key, and no key before it remains to
 /// be visited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoldEnd {
@@ -275,8 +275,8 @@ pub trait Snapshot: Send + Sync {
     /// A damaged entry is skipped, counted in the store's status, and does not end the fold;
     /// [`Snapshot::has_met_damage`] reports it.
     ///
-    /// The lease is judged by the filter's clock at least once every [`KEYS_PER_LOOK`] keys; when it is
-    /// over the fold ends with [`FoldEnd::LeaseExpired`].
+    /// The lease is checked against the filter's clock at least once every [`KEYS_PER_LOOK`] keys;
+    /// after its end the fold returns [`FoldEnd::LeaseExpired`].
     fn fold(
         &self,
         detail: FoldDetail,
@@ -295,8 +295,8 @@ pub trait Snapshot: Send + Sync {
         visitor: &mut Visitor<'_>,
     ) -> Result<FoldEnd>;
 
-    /// True when a fold of this snapshot met a place where, by the engine's record, damage may have taken
-    /// keys of its range.
+    /// True when a fold of this snapshot met a place where, by the engine's record, damage may have
+    /// removed keys of its range.
     fn has_met_damage(&self) -> bool {
         false
     }

@@ -9,7 +9,7 @@ pub struct LostRange {
     pub offset: u64,
     /// Its length.
     pub len: u64,
-    /// Its known contents, in words.
+    /// A description of its known contents.
     pub held: String,
 }
 
@@ -52,7 +52,7 @@ pub struct Status {
     pub written_bytes: u64,
     /// Reads that met a damaged entry since opening.
     pub corrupt_reads: u64,
-    /// Damaged ranges that were set aside, since the beginning.
+    /// Damaged ranges that were set aside since the store was created.
     pub lost: Vec<LostRange>,
     /// Facts of this engine only, as (name, value), for `vnode-status`.
     pub details: Vec<(&'static str, String)>,

@@ -1,7 +1,7 @@
 //! Receipts and sync tickets: the promise of a put's durability.
 //!
-//! A put applies at once and is durable later, together with its neighbours: one sync serves a
-//! whole group. The caller holds the ticket meanwhile, in place of a lock.
+//! A put applies at once and is durable later: one sync serves a whole group. Meanwhile the caller
+//! holds a ticket instead of a lock.
 
 use std::fmt;
 use std::future::Future;
@@ -41,7 +41,7 @@ pub enum Durable {
     After(SyncTicket),
 }
 
-/// A place where groups of writes become durable together.
+/// A point at which groups of writes become durable together.
 pub trait SyncPoint: Send + Sync {
     /// Ready when everything up to `position` is durable, or can never be.
     fn poll_synced(&self, position: u64, waker: &Waker) -> Poll<Result<()>>;
@@ -49,12 +49,12 @@ pub trait SyncPoint: Send + Sync {
     /// Waits on this thread, and does the group's sync itself if no other thread does.
     fn wait_synced(&self, position: u64) -> Result<()>;
 
-    /// True when a driver syncs by itself, so that polling alone is enough. Otherwise a thread that
-    /// may block has to call [`SyncPoint::wait_synced`].
+    /// True when a driver syncs by itself, so that polling suffices. Otherwise a thread that may
+    /// block has to call [`SyncPoint::wait_synced`].
     fn is_driven(&self) -> bool;
 }
 
-/// The promise that a put will be durable: a future, or something to wait for on a thread.
+/// The promise that a put will be durable: a future, also with a blocking wait.
 #[derive(Clone)]
 pub struct SyncTicket {
     point: Arc<dyn SyncPoint>,
@@ -72,7 +72,7 @@ impl SyncTicket {
         self.point.wait_synced(self.position)
     }
 
-    /// True when awaiting the ticket is enough; see [`SyncPoint::is_driven`].
+    /// True when awaiting the ticket suffices; see [`SyncPoint::is_driven`].
     pub fn is_driven(&self) -> bool {
         self.point.is_driven()
     }

@@ -1,9 +1,9 @@
-//! A small file in two copies, written one after the other: damage to one of them costs nothing, and a crash
-//! between them leaves one intact. A reader takes the newer one of those that belong to its store.
+//! A small file in two copies, written one after the other: damage to one copy costs nothing, and a crash
+//! between the writes leaves one intact. A reader takes the newer copy that belongs to its store.
 //!
 //! The copies decide the identity of a store. A copy of another store, restored into the wrong
 //! directory, may be the newer one; using it would lose all later writes of both stores. So each
-//! copy names its store, and [`choose_copy`] compares that with the opener's knowledge.
+//! copy names its store, and [`choose_copy`] compares the name with the opener's record.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ pub enum ReadCopy<T> {
 pub struct ForeignCopy {
     /// The name of its file.
     pub name: &'static str,
-    /// The store that it belongs to, in words.
+    /// A description of the store that it belongs to.
     pub of: String,
 }
 
@@ -57,12 +57,12 @@ pub struct ChosenCopy<T> {
     pub missing: Vec<&'static str>,
     /// True when the copies have to be rewritten.
     pub is_uneven: bool,
-    /// The reason why no copy is valid although there are files, in words that name them.
+    /// The reason why no copy is valid although there are files; the text names them.
     pub refusal: Option<String>,
 }
 
 /// Chooses between the two copies in `directory`. `is_witnessed` is called only if nothing else
-/// decides: it is true when another file of the directory belongs to the store of an identity.
+/// decides: it is true when another file of the directory has the store's identity.
 ///
 /// # Errors
 /// Those of `is_witnessed`.
@@ -124,7 +124,7 @@ pub fn choose_copy<T: StoreCopy>(
     Ok(chosen)
 }
 
-/// The copies that may belong to the store; adds the others to the foreign ones.
+/// The copies that may belong to the store; the others are added to the foreign ones.
 fn belonging_ones<T: StoreCopy>(
     whole: Vec<(&'static str, T)>,
     belonging: &Belonging,
@@ -236,7 +236,7 @@ pub enum Written {
     Both,
     /// The change is durable, and the second copy is unchanged or missing.
     First(BackendError),
-    /// Both are as they were.
+    /// Both are unchanged.
     None(BackendError),
     /// The state is unknown.
     Unknown(BackendError),
@@ -275,8 +275,8 @@ pub fn write_two_copies(
     }
 }
 
-/// Writes both when a store is opened. A node has to start on a full disk: then the files stay as
-/// they are, are made durable as they were read, and are rewritten with the next change.
+/// Writes both when a store is opened. A node has to start on a full disk: then the files stay
+/// unchanged, are made durable as they were read, and are rewritten with the next change.
 pub fn settle_two_copies(
     disk: &dyn Disk,
     directory: &Path,
@@ -390,7 +390,7 @@ mod tests {
         let refusal = chosen.refusal.unwrap();
         assert!(refusal.contains("a belongs to the store 2"), "{refusal}");
         assert!(refusal.contains("put back the directory"), "{refusal}");
-        // Without labels its content is taken, and the caller compares the identity.
+        // Without labels its content is used, and the caller compares the identity.
         let copies = [copy(3, 8, ""), copy(3, 8, "")];
         let chosen = choose(copies, &known("1", 7), &[]);
         assert_eq!(chosen.content.unwrap().identity, 8);

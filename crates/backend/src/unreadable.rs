@@ -1,14 +1,13 @@
 //! Files that upkeep persistently fails to read.
 //!
-//! A device may fail for a while, so failed reads are retried, and the node waits longer each time.
-//! A sector that is lost for good would be retried for ever, and all files behind that one would
-//! never have their turn.
+//! A device may fail for a while, so failed reads are retried, and the node waits longer each time. A
+//! sector that is lost for good would be retried for ever, and the files behind it would never be read.
 
 use std::collections::BTreeMap;
 
 use crate::{BackendError, ErrorKind};
 
-/// The number of failures of one file after which the node's arbiter has waited for four minutes.
+/// The number of failures of one file. By then the node's arbiter has waited for four minutes.
 const FAILURES_MAX: u32 = 8;
 
 /// The number of upkeep's failures with each file since the opening.
@@ -19,7 +18,7 @@ pub struct Unreadable {
 
 impl Unreadable {
     /// Counts a failure of the device or the system; other errors are not due to the file. True
-    /// once the file is not to be tried again.
+    /// once the file must not be tried again.
     pub fn failed(&mut self, file: u64, error: &BackendError) -> bool {
         if error.kind() == ErrorKind::Failed {
             self.count(file);
@@ -27,7 +26,7 @@ impl Unreadable {
         self.contains(file)
     }
 
-    /// The same for upkeep that needs more than the file. It may fail with any error. A full disk
+    /// The same for upkeep that needs more than the file, and may fail with any error. A full disk
     /// and a lack of file handles pass, and do not count.
     pub fn failed_in_any_way(&mut self, file: u64, error: &BackendError) -> bool {
         if !matches!(error.kind(), ErrorKind::Full | ErrorKind::Exhausted) {

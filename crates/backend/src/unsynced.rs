@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use crate::{Task, TaskKind, Timestamp, Urgency};
 
-/// The time after which puts are synced without another strategy, so that their memory or log can
+/// The time after which puts are synced if no strategy syncs them, so that their memory or log can
 /// be freed.
 const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
 
 /// The promise of a put whose caller leaves it to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncStrategy {
-    /// Nothing: the system writes when it likes.
+    /// Nothing: the system writes at any time.
     None,
-    /// As before, and a sync is due this long after the first unsynced put.
+    /// Nothing, but a sync is due this long after the first unsynced put.
     Interval(Duration),
     /// A put is durable when its ticket resolves; puts that wait together share a sync.
     Grouped,
 }
 
-/// The time since when a store has unsynced data.
+/// The time at which a store's oldest unsynced data were put.
 #[derive(Default)]
 pub struct Unsynced {
     since: Option<Timestamp>,

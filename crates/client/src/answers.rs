@@ -33,13 +33,13 @@ impl StreamedAnswer for pb::RpbIndexResp {
     }
 }
 
-/// The answers to one request, as they come. If it is dropped before the last answer, the
+/// The answers to one request, as they arrive. If it is dropped before the last answer, the
 /// connection refuses further requests.
 #[derive(Debug)]
 #[must_use = "answers that nobody reads leave the connection unusable"]
 pub struct Answers<'a, S, M> {
     connection: &'a mut Connection<S>,
-    /// One answer comes, without saying that it is the last.
+    /// There is one answer, without a mark that it is the last.
     is_single: bool,
     is_over: bool,
     message: PhantomData<M>,
@@ -58,7 +58,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin, M: StreamedAnswer> Answers<'a, S, M>
     /// The next message, the last one included; `None` afterwards.
     ///
     /// # Errors
-    /// Any [`Error`]; none of them is followed by further messages.
+    /// Any [`Error`]; no message follows an error.
     pub async fn next(&mut self) -> Result<Option<M>, Error> {
         if self.is_over {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The requests a connection can make.
+//! The requests of a connection.
 
 use bytes::Bytes;
 use kvorum_protocol::frame::{self, Frame};
@@ -18,11 +18,11 @@ const VALUE_CONTENT_TYPE: &[u8] = b"application/octet-stream";
 
 /// A connection to a node.
 ///
-/// Every request may fail with any [`Error`]. A refusal by the server leaves the connection usable.
+/// Every request may fail with any [`Error`]. After a refusal by the server the connection stays usable.
 /// After any other failure on the way, and after a request future was dropped before its end, the
-/// connection is given up and a new client has to be made ([`Client::is_usable`] is false).
+/// connection is unusable and a new client has to be made ([`Client::is_usable`] is false).
 ///
-/// Answers hold slices of the receive buffer, which is reused once they are dropped.
+/// Answers have slices of the receive buffer, which is reused once they are dropped.
 #[derive(Debug)]
 pub struct Client<S = TcpStream> {
     connection: Connection<S>,
@@ -62,7 +62,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.connection.is_in_step()
     }
 
-    /// Asks for a sign of life.
+    /// Checks that the server answers.
     pub async fn ping(&mut self) -> Result<(), Error> {
         self.ask_empty(MessageCode::RPB_PING_REQ, MessageCode::RPB_PING_RESP)
             .await
@@ -84,14 +84,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(answer.client_id)
     }
 
-    /// Sets the connection's id, which the server remembers and does not use.
+    /// Sets the connection's id, which the server stores and does not use.
     pub async fn set_client_id(&mut self, client_id: Bytes) -> Result<(), Error> {
         let request = pb::RpbSetClientIdReq { client_id };
         self.ask(&request, MessageCode::RPB_SET_CLIENT_ID_RESP)
             .await
     }
 
-    /// Reads an object. No content and no vclock means that there is none.
+    /// Reads an object. An answer without content and vclock means that there is none.
     pub async fn get(&mut self, get: &Get<'_>) -> Result<pb::RpbGetResp, Error> {
         get.encode(self.connection.begin()?)?;
         self.connection.exchange_for().await
@@ -140,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.put(&put).await.map(drop)
     }
 
-    /// Deletes an object; one that does not exist is deleted already.
+    /// Deletes an object; a missing one counts as deleted.
     pub async fn delete(&mut self, delete: &Delete<'_>) -> Result<(), Error> {
         delete.encode(self.connection.begin()?)?;
         self.connection
@@ -203,8 +203,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.connection.exchange_for().await
     }
 
-    /// Carries out an operation on a data type. One that ends without an answer may have been made: an increment that
-    /// is sent again may count twice.
+    /// Carries out an operation on a data type. Without an answer the operation may have been made:
+    /// an increment that is sent again may count twice.
     pub async fn update_data_type(
         &mut self,
         request: &pb::DtUpdateReq,
@@ -228,7 +228,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(answer.props)
     }
 
-    /// Changes those properties of a bucket that are present.
+    /// Changes the given properties of a bucket.
     pub async fn set_bucket_properties(
         &mut self,
         bucket_type: Option<Bytes>,
@@ -243,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.ask(&request, MessageCode::RPB_SET_BUCKET_RESP).await
     }
 
-    /// Gives a bucket the properties of its type back.
+    /// Resets a bucket to the properties of its type.
     pub async fn reset_bucket_properties(
         &mut self,
         bucket_type: Option<Bytes>,
@@ -269,7 +269,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(answer.props)
     }
 
-    /// Changes those properties of a bucket type that are present.
+    /// Changes the given properties of a bucket type.
     pub async fn set_bucket_type_properties(
         &mut self,
         bucket_type: Bytes,
@@ -282,7 +282,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.ask(&request, MessageCode::RPB_SET_BUCKET_RESP).await
     }
 
-    /// Sends any payload under any code and returns the one answer of any code except an error's.
+    /// Sends any payload under any code and returns the one answer, whatever its code; an error
+    /// answer is an error.
     pub async fn request(&mut self, code: MessageCode, payload: Bytes) -> Result<Frame, Error> {
         Frame { code, payload }.encode(self.connection.begin()?)?;
         self.connection.exchange().await

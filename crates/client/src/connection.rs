@@ -1,8 +1,8 @@
 //! One connection: its buffers, its timeouts, and its step.
 //!
-//! A connection is in step while no answer is under way without a reader. The mark is taken away before
-//! the first byte of a request leaves and given back when its last answer is in, so that a failure, a
-//! timeout or a dropped future in between can never hand one request's answer to the next.
+//! A connection is in step while no answer is on its way without a reader. The mark is cleared before the
+//! first byte of a request is sent and set again after its last answer has arrived. So after a failure, a
+//! timeout or a dropped future in between, a request can never get another one's answer.
 
 use std::future::Future;
 use std::io;
@@ -17,11 +17,11 @@ use tokio::time;
 use crate::error::Error;
 use crate::settings::ClientSettings;
 
-/// Room made for a read when less than [`READ_BYTES_MIN`] is left.
+/// Room for a read when less than [`READ_BYTES_MIN`] is left.
 const READ_BYTES: usize = 16 * 1024;
-/// Least room to read into, in bytes.
+/// The least room for a read, in bytes.
 const READ_BYTES_MIN: usize = 2 * 1024;
-/// An output buffer that grew beyond this is given back after the request, in bytes.
+/// An output buffer larger than this is freed after the request, in bytes.
 const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.in_step
     }
 
-    /// The empty output buffer, for the request to be laid out in.
+    /// The empty output buffer, for the next request.
     pub(crate) fn begin(&mut self) -> Result<&mut BytesMut, Error> {
         if !self.in_step {
             return Err(Error::OutOfStep);
@@ -62,7 +62,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(&mut self.outgoing)
     }
 
-    /// Sends the request and reads its one answer of any code except an error's.
+    /// Sends the request and reads its one answer, whatever its code; an error answer is an error.
     pub(crate) async fn exchange(&mut self) -> Result<Frame, Error> {
         self.in_step = false;
         let frame = within(self.answer_timeout, async {
@@ -77,7 +77,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(frame)
     }
 
-    /// The same for a request that is answered under one code alone.
+    /// The same for a request with one possible answer code.
     pub(crate) async fn exchange_expecting(&mut self, code: MessageCode) -> Result<Frame, Error> {
         let frame = self.exchange().await?;
         if frame.code != code {
@@ -118,14 +118,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Says that the last answer is in.
+    /// Notes that the last answer has arrived.
     pub(crate) fn end(&mut self) {
         self.in_step = true;
     }
 
     /// Sends the output buffer while reading `count` frames, errors included.
     ///
-    /// Both at once: a server that cannot get rid of its answers may stop reading requests.
+    /// Both at once: a server whose answers are not read may stop reading requests.
     pub(crate) async fn exchange_many(&mut self, count: usize) -> Result<Vec<Frame>, Error> {
         self.in_step = false;
         let Connection {
@@ -160,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(frames)
     }
 
-    /// The server's refusal, after which the connection goes on, if it can be read.
+    /// The server's refusal; if it is readable, the connection stays usable.
     fn refused(&mut self, frame: &Frame) -> Error {
         match frame.decode::<pb::RpbErrorResp>() {
             Ok(error) => {

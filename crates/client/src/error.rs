@@ -1,4 +1,4 @@
-//! Failures of a request, sorted by what the caller can do about them.
+//! Failures of a request, by the caller's possible reaction.
 
 use std::io;
 use std::time::Duration;
@@ -17,10 +17,10 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
-    /// An earlier failure or an abandoned request left answers under way that have no reader.
+    /// Answers of a failed or abandoned request are still on their way, without a reader.
     #[error("connection given up after an earlier failure or an abandoned request")]
     OutOfStep,
-    /// Nothing came in time.
+    /// No answer came in time.
     #[error("no answer within {after:?}")]
     Timeout {
         /// The limit that passed.
@@ -29,7 +29,7 @@ pub enum Error {
     /// The server refused.
     #[error("the server answers: {text}")]
     Server {
-        /// The server's text; lossy if it was not text.
+        /// The server's text; lossy if it is not UTF-8.
         text: String,
         /// The server's code, which is 0 in practice.
         code: u32,
@@ -39,7 +39,7 @@ pub enum Error {
     UnexpectedAnswer {
         /// The code of a proper answer.
         expected: MessageCode,
-        /// The code that came.
+        /// The actual code.
         got: MessageCode,
     },
     /// A frame cannot be read, or the request does not fit one.
@@ -51,7 +51,7 @@ pub enum Error {
     },
 }
 
-/// Sorts of an [`Error`], by what the caller can do about it.
+/// Kinds of an [`Error`], by the caller's possible reaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// Connect again. The request may or may not have taken effect.
@@ -65,7 +65,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// The sort of the error, by what the caller can do.
+    /// The kind of the error, by the caller's possible reaction.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::ConnectionLost { .. } | Error::OutOfStep => ErrorKind::ConnectionLost,

@@ -1,9 +1,9 @@
 //! The Rust client over Riak's protocol buffers.
 //!
-//! One [`Client`] is one connection, used by one task at a time: the protocol answers in order and a
-//! load generator wants no lock between itself and the socket. A caller that needs more opens more.
-//! Requests are laid out from borrowed keys into a buffer that is kept, answers are slices of the
-//! receive buffer, and a plain get or put of cached size makes no other copy of the value.
+//! One [`Client`] is one connection, used by one task at a time: the protocol answers in order, and
+//! a load generator needs no lock before the socket. A caller that needs more connections opens
+//! more clients. Requests are encoded from borrowed keys into a reused buffer, answers are slices
+//! of the receive buffer, and a plain get or put of cached size makes no other copy of the value.
 //!
 //! Not here: pools, retries, sibling resolution and the HTTP interface.
 

@@ -1,5 +1,5 @@
-//! Cost of a get and a put of a 1 KB object above the store: one thread, a node of one in memory, with
-//! only the coordinator, the vnode and a store that never waits.
+//! Cost of a get and a put of a 1 KB object above the store: one thread and a single node in
+//! memory, with only the coordinator, the vnode and a store that never waits.
 //!
 //! `cargo run --release -p kvorum-coordinator --example request_cost [SECONDS]`
 
@@ -16,10 +16,10 @@ use kvorum_object::{Clock, Content, Limits};
 use kvorum_runtime::{Executor, ProductionOptions, Runtime};
 use kvorum_test_cluster::{Failure, LoneNode, coordinator_settings};
 
-/// Few enough for the caches: work is measured, not memory.
+/// Few enough for the caches: the work is measured, not the memory.
 const KEYS: usize = 500;
 const VALUE_BYTES: usize = 1024;
-/// Requests between two looks at the clock.
+/// Requests between two readings of the clock.
 const BATCH: usize = 1_000;
 
 #[expect(clippy::print_stdout, reason = "the figures are what it is for")]
@@ -46,7 +46,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The time of a request in nanoseconds, by the best batch: the machine's other business is not ours.
+/// The time of a request in nanoseconds, in the best batch: other work of the machine does not count.
 fn measure(
     executor: &Executor,
     patience: Duration,
@@ -60,7 +60,7 @@ fn measure(
         while runtime.now().since(began) < patience {
             let batch_began = runtime.now();
             for number in 0..BATCH {
-                // A stride that meets every key and no neighbour of the last one.
+                // A stride that visits every key, but no neighbour of the last one.
                 let at = number * 7_919 % addresses.len();
                 black_box(request(&addresses[at]).await)?;
             }

@@ -37,14 +37,14 @@ impl Accounts {
         }
     }
 
-    /// A request that has waited from its arrival until now.
+    /// Begins a request that has waited from its arrival until now.
     pub(crate) fn begin(&self, arrived: Moment, timeout: Option<Duration>) -> Progress {
         let mut progress = self.begin_at_once(arrived, timeout);
         progress.trace.queue = self.parts.runtime.now().since(arrived);
         progress
     }
 
-    /// A request that was taken up as it arrived.
+    /// Begins a request that did not wait after its arrival.
     pub(crate) fn begin_at_once(&self, arrived: Moment, timeout: Option<Duration>) -> Progress {
         let timeout = timeout.unwrap_or(self.settings.request_timeout);
         Progress {
@@ -75,8 +75,8 @@ impl Accounts {
         }
     }
 
-    /// Reports a request that has ended to the meter, and to the log if it failed or was slow. Returns its time, and the
-    /// moment of its end.
+    /// Reports an ended request to the meter, and to the log if it failed or was slow. Returns its
+    /// duration and its end.
     pub(crate) fn finish(
         &self,
         kind: RequestKind,

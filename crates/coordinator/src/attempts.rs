@@ -1,9 +1,9 @@
-//! The part that reading and writing have in common: a request is planned by the ring of the moment,
-//! and tried again after a pause when another plan may end better or a store is still being opened.
+//! The common part of reading and writing: a request is planned with the present ring. After a
+//! pause it is tried again if another plan may end better or a store is still being opened.
 //!
-//! A node answers as soon as it listens, and its stores open one after the other. A request that meets a
-//! store before that waits for it within its own time-out: a client that connects at once would else have
-//! its first requests refused for a few milliseconds. Nothing waits if other replicas suffice.
+//! A node answers as soon as it listens, and its stores open one after the other. A request for a store
+//! that is not open yet waits within its own time-out. Otherwise a client that connects at once would have
+//! its first requests refused for a few milliseconds. No request waits if other replicas suffice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,21 +19,21 @@ use crate::error::RequestError;
 use crate::plan::{Plan, Purpose};
 use crate::replicas::Replicas;
 
-/// The first pause before a request is planned again, and the longest: the ring of the others is on its
-/// way here, or this one's to them.
+/// The first and the longest pause before a request is planned again, in which the newer ring
+/// reaches this node or the others.
 const REPLAN_PAUSE_MIN: Duration = Duration::from_millis(5);
 const REPLAN_PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// A request is tried again after this long at first, then after twice as long, up to the longest pause;
-/// sooner when a store of this node is opened. Stores of other nodes send no notice.
+/// The first pause before a request is tried again. It doubles up to the longest pause, and ends
+/// early when a store of this node is opened. Stores of other nodes send no notice.
 const OPENING_PAUSE_MIN: Duration = Duration::from_millis(5);
 const OPENING_PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// The pauses of one request before its next tries.
 pub(crate) struct Pauses {
-    /// Before the ring is looked at again.
+    /// Before the next plan.
     replan: Duration,
-    /// Before a store that was not open is asked again.
+    /// Before another request to a store that was not open.
     opening: Duration,
 }
 
@@ -50,7 +50,7 @@ impl Default for Pauses {
 pub(crate) struct Attempts {
     replicas: Arc<Replicas>,
     colocated_replicas: bool,
-    /// The node stops: requests do not wait for stores any more.
+    /// The node is stopping: requests no longer wait for stores.
     is_stopping: AtomicBool,
 }
 
@@ -63,7 +63,7 @@ impl Attempts {
         }
     }
 
-    /// The plan of a read or a write, by the state of now.
+    /// The plan of a read or a write, with the present state.
     pub(crate) fn plan(
         &self,
         address: &Address,
@@ -76,7 +76,7 @@ impl Attempts {
         self.plan_with(&state, address, n_val, sloppy_quorum, purpose)
     }
 
-    /// A plan by a state.
+    /// A plan with this state.
     pub(crate) fn plan_with(
         &self,
         state: &ClusterState,
@@ -95,8 +95,8 @@ impl Attempts {
         if !self.replicas.unopened.is_any() || colocated {
             return Ok(plan);
         }
-        // A node that has not opened its vnode of the key yet counts as down for this key, as long as
-        // another can stand in.
+        // A node that has not opened its vnode of the key yet counts as down for this key, while
+        // another node can stand in.
         let unopened = self.replicas.unopened.nodes_among(&plan.replicas);
         if unopened.is_empty() {
             return Ok(plan);
@@ -107,7 +107,7 @@ impl Attempts {
         Ok(if is_as_long { without } else { plan })
     }
 
-    /// Waits for the newer ring that others have; false when there is no time for that.
+    /// Waits for the newer ring of other nodes; false when there is no time for that.
     pub(crate) async fn pause_before_replanning(
         &self,
         pauses: &mut Pauses,
@@ -122,15 +122,15 @@ impl Attempts {
         true
     }
 
-    /// Ends the waits of requests for stores that are being opened: they are refused at once from here on.
-    /// Called by a node that stops.
+    /// Ends the waits of requests for stores that are being opened: from now on they are refused at
+    /// once. Called by a node that stops.
     pub(crate) fn stop_waiting(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until all stores of this node that can be opened are open, at most for the time-out of a
-    /// request. Listings and queries call it, as they need every store; nothing waits if other nodes have
-    /// replicas.
+    /// Waits until all stores of this node that can be opened are open, at most for the time-out of
+    /// a request. Listings and queries call it, as they need every store. It returns at once if
+    /// other nodes have replicas.
     pub(crate) async fn until_opened(&self, timeout: Duration) {
         if !self.replicas.parts.vnodes.is_any_opening() {
             return;
@@ -150,7 +150,7 @@ impl Attempts {
         let runtime = &self.replicas.parts.runtime;
         let begun = runtime.now();
         let has_time = self.wait_until(pauses, progress.deadline).await;
-        // No store was slow: background work has no reason to give way.
+        // No store was slow, so background work need not slow down.
         progress.trace.slowed += runtime.now().since(begun);
         has_time
     }

@@ -1,8 +1,7 @@
 //! Comparisons of replicas for anti-entropy: one key at all of them, and questions about their trees.
 //!
-//! A key is compared by the machine of gets, asked to wait for every replica. A replica that it finds
-//! behind is brought up to date as by a read repair; but the caller waits until that is durable, and
-//! learns if it was done everywhere.
+//! The get machine compares a key, and waits for every replica. It updates outdated replicas as a read
+//! repair does. But the caller waits until that is durable, and learns if all replicas were updated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +33,7 @@ pub(crate) struct Comparisons {
     attempts: Arc<Attempts>,
 }
 
-/// A replica that is to be brought up to date.
+/// A replica to update.
 struct Behind {
     slot: usize,
     operation: Operation,

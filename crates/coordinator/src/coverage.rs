@@ -1,8 +1,8 @@
 //! Coverage: the fewest vnodes that together hold everything.
 //!
 //! A plan names vnodes, each with the owner partitions that it answers for: so a key with several
-//! replicas is found once. Listings and index queries go by it. Partitions that a vnode cannot answer
-//! for are covered again by the ring of that moment.
+//! replicas is found once. Listings and index queries use it. Partitions that a vnode cannot answer
+//! for are covered again with the present ring.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,10 +28,9 @@ use crate::replicas::{Replicas, is_misplanned};
 use crate::request::BucketOrType;
 use crate::trace::RequestKind;
 
-/// Time for which a node is not asked after one of its vnodes was found to lack something. After that
-/// it is asked again.
+/// Time for which a node is left out after one of its vnodes was found to lack data.
 const LEFT_OUT: Duration = Duration::from_secs(10);
-/// The same for a node whose partitions no other node has.
+/// The same, for a node whose partitions no other node has.
 const LEFT_OUT_MIN: Duration = Duration::from_secs(1);
 
 /// See the module's description.
@@ -40,7 +39,7 @@ pub(crate) struct Coverage {
     attempts: Arc<Attempts>,
     accounts: Arc<Accounts>,
     colocated: bool,
-    /// Nodes that are left out at present, and since when.
+    /// Nodes that are left out at present, and the time when each was left out.
     left_out: Mutex<BTreeMap<NodeId, Moment>>,
 }
 
@@ -52,7 +51,7 @@ pub(crate) struct CoverageRun {
     pub(crate) progress: Progress,
     pub(crate) hash: KeyHash,
     pub(crate) size: RingSize,
-    /// Vnodes that are not asked.
+    /// Vnodes that are left out.
     damaged: DamagedVnodes,
     pauses: Pauses,
     /// Results of an index query so far.
@@ -61,7 +60,7 @@ pub(crate) struct CoverageRun {
     pub(crate) error: Option<RequestError>,
 }
 
-/// The vnodes that together have all of something, by the ring of one moment.
+/// The vnodes that together have all requested data, by the ring of one moment.
 struct Cover {
     vnodes: Vec<CoverageVnode>,
     hash: KeyHash,
@@ -96,7 +95,7 @@ impl DamagedVnodes {
 }
 
 impl CoverageRun {
-    /// Begins, counted by the gate, with the vnodes to ask.
+    /// Begins a run, counted by the gate. Also returns the vnodes to ask.
     pub(crate) fn begin(
         coverage: &Arc<Coverage>,
         gate: &Arc<Gate>,
@@ -152,8 +151,8 @@ impl CoverageRun {
         }
     }
 
-    /// The vnodes to be asked in place of one that gave no page. Its reason decides whether the ring needs
-    /// time to be heard of first, and which vnodes are left out.
+    /// The vnodes to ask in place of one that gave no page. The error decides which vnodes are left
+    /// out, and whether to pause first for a newer ring.
     pub(crate) async fn cover_without(
         &mut self,
         vnode: &CoverageVnode,
@@ -181,7 +180,7 @@ impl CoverageRun {
         }
     }
 
-    /// The vnodes have answered: the next pause is a short one.
+    /// Notes that the vnodes have answered: the next pause is a short one.
     pub(crate) fn note_answered(&mut self) {
         self.pauses = Pauses::default();
     }
@@ -226,7 +225,7 @@ pub(crate) fn owners_of(vnode: &CoverageVnode) -> Option<Vec<Partition>> {
 pub(crate) enum PageError {
     /// It has another ring.
     OtherRing,
-    /// It lacks data that it has promised to hold; other vnodes have that.
+    /// It lacks data that it has promised to hold; other vnodes have the data.
     Incomplete,
     /// Its store is not open; other vnodes have the same.
     NotOpen(RequestError),
@@ -273,7 +272,7 @@ impl From<PeerFailure> for PageError {
     }
 }
 
-/// No open vnode could stand in for one that is not open: the error of that one is the reason.
+/// No open vnode could stand in for one that is not open: the error of the latter is the reason.
 pub(crate) fn instead_of(other: RequestError, error: RequestError) -> RequestError {
     match other {
         RequestError::VnodeOpening | RequestError::VnodeFailed => error,
@@ -302,8 +301,8 @@ impl Coverage {
         vnode.node == self.replicas.parts.node
     }
 
-    /// A vnode of this node. One that is missing is being opened or, with other nodes, belongs to a
-    /// ring that has just changed.
+    /// A vnode of this node. A missing vnode is being opened or, in a cluster of several nodes,
+    /// belongs to a ring that has just changed.
     pub(crate) fn vnode(&self, partition: Partition) -> Result<Arc<Vnode>, PageError> {
         let Replicas {
             parts,
@@ -341,13 +340,14 @@ impl Coverage {
         is_of_now || is_planted!(StaleRingUsedForCoverage)
     }
 
-    /// A vnode of this node lacks data that it has promised to hold: others are asked for a while.
+    /// Notes that a vnode of a node lacks data that it has promised to hold: other nodes are asked
+    /// for a while.
     pub(crate) fn leave_out(&self, node: NodeId) {
         let now = self.replicas.parts.runtime.now();
         self.left_out.lock().insert(node, now);
     }
 
-    /// True for a node of which something was missing less than `wait` ago.
+    /// True for a node that was left out less than `wait` ago.
     fn is_left_out(&self, node: NodeId, wait: Duration) -> bool {
         let left_out = self.left_out.lock();
         let noted = left_out.get(&node);
@@ -386,8 +386,8 @@ impl Coverage {
                     && !damaged.has(node, partition)
             })
         };
-        // A node that lacked something a while ago is asked rather than none: nodes that are changed
-        // one after the other may all be left out at a time, and have everything again.
+        // A node that lacked data a while ago is better than none. If nodes are changed one
+        // after the other, all may be left out at a time, although they have their data again.
         let plan = cover(LEFT_OUT).or_else(|_| cover(LEFT_OUT_MIN));
         let plan = plan.map_err(|_| {
             let why = match ring.coverage_plan(n_val, colocated, offset, |node| {

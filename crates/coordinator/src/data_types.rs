@@ -1,8 +1,8 @@
 //! Data types beside plain objects: the requirements of an operation on its bucket, and the form in
 //! which plain requests see values.
 //!
-//! Values are stored in a form of our own. Riak's clients may read and write the objects that hold them, so
-//! they are shown and taken in Riak's form.
+//! Values are stored in a form of our own. Riak's clients may read and write the objects that hold
+//! them, so plain requests return and accept Riak's form.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ pub(crate) fn properties_of<'a>(
     Ok(properties.map_err(|_| RequestError::UnknownBucketType)?)
 }
 
-/// An operation as the replicas of its bucket carry it out. A bucket without a data type has the older
-/// counters, if concurrent values stay side by side in it.
+/// An operation as the replicas of its bucket carry it out. A bucket without a data type has the
+/// older counters, if it keeps concurrent values as siblings.
 pub(crate) fn update_in(
     properties: &BucketProperties,
     operation: Operation,
@@ -66,8 +66,7 @@ pub(crate) fn update_in(
     })
 }
 
-/// An object of a bucket type as plain requests see it: values of data types are in Riak's form, and one for
-/// each type.
+/// An object of a bucket type as plain requests see it: one value of each data type, in Riak's form.
 pub(crate) fn shown(object: Arc<Object>, bucket_type: &BucketType) -> Arc<Object> {
     let is_of_type = |it: &Sibling| Kind::from_content_type(&it.metadata.content_type).is_some();
     if !object.siblings().iter().any(is_of_type) {
@@ -90,7 +89,7 @@ pub(crate) fn shown(object: Arc<Object>, bucket_type: &BucketType) -> Arc<Object
     Object::of_parts(clock, shown).map_or(object, Arc::new)
 }
 
-/// Adds a value to those of its type; the newest sibling stands for all.
+/// Adds a value to those of its type, under the newest sibling.
 fn take_in(values: &mut Vec<(Sibling, DataType)>, sibling: Sibling, value: DataType) {
     let same = |(_, other): &&mut (Sibling, DataType)| other.kind() == value.kind();
     let Some((shown, merged)) = values.iter_mut().find(same) else {
@@ -103,7 +102,7 @@ fn take_in(values: &mut Vec<(Sibling, DataType)>, sibling: Sibling, value: DataT
     }
 }
 
-/// The form in which Riak would have stored it: counters without bucket type are those of Riak 1.4.
+/// The form in which Riak would have stored the value: counters without bucket type are those of Riak 1.4.
 fn riak_form(value: &DataType, bucket_type: &BucketType) -> Bytes {
     match value {
         DataType::Counter(counter) if bucket_type.is_default() => encode_legacy_counter(counter),

@@ -26,7 +26,7 @@ pub(crate) struct Deletes {
 }
 
 impl Deletes {
-    /// Writes a tombstone over the version that is named, or over the one that a read finds.
+    /// Writes a tombstone over the given version, or over the version that a read finds.
     pub(crate) async fn delete(
         &self,
         address: &Address,
@@ -71,7 +71,7 @@ impl Deletes {
         Ok(Deleted::Written)
     }
 
-    /// The quorum for r and w where the request does not give them: its own rw, or the bucket's.
+    /// The quorum for r and w where the request gives none: its own rw, or the bucket's.
     fn joint_quorum(
         &self,
         address: &Address,
@@ -90,7 +90,7 @@ impl Deletes {
         Ok(fits.then_some(properties.rw))
     }
 
-    /// Notes a tombstone for removal, if every replica that the key has took it in.
+    /// Notes a tombstone for removal, if every replica of the key has applied it.
     fn reap_later(&self, written: Written) {
         let delay = match self.tombstones {
             TombstoneKeeping::Keep => return,
@@ -119,8 +119,8 @@ impl Deletes {
         }
     }
 
-    /// Removes the tombstones whose time has come; called at intervals, from a thread that may block
-    /// unless `reading` forbids it. Those that it cannot remove stay, and cost nothing but space.
+    /// Removes the tombstones whose time has come; called at intervals, from a thread that may block unless
+    /// `reading` forbids it. Tombstones that it cannot remove stay, at no cost but space.
     pub(crate) fn reap_due(&self, reading: Reading) {
         let now = self.replicas.parts.runtime.now();
         while let Some(tombstone) = self.reaper.take_due(now) {
@@ -129,7 +129,7 @@ impl Deletes {
                     tombstone.unsynced.is_empty() && reap(&self.replicas, &tombstone, reading)
                 }
                 Reading::MayBlock => {
-                    // One that a replica could not store is not everywhere: it stays.
+                    // A tombstone that a replica could not store stays.
                     let is_stored = tombstone.unsynced.iter().all(|it| it.wait().is_ok());
                     !is_stored || reap(&self.replicas, &tombstone, reading)
                 }
@@ -147,8 +147,8 @@ pub(crate) fn is_alone(replicas: &Replicas) -> bool {
     replicas.parts.cluster.current().members().len() <= 1
 }
 
-/// Removes a tombstone from the replicas of this node. True when nothing is left to be done where blocking
-/// is allowed.
+/// Removes a tombstone from the replicas of this node. True when no work is left for a thread that
+/// may block.
 pub(crate) fn reap(replicas: &Replicas, tombstone: &Tombstone, reading: Reading) -> bool {
     let parts = &replicas.parts;
     let mut is_done = true;

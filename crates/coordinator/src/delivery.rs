@@ -1,8 +1,8 @@
 //! The delivery of updates of large sets: a replica that cannot follow an update gets the whole object.
 //!
-//! An update carries its changes alone. A replica that lacks earlier updates, or keeps the object in
-//! another form, answers that it needs the object whole. The object comes from a replica that has carried
-//! the update out, or something newer: of an object and a newer one, replicas need the newer one only.
+//! An update carries only its changes. A replica that lacks earlier updates, or keeps the object in
+//! another form, answers that it needs the whole object. It gets the object from a replica that has
+//! carried out the update, or a newer object, which suffices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::replicas::{ReplicaWork, Replicas, WorkDone};
 /// An object as a put makes it.
 #[derive(Clone)]
 pub(crate) struct Made {
-    /// One in pages has the head of its set for its value.
+    /// An object in pages has the head of its set as its value.
     pub(crate) object: Arc<Object>,
     /// The update of a large set that made it.
     pub(crate) update: Option<Arc<PagedUpdate>>,
@@ -44,9 +44,9 @@ impl From<Arc<PagedUpdate>> for Made {
     }
 }
 
-/// Work of a replica that has to be waited for.
+/// Work of a replica that a put waits for.
 pub(crate) enum Delivery {
-    /// As it is.
+    /// The work alone.
     Plain(ReplicaWork),
     /// An update, and the object for a replica that needs it whole.
     Update(ReplicaWork, Box<WholeObject>),
@@ -59,7 +59,7 @@ pub(crate) struct WholeObject {
     key: StorageKey,
     target: ReplicaWork,
     sources: Vec<ReplicaWork>,
-    /// The clock of the object.
+    /// The clock that the whole object must have seen.
     seen: Clock,
     rules: (Resolution, ObjectTag, Durability),
 }
@@ -75,8 +75,8 @@ impl Delivery {
 }
 
 impl Replicas {
-    /// The delivery of an object's whole to a replica of a plan. `first` is the replica that has it most
-    /// likely.
+    /// The delivery of the whole object to a replica of a plan. `first` is the replica that most
+    /// likely has it.
     pub(crate) fn whole_object(
         &self,
         plan: &Plan,
@@ -94,7 +94,7 @@ impl Replicas {
         }))
     }
 
-    /// Gets of the whole object from each replica but one, that of `first` before the others.
+    /// Gets of the whole object from each replica but one, with the replica `first` in front.
     fn sources(
         &self,
         plan: &Plan,
@@ -109,7 +109,7 @@ impl Replicas {
             .collect()
     }
 
-    /// The whole object of an update that was made by a plan, or a newer one.
+    /// The whole object of an update made under this plan, or a newer one.
     pub(crate) async fn whole_of(
         self: &Arc<Self>,
         plan: &Plan,
@@ -121,7 +121,7 @@ impl Replicas {
         self.first_with(sources, seen, deadline).await
     }
 
-    /// Carries out work, and has a replica that needs the whole object get it.
+    /// Carries out work, and gets the whole object for a replica that needs it.
     pub(crate) async fn deliver(
         self: Arc<Self>,
         slot: usize,

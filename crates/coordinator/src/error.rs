@@ -2,8 +2,8 @@
 
 use kvorum_vnode::ReplicaFailure;
 
-/// A failed request. The text of [`std::fmt::Display`] is the one that Riak's protocol-buffer clients
-/// match on, without paths of the server; [`RequestError::explain`] is the text for people, and
+/// A failed request. The text of [`std::fmt::Display`] is the one that Riak's protocol-buffer
+/// clients match, without paths of the server. [`RequestError::explain`] is the text for people,
 /// [`RequestError::in_full`] the one for logs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
@@ -103,9 +103,9 @@ pub enum RequestError {
     /// The request's deadline passed. A write may have been applied.
     #[error("timeout")]
     Timeout,
-    /// The connection to a replica broke over a write, which that replica may have applied or not: made
-    /// again by another one, it could be there twice. Read before writing again. Riak reports a timeout
-    /// to its clients here.
+    /// The connection to a replica broke during a write, which that replica may have applied:
+    /// repeated by another one, the write could be there twice. Read before writing again. Riak
+    /// reports a timeout to its clients here.
     #[error("timeout")]
     OutcomeUnknown,
     /// A queue is full; nothing was done. Retry after a pause.
@@ -139,23 +139,23 @@ pub enum RequestError {
     /// The vnode's store is still being opened: its node has just started. Retry shortly.
     #[error("vnode_not_ready: its store is still being opened, retry shortly")]
     VnodeOpening,
-    /// The vnode's store could not be opened. Its node's log has the reason, and it goes on trying.
+    /// The vnode's store could not be opened. Its node's log has the reason, and the node keeps trying.
     #[error("vnode_failed: its store could not be opened, see the node's log")]
     VnodeFailed,
-    /// The bucket's backend has no secondary indexes; its name. Use another backend for it.
+    /// The bucket's backend, named here, has no secondary indexes. Use another backend for it.
     #[error("{{error,{{indexes_not_supported,{0}}}}}")]
     IndexesNotSupported(String),
-    /// A counter in a bucket without data type that keeps one value alone. Set `allow_mult`.
+    /// A counter in a bucket without data type that keeps only one value. Set `allow_mult`.
     #[error("\"Counters require bucket property 'allow_mult=true'\"")]
     CountersNeedSiblings,
-    /// A remove without a context named a missing target; Riak's term for it. Fetch, and send the
-    /// context.
+    /// A remove without a context named a missing target. The variant's name is Riak's. Fetch, and
+    /// send the context.
     #[error("{0}")]
     NotPresent(String),
-    /// An operation on a data type cannot be carried out; why. Fix the request.
+    /// An operation on a data type was refused, for this reason. Fix the request.
     #[error("{0}")]
     OperationRefused(String),
-    /// A validator of the bucket does not let the value pass; which one, and why. Fix the value.
+    /// A validator of the bucket refused the value; the text has its name and the reason. Fix the value.
     #[error("{{precommit_fail,<<{0:?}>>}}")]
     Rejected(String),
     /// The answer to a fold over keys would be larger than this node holds in memory for it. Ask for a
@@ -167,7 +167,7 @@ pub enum RequestError {
         /// The limit, in bytes.
         bytes_max: u64,
     },
-    /// The disk is full: writes are refused until there is room. Reads go on.
+    /// The disk is full: writes are refused until there is room, reads are not.
     #[error("disk_full: the disk of a replica has no room, see its node's log; reads go on")]
     DiskFull(String),
     /// The store under the vnode failed, or holds damaged bytes; the text names the place.
@@ -205,14 +205,14 @@ impl RequestError {
             ReplicaFailure::OperationRefused(detail) => Self::OperationRefused(detail),
             ReplicaFailure::NotOpen { is_failed: false } => Self::VnodeOpening,
             ReplicaFailure::NotOpen { is_failed: true } => Self::VnodeFailed,
-            // The ring has changed between planning and asking: the next plan will have the new one.
+            // The ring has changed since the request was planned: the next plan will have the new one.
             ReplicaFailure::StaleEpoch { .. }
             | ReplicaFailure::NotServing
             | ReplicaFailure::Incomplete => Self::VnodeNotReady,
         }
     }
 
-    /// True for failures that an operator wants to see: not those of a client's own condition, and not
+    /// True for failures of interest to an operator: not those of a client's own condition, and not
     /// those that the vnode has logged already.
     pub fn is_logged(&self) -> bool {
         !matches!(
@@ -229,8 +229,7 @@ impl RequestError {
         )
     }
 
-    /// The failure with all that is known of it, for logs and operators: paths of the server are in it,
-    /// which clients are not shown.
+    /// The failure in full, for logs and operators: with paths of the server, which clients do not see.
     pub fn in_full(&self) -> String {
         match self {
             Self::DiskFull(detail) => format!("disk_full: {detail}"),
@@ -240,8 +239,7 @@ impl RequestError {
         }
     }
 
-    /// The failure for people: one lowercase sentence without a full stop. No path of the server is in
-    /// it.
+    /// The failure for people: one lowercase sentence without a full stop and without paths of the server.
     pub fn explain(&self) -> String {
         match self {
             Self::QuorumAboveN { n_val } => {

@@ -1,9 +1,8 @@
 //! A bound on the lines that failing and slow requests write to the log.
 //!
-//! A full disk or a lost quorum fails each request in the same way until an operator acts, and a line
-//! for each would fill the rest of the disk. Each kind of error has a quota of its own: a flood of one
-//! kind does not hide the first of another. The next line of a kind has the number of lines that were
-//! left out.
+//! A full disk or a lost quorum fails each request in the same way until an operator acts, and a line for
+//! each would fill the rest of the disk. Each kind of error has a quota of its own: a flood of one kind
+//! does not hide the first of another. The next line of a kind has the number of omitted lines.
 
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
@@ -22,8 +21,8 @@ pub(crate) struct FailureLog {
 }
 
 impl FailureLog {
-    /// Takes a line out of the quota of an error, or of events without one such as slow requests. `None`
-    /// to leave the line out, else the number of lines of this kind that were left out before it.
+    /// Takes a line out of the quota of an error, or of events without an error such as slow requests.
+    /// `None` to omit the line, else the number of lines of this kind that were omitted before it.
     pub(crate) fn take(&self, error: Option<&RequestError>, now: Duration) -> Option<u64> {
         match error {
             Some(error) => {

@@ -10,7 +10,7 @@ pub(crate) struct Gate {
     in_progress: AtomicUsize,
 }
 
-/// One thing in progress; dropped when it has ended.
+/// Holds the place of one request; dropped when the request ends.
 pub(crate) struct Pass<G: Deref<Target = Gate>>(G);
 
 /// A pass that outlives every borrow of its gate.

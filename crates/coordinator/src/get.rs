@@ -2,16 +2,15 @@
 //! to mend.
 //!
 //! Pure: events in, effects out, no clock and no socket. The driver executes the effects, in this
-//! process for a local replica and over the network for others, and feeds the answers back. The machine
-//! replies as soon as the quorum is met. It stays until every replica that was asked has answered or
-//! the deadline has passed, since only then is it known which replicas are behind.
+//! process for a local replica and over the network for others, and feeds the answers back. The
+//! machine replies as soon as the quorum is met. It stays until every asked replica has answered or
+//! the deadline has passed: only then are the outdated replicas known.
 //!
-//! The driver chooses the replicas that are asked at first. The others are asked as well as soon as one
-//! of the first fails, is late, or differs from another: a client waits for no lone replica, and a
-//! repair follows from all of their answers. A get that compares all replicas asks the others as soon as
-//! it has replied.
+//! The driver chooses the replicas that are asked first. The others are asked as soon as one of the first
+//! fails, is late, or differs from another. So a client never waits for a lone replica, and a repair
+//! compares all answers. A get that compares all replicas asks the others as soon as it has replied.
 //!
-//! Steps as in Riak's get state machine; the rule for giving up and the precedence of errors are its.
+//! The steps, the rule for giving up and the precedence of errors are those of Riak's get state machine.
 
 use std::sync::Arc;
 
@@ -74,7 +73,7 @@ pub enum GetEffect {
         slot: usize,
         /// The merged object of all replicas.
         object: Arc<Object>,
-        /// It reported that it has nothing.
+        /// The replica reported that it has nothing.
         had_nothing: bool,
     },
     /// Put this object in place of the damaged one of a replica. Not awaited.
@@ -88,7 +87,7 @@ pub enum GetEffect {
     Done,
 }
 
-/// Effects in the order in which they are to be executed.
+/// Effects in the order of their execution.
 pub type GetEffects = SmallVec<[GetEffect; 4]>;
 
 /// One get in progress.
@@ -97,13 +96,13 @@ pub struct GetMachine {
     quorum: ReadQuorum,
     resolution: Resolution,
     slots: SmallVec<[Slot; 3]>,
-    /// No replica is left out for good.
+    /// Every replica is asked sooner or later.
     compares_all: bool,
     has_replied: bool,
     is_done: bool,
 }
 
-/// Replicas of a preference list, by their places in it; those from the 65th on are in every set.
+/// Replicas of a preference list, by their places in it; places from the 65th on are in every set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotSet(u64);
 
@@ -139,12 +138,12 @@ struct Slot {
     is_primary: bool,
     is_asked: bool,
     answer: Option<GetAnswer>,
-    /// It was asked for the values to its head.
+    /// The replica was asked for the values to its head.
     is_fetching: bool,
 }
 
 impl Slot {
-    /// True while something of it is waited for.
+    /// True while an answer of the replica is pending.
     fn is_open(&self) -> bool {
         self.is_asked && self.answer.is_none() || self.is_fetching
     }
@@ -184,7 +183,7 @@ impl GetMachine {
         }
     }
 
-    /// Asks the replicas that the reply does not need as soon as the client has the reply.
+    /// Makes the get ask all other replicas as soon as the client has the reply.
     pub fn compare_all(&mut self) {
         self.compares_all = true;
     }
@@ -194,7 +193,7 @@ impl GetMachine {
         self.slots.iter().all(|slot| slot.is_asked)
     }
 
-    /// Takes one event in and appends its effects. Answers that come twice or late are ignored.
+    /// Takes one event and appends its effects. Duplicate and late answers are ignored.
     pub fn step(&mut self, event: GetEvent, effects: &mut GetEffects) {
         if self.is_done {
             return;
@@ -295,7 +294,7 @@ impl GetMachine {
             }
             _ => false,
         };
-        // The newest first: its values may make the others' superfluous.
+        // The newest first: its values may make the others' values superfluous.
         let dominates =
             |one: usize, other: usize| match (&self.slots[one].answer, &self.slots[other].answer) {
                 (Some(GetAnswer::Head(one)), Some(GetAnswer::Head(other))) => {
@@ -347,7 +346,7 @@ impl GetMachine {
         if let Some(error) = self.first_failure(|error| *error == RequestError::Overload) {
             return Err(error);
         }
-        // More than any count, this error shows that the same request will succeed soon.
+        // This error outranks any count: it shows that the same request will succeed soon.
         if let Some(error) = self.first_failure(|error| *error == RequestError::VnodeOpening) {
             return Err(error);
         }
@@ -355,7 +354,7 @@ impl GetMachine {
             return Ok(self.merged());
         }
         if let Some(error) = self.first_failure(|_| true) {
-            // The own reason of a single replica is more useful than a count of one.
+            // A single replica's own error is more useful than a count of one.
             if self.slots.len() == 1 {
                 return Err(error);
             }
@@ -405,7 +404,7 @@ impl GetMachine {
         tally
     }
 
-    /// The merged object of the replicas that found something, as far as they have sent values.
+    /// The merged object of the replicas that have sent values.
     fn merged(&self) -> Option<Arc<Object>> {
         let mut found = self.slots.iter().filter_map(|slot| match &slot.answer {
             Some(GetAnswer::Found(object)) => Some(object),
@@ -430,7 +429,7 @@ impl GetMachine {
             match &slot.answer {
                 Some(GetAnswer::Found(held) | GetAnswer::Head(held))
                     if held.is_same_as(&merged) => {}
-                // A head that came late may be ahead of the values that are here.
+                // A late head may be newer than the received values.
                 Some(GetAnswer::Head(head)) if head.clock().dominates(merged.clock()) => {}
                 Some(GetAnswer::Found(_) | GetAnswer::Head(_) | GetAnswer::NotFound) => {
                     effects.push(GetEffect::Repair {
@@ -455,7 +454,7 @@ struct Tally {
     good: usize,
     good_primaries: usize,
     nodes: usize,
-    /// Answers that there is nothing, tombstones included.
+    /// Answers without an object or with a tombstone.
     absent: usize,
     failures: usize,
 }

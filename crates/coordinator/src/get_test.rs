@@ -57,7 +57,7 @@ fn print(effects: GetEffects) -> Vec<String> {
     effects.into_iter().map(print).collect()
 }
 
-/// `first=N`: the first N replicas of the list are asked at first.
+/// `first=N`: the first N replicas of the list are asked first.
 fn first(header: &Header) -> SlotSet {
     let Some(count) = header.number("first") else {
         return SlotSet::ALL;
@@ -107,7 +107,7 @@ const WHAT: [&str; 8] = [
     "old", "new", "rival", "grave", "nothing", "damaged", "broken", "overload",
 ];
 
-/// The first number of an event that is an answer; below it are deadlines and the end of patience.
+/// The first event number that is an answer; lower numbers are deadlines and late replicas.
 const ANSWER: i32 = 7;
 
 /// The rules of reading, applied to answers that have all come.
@@ -161,8 +161,7 @@ proptest! {
         }
         prop_assert_eq!(started.len(), asked.len());
 
-        // Random events first, then all missing answers, those of replicas that are asked only then
-        // among them.
+        // Random events first, then all missing answers, also of replicas that are asked only then.
         let rest = (0..n).cycle().take(n * (n + 1)).map(|slot| (slot, ANSWER));
         let mut answered = Vec::new();
         let (mut replies, mut ends, mut was_late) = (Vec::new(), 0, false);
@@ -208,7 +207,8 @@ proptest! {
         let said: Vec<_> = by.iter().map(|slot| replicas[*slot]).collect();
         let is_absent = |(.., what): &(u8, bool, usize)| matches!(WHAT[*what], "nothing" | "grave");
         match reply {
-            // Everything absent is an answer even where absence does not count to r.
+            // If all replicas answer that the object is absent, that is a reply even if absence
+            // does not count to r.
             Ok(_) => prop_assert!(is_met(&said, &quorum) || said.iter().all(is_absent)),
             Err(RequestError::Timeout) => prop_assert!(*was_deadline),
             Err(_) => {

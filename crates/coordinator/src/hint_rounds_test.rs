@@ -1,4 +1,4 @@
-//! A store of hints answers rounds by what it has, and drops what is from before a watermark.
+//! A store of hints answers rounds by what it has, and drops hints from before a watermark.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const OTHER: ListName = ListName {
     n_val: 3,
 };
 
-/// Keys that begin with "o" are of the other list.
+/// Keys that begin with "o" belong to the other list.
 struct TwoLists;
 
 impl TreePlacing for TwoLists {
@@ -192,7 +192,7 @@ fn a_store_without_the_note_drops_what_it_was_opened_with_and_nothing_else() {
     assert_eq!(count(&hints), 2);
 }
 
-/// The notes lie beside the store: an older copy of it alone may be put back.
+/// The notes lie beside the store: an older copy of the store may be restored without them.
 #[test]
 fn notes_do_not_count_for_an_older_copy_of_the_store() {
     let disk = MemoryDisk::new();

@@ -1,8 +1,8 @@
 //! Hints: objects that a node keeps in place of others that are down.
 //!
-//! A stand-in merges, reads and gives dots like the replica whose place it takes. So the store of hints
-//! is a vnode of its own, on a store of its own, in which each key is preceded by its partition: one
-//! path for reads and writes, and hints are as durable as everything else.
+//! A stand-in merges, reads and gives dots like the replica whose place it takes. So the hints have
+//! a vnode and a store of their own, in which the partition precedes each key. Reads and writes
+//! take one path, and hints are as durable as other objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use parking_lot::RwLock;
 
 use crate::hint_notes::HintRounds;
 
-/// Length of the prefix of a key: the partition that it is kept for.
+/// Length of the prefix of a key: the partition of the hint.
 const PARTITION_BYTES: usize = 2;
 
 /// A hint: an object that has to be handed over to another node.
 #[derive(Clone, Debug)]
 pub struct Hint {
-    /// The partition that it is kept for.
+    /// The partition that the object belongs to.
     pub partition: Partition,
     /// Its key.
     pub key: StorageKey,
@@ -40,7 +40,7 @@ pub struct Hint {
 pub struct HintPage {
     /// The hints.
     pub hints: Vec<Hint>,
-    /// Number of hints that were passed over on the way.
+    /// Number of hints that were passed over.
     pub passed_over: u64,
     /// The beginning of the next page; `None` when this was the last.
     pub next: Option<HintCursor>,
@@ -49,9 +49,9 @@ pub struct HintPage {
 /// Limits of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HintPageLimits {
-    /// Hints.
+    /// The most hints.
     pub hints_max: usize,
-    /// Bytes of their objects. The last hint of a page may exceed this.
+    /// The most bytes of their objects. The last hint of a page may exceed it.
     pub bytes_max: usize,
     /// Hints of these partitions are only counted, by their keys.
     pub passed_over: BTreeSet<Partition>,
@@ -85,7 +85,7 @@ pub trait HintStore: Send + Sync {
         now: Timestamp,
     ) -> Result<HintPage, ReplicaFailure>;
 
-    /// Removes a hint whose object is still of this version; true when it is gone. Blocks.
+    /// Removes a hint if its object still has this version; true when the hint is gone. Blocks.
     fn forget(
         &self,
         partition: Partition,
@@ -100,7 +100,7 @@ pub struct VnodeHints {
     vnode: Vnode,
     /// True when no more hints are accepted. Its read lock is held while a request is handled.
     is_closed: RwLock<bool>,
-    /// The state by whose epochs requests are judged when they are taken.
+    /// The state by whose epochs requests are checked.
     cluster: Option<Arc<dyn AgreedState>>,
     /// Its part in rounds.
     pub(crate) rounds: Option<HintRounds>,
@@ -127,19 +127,19 @@ impl VnodeHints {
         }
     }
 
-    /// True when nothing is being taken at this moment: all later hints are judged by a state at least as new
-    /// as the present one. To be asked again where it is false.
+    /// True if no request is being handled at this moment: later hints are checked by a state at
+    /// least as new as the present one. If false, the caller repeats the call.
     pub fn is_idle(&self) -> bool {
         self.is_closed.try_write().is_some()
     }
 
-    /// Does something while no request is handled: earlier hints are stored, or have failed. Blocks.
+    /// Runs `work` while no request is handled: earlier hints are stored, or have failed. Blocks.
     pub(crate) fn while_idle<T>(&self, work: impl FnOnce() -> T) -> T {
         let _idle = self.is_closed.write();
         work()
     }
 
-    /// True when there is a hint of a bucket type that is no tombstone. Blocks.
+    /// True when there is a hint of this bucket type that is not a tombstone. Blocks.
     pub fn holds_any_of(
         &self,
         bucket_type: &BucketType,
@@ -167,7 +167,7 @@ impl VnodeHints {
         Ok(false)
     }
 
-    /// Refuses a request by an older ring than that of the state.
+    /// Refuses a request with an older ring than the state's.
     fn check_epoch(&self, request: &ReplicaRequest) -> Result<(), ReplicaFailure> {
         let Some(cluster) = &self.cluster else {
             return Ok(());
@@ -180,8 +180,8 @@ impl VnodeHints {
         Ok(())
     }
 
-    /// Takes nothing more from now on, or takes again. False while something is being taken: nothing has
-    /// changed then.
+    /// Refuses all requests from now on, or accepts them again. Without effect, and false, while a
+    /// request is being handled.
     pub fn close(&self, is_closed: bool) -> bool {
         let closing = self.is_closed.try_write();
         closing.map(|mut it| *it = is_closed).is_some()
@@ -271,8 +271,8 @@ impl HintStore for VnodeHints {
 }
 
 impl VnodeHints {
-    /// The keys of a page as they stand in the store, each with how many were passed over before it, and
-    /// the page without its hints.
+    /// The stored keys of a page, each with the number of hints passed over before it, and the page
+    /// without its hints.
     fn keys(
         &self,
         from: Option<&HintCursor>,
@@ -321,7 +321,7 @@ impl VnodeHints {
         Ok((keys.collect(), page))
     }
 
-    /// The object under a key of the store, and its bytes; `None` when it is gone meanwhile.
+    /// The object under a key of the store, and its bytes; `None` if it was removed meanwhile.
     fn hint(
         &self,
         key: &StorageKey,
@@ -361,7 +361,7 @@ fn stored_key(operation: &Operation) -> Option<&StorageKey> {
     }
 }
 
-/// The operation on the key as it stands among the hints.
+/// The operation on the key as the store of hints has it.
 fn under(partition: Partition, mut operation: Operation) -> Operation {
     match &mut operation {
         Operation::Get { key, .. }

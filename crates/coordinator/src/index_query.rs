@@ -32,28 +32,28 @@ pub struct IndexQuery {
 /// The form in which the entries of a query are returned.
 #[derive(Clone, Debug, Default)]
 pub struct IndexOptions {
-    /// Pattern for terms; for keys where the index is `$key` or `$bucket`.
+    /// A pattern that terms must match, or keys if the index is `$key` or `$bucket`.
     pub pattern: Option<TermPattern>,
-    /// The most entries, in order.
+    /// The most entries; implies an order.
     pub results_max: Option<NonZeroU32>,
     /// The end of an earlier query with [`IndexOptions::results_max`].
     pub after: Option<Continuation>,
-    /// In order, even if all of them are wanted.
+    /// Entries come in order, even without a limit.
     pub is_sorted: bool,
     /// The deadline; `None` for never.
     pub timeout: Option<Duration>,
 }
 
-/// The values that a query is about, as the client gave them.
+/// The values of a query, as the client gave them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexValues {
     /// One.
     Equal(Bytes),
-    /// From the first to the last, both of them in it.
+    /// From the first to the last, inclusive.
     Range(Bytes, Bytes),
 }
 
-/// The entries of one index that are wanted.
+/// The wanted entries of one index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSelection {
     pub(crate) scan: IndexScan,
@@ -97,7 +97,7 @@ pub enum IndexQueryError {
 }
 
 impl IndexSelection {
-    /// Reads a field's name and values. `$bucket` selects all of the bucket, for any values.
+    /// Reads a field's name and values. `$bucket` selects the whole bucket, whatever the values.
     pub fn new(field: &[u8], values: &IndexValues) -> Result<Self, IndexQueryError> {
         let field = Bytes::from(field.to_ascii_lowercase());
         let is_range = matches!(values, IndexValues::Range(..));
@@ -147,7 +147,7 @@ impl IndexSelection {
         }
     }
 
-    /// True when results can come with their terms: those of ranges of terms.
+    /// True when results can have terms: for ranges of terms.
     pub fn has_terms(&self) -> bool {
         self.order.is_some() && self.is_range
     }
@@ -171,7 +171,7 @@ impl IndexSelection {
             .map_or_else(|| term.clone(), |order| order.value_of(term))
     }
 
-    /// True when no value can be in it.
+    /// True when the range can have no entry.
     pub(crate) fn is_empty(&self) -> bool {
         let (IndexScan::Keys { from, to } | IndexScan::Terms { from, to, .. }) = &self.scan;
         match (from, to) {
@@ -190,7 +190,7 @@ pub struct Continuation(pub(crate) IndexPosition);
 const CONTINUATION_VERSION: u8 = 1;
 
 impl Continuation {
-    /// The text that clients are given and give back: base64 as URLs take it, of
+    /// The text for clients: URL-safe base64 of
     ///
     /// ```text
     /// version   u8   1

@@ -1,9 +1,8 @@
-//! Index queries: coverage as for listings, with the entries of all vnodes in one order if asked for.
+//! Index queries: coverage as for listings, with the entries of all vnodes in one order if requested.
 //!
-//! Each vnode is read in parts of bounded length, each on a snapshot of its own. The vnodes of this
-//! node are read in one go on one thread, those of other nodes at the same time. Where order matters,
-//! the parts are merged and nothing is read that the next result does not need; otherwise, parts are
-//! passed on as they come.
+//! Each vnode is read in parts of bounded length, each on a snapshot of its own. The vnodes of this node
+//! are read in one go on one thread, those of other nodes at the same time. Where order matters, the parts
+//! are merged, and vnodes are read only for the next result; otherwise, parts are passed on as they come.
 //!
 //! An object whose entry moves while the query runs may be found at both terms, or at neither, as in
 //! Riak. An entry that is there throughout is found once.
@@ -30,21 +29,21 @@ use crate::replicas::no_reply;
 use crate::request::BucketOrType;
 use crate::trace::RequestKind;
 
-/// Results that one call of `next` gives at most.
+/// The most results that one call of `next` returns.
 const RESULTS_PER_CHUNK: usize = 1_000;
 /// Entries that a vnode reads for one part.
 const ENTRIES_PER_PART: u32 = 1_000;
 /// Vnodes that are read at once when order does not matter.
 const VNODES_AT_ONCE: usize = 8;
-/// Entries of a part of a query for few results beyond its share of them: keys are not spread evenly.
+/// Entries of a part in addition to its share of a query's limit: keys are not spread evenly.
 const ENTRIES_BEYOND_SHARE: u32 = 16;
-/// The patience of a query without a timeout.
+/// The time limit of a query without a timeout.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexMatch {
-    /// The value by which the object was found; empty when keys were looked through.
+    /// The value by which the object was found; empty in a query over keys.
     pub value: Bytes,
     /// The object's key.
     pub key: Key,
@@ -56,9 +55,9 @@ pub struct IndexResults {
     query: IndexQuery,
     sources: Vec<Source>,
     entries_max: u32,
-    /// Results that may still come.
+    /// The most results that may still come.
     left: Option<u32>,
-    /// The last result, of a query that counts.
+    /// The last result, in a query with a limit.
     last: Option<IndexPosition>,
     _counted: OwnPass,
 }
@@ -66,9 +65,9 @@ pub struct IndexResults {
 /// One vnode's entries.
 struct Source {
     vnode: CoverageVnode,
-    /// Read, and not passed on.
+    /// Entries that were read and not passed on yet.
     ready: VecDeque<IndexPosition>,
-    /// Up to where it was read.
+    /// The position up to which the vnode was read.
     after: Option<IndexPosition>,
     is_done: bool,
 }
@@ -85,7 +84,7 @@ impl Source {
     }
 }
 
-/// Twice the share that each vnode has of the results, for some have more.
+/// Twice the share of the results that each vnode has on average, as some vnodes have more.
 fn entries_per_part(results_max: Option<u32>, vnodes: usize) -> u32 {
     let Some(results_max) = results_max else {
         return ENTRIES_PER_PART;
@@ -147,8 +146,8 @@ impl IndexResults {
         (!results.is_empty()).then_some(Ok(results))
     }
 
-    /// The beginning of the next page, once all results of this one have come: if as many came as were
-    /// requested, there may be a next page.
+    /// The beginning of the next page, after the last result of this one. Only a page with as many
+    /// results as requested may have a next one.
     pub fn continuation(&self) -> Option<Continuation> {
         let last = self.last.as_ref().filter(|_| self.left == Some(0));
         last.cloned().map(Continuation)
@@ -188,7 +187,7 @@ impl IndexResults {
             return Ok(Vec::new());
         }
         let mut merged = Vec::new();
-        // Parts may be empty and have a next one.
+        // An empty part may have a next one.
         while merged.is_empty() {
             self.fetch_what_is_missing().await?;
             self.merge(wanted, &mut merged);
@@ -219,7 +218,7 @@ impl IndexResults {
         }
     }
 
-    /// Passes on the least entries, until a vnode has to be read again to find the next.
+    /// Passes on the least entries, until a vnode has to be read again.
     fn merge(&mut self, wanted: usize, merged: &mut Vec<IndexPosition>) {
         let mut first = BinaryHeap::new();
         for (index, source) in self.sources.iter_mut().enumerate() {
@@ -287,7 +286,7 @@ impl IndexResults {
         })
     }
 
-    /// Notes why other vnodes are to be asked, and hands back the error of one that is not open.
+    /// Notes the reason for asking other vnodes, and returns the error of a vnode that is not open.
     fn note(
         &mut self,
         index: usize,
@@ -326,8 +325,8 @@ impl IndexResults {
         }
     }
 
-    /// Covers the rest of vnodes that are elsewhere by now: the same owner partitions behind the same
-    /// position, as the ring of this moment has them.
+    /// Covers the rest of vnodes that have moved: the same owner partitions behind the same
+    /// position, by the present ring.
     async fn cover_anew(&mut self, mut elsewhere: Vec<usize>) -> Result<(), RequestError> {
         if elsewhere.is_empty() {
             self.run.note_answered();
@@ -352,7 +351,7 @@ impl IndexResults {
 
 type Pages = Vec<(usize, Result<IndexPage, PageError>)>;
 
-/// Parts of vnodes of this node, and how long they waited for a thread.
+/// Parts of vnodes of this node, and the time that they waited for a thread.
 async fn pages_here(
     coverage: &Coverage,
     requests: Vec<(usize, IndexPageRequest)>,

@@ -1,10 +1,9 @@
 //! Changes of the keys that a fold finds: tombstones reaped, objects erased, replicas repaired.
 //!
-//! A tombstone is reaped by the rule of `reaper.rs`: every replica that its key has is a vnode of this
-//! node, has been seen to hold the same, and has it durably, and the node is the only member. In a
-//! cluster of several nodes a fold leaves tombstones: a copy of an older value may be on its way, or wait as
-//! a hint. They go by rounds there (decision 37), without a question about each. Riak reaps when all
-//! primaries answer, so that deleted keys may come back.
+//! A tombstone is reaped by the rule of `reaper.rs`: the node is the only member, and every replica of the
+//! key is a vnode of this node that holds the tombstone durably. In a cluster of several nodes a fold
+//! leaves tombstones: a copy of an older value may be on its way, or wait as a hint. There, rounds remove
+//! tombstones (decision 37). Riak reaps when all primaries answer, so deleted keys may come back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +33,7 @@ pub enum KeyChange {
 }
 
 impl KeyChange {
-    /// The entries that it is for.
+    /// The entries that the change applies to.
     pub fn entries(self) -> EntryClass {
         match self {
             Self::Reap => EntryClass::Tombstones,
@@ -58,8 +57,8 @@ impl KeyChange {
 pub struct KeysChanged {
     /// Keys that were found.
     pub dispatched: u64,
-    /// Keys among them that are as before: a replica was out of reach or refused, or the tombstone has to
-    /// stay. They can be asked for again.
+    /// Unchanged keys among them: a replica was unreachable or refused, or the tombstone has to
+    /// stay. They can be requested again.
     pub left: u64,
 }
 
@@ -71,11 +70,11 @@ pub(crate) struct FoundTombstones {
 }
 
 impl FoundTombstones {
-    /// True when every replica has carried out the removal of a tombstone of this clock. A replica that is
-    /// being filled keeps it all the same.
+    /// True when every replica has carried out the removal of a tombstone with this clock. A
+    /// replica that is being filled keeps the tombstone.
     pub(crate) async fn reap(&self, address: &Address, clock: Clock, timeout: Duration) -> bool {
         let parts = &self.replicas.parts;
-        // As for a write: while something moves, the replicas are not all that there are.
+        // As for a write: during a move, the plan does not have all replicas.
         let plan = self
             .attempts
             .plan(address, None, Some(false), Purpose::Write);
@@ -105,7 +104,7 @@ impl FoundTombstones {
     }
 }
 
-/// Makes durable what the replicas of a tombstone have.
+/// Makes the tombstone durable at its replicas.
 fn is_durable(replicas: &Replicas, tombstone: &Tombstone) -> bool {
     tombstone.replicas.iter().all(|replica| {
         let vnode = replicas.parts.vnodes.vnode(replica.partition);

@@ -1,7 +1,7 @@
-//! Folds over the keys of a bucket, asked of the vnodes of a coverage plan.
+//! Folds over the keys of a bucket, on the vnodes of a coverage plan.
 //!
-//! As in listings, vnodes are read one after the other, each in parts, each part on a snapshot of its own:
-//! an entry that stays as it is from the beginning of the fold to its end is found once, in one replica.
+//! As in listings, vnodes are read one after the other, each in parts, each part on a snapshot of
+//! its own. An entry that does not change during the fold is found once, in one replica.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::replicas::no_reply;
 use crate::request::BucketOrType;
 use crate::trace::RequestKind;
 
-/// The memory at most of a fold that is answered in one piece, in bytes. A longer list is refused: it can
-/// be asked for by ranges of keys.
+/// The most memory of a fold that is answered in one piece, in bytes. A longer list is refused;
+/// clients can request it by ranges of keys.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
 
 const FORM: PartForm<KeyFoldRequest, KeyFoldPart> = PartForm {
@@ -35,7 +35,7 @@ const FORM: PartForm<KeyFoldRequest, KeyFoldPart> = PartForm {
     read: Vnode::key_fold_part,
 };
 
-/// A fold on its way through the vnodes.
+/// A fold in progress through the vnodes.
 pub(crate) struct KeyFolding {
     run: CoverageRun,
     fold: Arc<KeyFold>,
@@ -43,7 +43,7 @@ pub(crate) struct KeyFolding {
     _counted: OwnPass,
 }
 
-/// The keys of one vnode that are left to be read.
+/// The unread keys of one vnode.
 struct Part {
     vnode: CoverageVnode,
     /// The first key; `None` for the beginning of the scope.
@@ -107,7 +107,7 @@ impl KeyFolding {
         error
     }
 
-    /// `None` when other vnodes are to be asked instead.
+    /// `None` when other vnodes are asked instead.
     async fn read_part(&mut self, part: Part) -> Result<Option<Findings>, RequestError> {
         let request = self.request(&part);
         match read_part(&mut self.run, &part.vnode, request, &FORM).await? {

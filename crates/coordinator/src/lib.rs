@@ -1,12 +1,11 @@
 //! Get, put, delete and coverage as pure machines over a preference list, and their driver.
 //!
-//! A request is planned against the agreed cluster state (which replicas, how many must answer), run by
-//! a machine without clock or socket, and driven by [`Coordinator`], which executes the machine's
-//! effects. A replica of this node is executed inline, on the thread that received the request; work
-//! that would have to wait for a device goes to the blocking pool. There is one path: a single node
-//! takes no other.
+//! A request is planned against the agreed cluster state (which replicas, how many must answer), run by a
+//! machine without clock or socket, and driven by [`Coordinator`], which executes the machine's effects. A
+//! request to a replica of this node is executed inline, on the thread that received it; work that would
+//! have to wait for a device goes to the blocking pool. A single node takes the same path.
 //!
-//! The files read downward, and none leads back to one above it:
+//! Files use only files below them in this list:
 //!
 //! - `coordinator.rs` admits a request.
 //! - `reading.rs`, `writing.rs` and `deleting.rs` drive the machines of `get.rs` and `put.rs`;

@@ -1,8 +1,8 @@
-//! Key and bucket listings, and counts of keys, asked of the vnodes of a coverage plan.
+//! Key and bucket listings, and counts of keys, on the vnodes of a coverage plan.
 //!
-//! Vnodes are read one after the other, each in parts of bounded length in the order of keys, each part
-//! on a snapshot of its own: a key that exists from the beginning of the listing to its end is in it,
-//! and none is in it twice. A count goes the same way, and the vnodes send numbers in place of names.
+//! Vnodes are read one after the other, each in parts of bounded length in the order of keys, each
+//! part on a snapshot of its own: a key that exists throughout the listing is in it, and no key is
+//! in it twice. A count does the same with numbers in place of names.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use crate::replicas::no_reply;
 use crate::request::BucketOrType;
 use crate::trace::RequestKind;
 
-/// Names that one call of `next` gives at most.
+/// The most names that one call of `next` returns.
 const NAMES_PER_CHUNK: usize = 1_000;
 /// Names that a vnode reads for one part: a listing holds as many in memory.
 const NAMES_PER_PART: u32 = 10_000;
-/// Keys that a vnode looks at for one part of a count: it holds a snapshot for as long.
+/// Keys that a vnode reads for one part of a count, on one snapshot.
 const COUNTED_PER_PART: u32 = 100_000;
 
 const FORM: PartForm<PageRequest, Answer> = PartForm {
@@ -68,8 +68,8 @@ struct Listing {
     _counted: Counted,
 }
 
-/// A listing counted as in progress, until its deadline at most. So a client that stopped reading cannot
-/// block other listings for longer.
+/// Counts a listing as in progress, until its deadline at most. So a client that stopped reading
+/// cannot block other listings for longer.
 struct Counted {
     pass: Arc<Mutex<Option<OwnPass>>>,
     _deadline: TaskGuard<()>,
@@ -270,7 +270,8 @@ impl Listing {
         Ok(())
     }
 
-    /// Has the vnodes of another cover read the rest of a part: the same owner partitions in the same range.
+    /// Assigns the rest of a part to the vnodes of another cover: the same owner partitions in the
+    /// same range.
     fn take_over(&mut self, part: &Part, cover: Vec<CoverageVnode>) {
         for vnode in in_place_of(&part.vnode, cover).rev() {
             let range = part.range.clone();

@@ -17,18 +17,18 @@ pub trait LocalVnodes: Send + Sync {
     /// The vnode of a partition, once its store is open.
     fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>>;
 
-    /// The reason why there is no vnode of a partition. A node that opens all stores at its start has
-    /// no other than this.
+    /// The reason why there is no vnode of a partition. A node that opens all stores at its start
+    /// has no other reason than this one.
     fn absence(&self, _partition: Partition) -> Absence {
         Absence::NotHere
     }
 
-    /// False when [`LocalVnodes::absence`] has that reason only. Asked for every request.
+    /// False when [`LocalVnodes::absence`] can have no other reason. Called for every request.
     fn is_any_unopened(&self) -> bool {
         false
     }
 
-    /// True while a store is being opened, or waits for that.
+    /// True while a store is being opened, or is about to be.
     fn is_any_opening(&self) -> bool {
         false
     }
@@ -45,7 +45,7 @@ pub type NextOpening = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The reason why a node has no vnode of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
-    /// It does not have the partition, or has not learned yet that it does.
+    /// It does not have the partition in its state of the ring.
     NotHere,
     /// The store is being opened, or will be.
     Opening,
@@ -94,8 +94,8 @@ impl LocalReplica {
     }
 }
 
-/// Reads pages of vnodes on the blocking pool, under a lease that ends when `remaining` has passed. Beside
-/// them comes how long that waited for a thread.
+/// Reads pages of vnodes on the blocking pool, under a lease that ends when `remaining` has passed.
+/// Also returns the time that this waited for a thread.
 pub(crate) async fn read_blocking<T: Send + 'static>(
     runtime: &Runtime,
     meter: &Arc<dyn Meter>,

@@ -28,7 +28,7 @@ pub(crate) enum PartRead<A> {
     Instead(Vec<CoverageVnode>),
 }
 
-/// Reads a part, or finds the vnodes that have it by the ring of this moment.
+/// Reads a part, or finds the vnodes that have it by the present ring.
 ///
 /// # Errors
 /// Those that end the whole request.
@@ -40,7 +40,7 @@ pub(crate) async fn read_part<Q: Send + 'static, A: Send + 'static>(
 ) -> Result<PartRead<A>, RequestError> {
     let remaining = run.remaining()?;
     if !run.coverage.is_of_now(vnode) {
-        // It would be refused, and after each refusal a while is waited.
+        // The vnode would refuse, and each refusal costs a pause.
         return run.cover().map(PartRead::Instead);
     }
     match ask(run, vnode, request, form, remaining).await {

@@ -30,7 +30,7 @@ pub struct Parts {
     pub meter: Arc<dyn Meter>,
     /// The record of maintenance steps and their times.
     pub maintenance: Arc<dyn MaintenanceWitness>,
-    /// The work of this node that may write, in its requests and in those of other nodes.
+    /// This node's work that may write, in its own requests and in those of other nodes.
     pub under_way: Arc<UnderWay>,
 }
 
@@ -46,20 +46,19 @@ impl Parts {
 pub struct Remote {
     /// The way to them.
     pub peers: Arc<dyn ReplicaPeers>,
-    /// The hints that this node keeps in place of others.
+    /// The hints that this node keeps for other nodes.
     pub hints: Arc<dyn HintStore>,
-    /// Replicas on other nodes are asked for the head of an object before its values, but for one.
-    /// The value then crosses the network once at most; a value that no asked replica had whole
-    /// takes one more round.
+    /// All but one of the replicas on other nodes are asked for the head of an object before its values. So
+    /// the values cross the network at most once; values that no asked replica sent take one more round.
     pub heads_first: bool,
 }
 
 /// The names of the storage backends of a node.
 #[derive(Clone, Copy, Debug)]
 pub enum BackendNames {
-    /// Its only one.
+    /// The only backend.
     One(&'static str),
-    /// Several, which live as long as the process.
+    /// Several backends, which live as long as the process.
     Several(&'static [&'static str]),
 }
 
@@ -85,12 +84,12 @@ pub struct CoordinatorSettings {
     pub request_timeout: Duration,
     /// Requests that take at least this long are logged.
     pub slow_request_threshold: Duration,
-    /// Gets, puts and deletes in progress at which further ones are refused with `overload`.
+    /// The most gets, puts and deletes in progress; further ones are refused with `overload`.
     pub requests_max: usize,
-    /// Each get asks all replicas of its key, those that its quorum does not need behind its reply.
-    /// Otherwise one in sixteen does.
+    /// Each get asks all replicas of its key, after its reply those that its quorum does not need.
+    /// Otherwise one get in sixteen does.
     pub compares_all_on_get: bool,
-    /// The keeping of tombstones that every replica holds.
+    /// The fate of tombstones that every replica holds.
     pub tombstones: TombstoneKeeping,
     /// The names of the storage backends of a node, one of which a bucket may name as its own.
     pub backend_names: BackendNames,

@@ -1,4 +1,4 @@
-//! The way to replicas on other nodes: asked like those of this node, but with other failures.
+//! Replicas on other nodes: the same requests as for this node's replicas, with other failures.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,25 +13,25 @@ use kvorum_vnode::{Operation, ReplicaReply};
 
 use crate::error::RequestError;
 
-/// An answer that is on its way. Dropped, the request is cancelled on the other side.
+/// A pending answer. Dropping it cancels the request on the other side.
 pub type Asking = Pin<Box<dyn Future<Output = Result<ReplicaReply, PeerFailure>> + Send>>;
 
 /// The way to other nodes.
 pub trait ReplicaPeers: Send + Sync {
-    /// True if a node is to be asked at all. Wrong answers cost time or a stand-in, never data.
+    /// True if requests may be sent to a node. A wrong answer costs time or a stand-in, never data.
     fn is_up(&self, node: NodeId) -> bool;
 
-    /// Asks a node, which answers until `deadline` or not at all. `Stored` and `Received` come when the
-    /// requested durability holds.
+    /// Sends a request to a node, which answers until `deadline` or not at all. `Stored` and
+    /// `Received` come once the object is as durable as requested.
     fn request(&self, node: NodeId, request: PeerRequest, deadline: Moment) -> Asking;
 }
 
-/// The reason why there is no answer, by the known fate of the request.
+/// The reason why there is no answer; it decides whether the request may have had an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerFailure {
     /// The node could not be reached. Nothing was done.
     NotReached(String),
-    /// Too much is under way. Nothing was done.
+    /// Too many requests are in progress. Nothing was done.
     Overload,
     /// The deadline passed. It may have been done.
     Timeout,
@@ -55,9 +55,9 @@ impl PeerFailure {
     }
 }
 
-/// The nodes that are taken to be up.
+/// Reports the nodes that are considered up.
 pub trait Liveness: Send + Sync {
-    /// True if a node is taken to be up.
+    /// True if a node is considered up.
     fn is_up(&self, node: NodeId) -> bool;
 }
 
@@ -68,7 +68,7 @@ pub struct PeerReplicas {
 }
 
 impl PeerReplicas {
-    /// Asks through `peers` those that `liveness` takes to be up.
+    /// Sends requests through `peers` to nodes that `liveness` considers up.
     pub fn new(peers: Peers, liveness: Arc<dyn Liveness>) -> Self {
         Self { peers, liveness }
     }
@@ -98,7 +98,7 @@ impl ReplicaPeers for PeerReplicas {
     }
 }
 
-/// The value of a request: a replica that stores just that need not send it back.
+/// The value of a request: the reply of a replica that stores exactly this value omits it.
 pub(crate) fn value_sent(request: &PeerRequest) -> Bytes {
     match request {
         PeerRequest::Replica { request, .. } => match &request.operation {
@@ -112,7 +112,7 @@ pub(crate) fn value_sent(request: &PeerRequest) -> Bytes {
     }
 }
 
-/// No client waits for comparisons, and folds of operators leave room for clients.
+/// No client waits for comparisons, and folds of operators must leave room for clients.
 fn lane_of(request: &PeerRequest) -> Lane {
     match request {
         PeerRequest::Tree(_) | PeerRequest::KeyFold(_) => Lane::Bulk,

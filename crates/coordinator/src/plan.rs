@@ -21,13 +21,13 @@ pub(crate) struct Plan {
     pub(crate) replicas: PreferenceList,
     /// The bucket's n_val, or the request's smaller one.
     pub(crate) n_val: u32,
-    /// Replicas that the committed ring gives this bucket.
+    /// Number of replicas that the committed ring gives this bucket.
     pub(crate) effective_n: u32,
-    /// The lists of each replica, for a write while something moves.
+    /// The two lists of a write during a move.
     pub(crate) joint: Option<Box<Joint>>,
 }
 
-/// The two lists of a write while something moves.
+/// The two lists of a write during a move.
 pub(crate) struct Joint {
     /// The replicas of both, in the order of the plan's.
     pub(crate) replicas: SmallVec<[WriteReplica; 3]>,
@@ -50,8 +50,8 @@ pub(crate) enum Purpose {
     Write,
 }
 
-/// The properties of the bucket that a request needs. Copied, since a shared handle to them is one word
-/// that all requests to the bucket count on, on every core.
+/// The properties of the bucket that a request needs. Copied, since all cores would contend for the
+/// reference count of a shared handle.
 #[derive(Clone, Copy)]
 pub(crate) struct PlanProperties {
     n_val: u32,
@@ -200,7 +200,7 @@ impl Plan {
         }
     }
 
-    /// The replicas with the lists that they are in; in a settled ring both are one.
+    /// The replicas with the lists that they are in; in a settled ring both lists are the same.
     pub(crate) fn write_replicas(&self) -> impl Iterator<Item = WriteReplica> + '_ {
         self.replicas
             .iter()
@@ -215,8 +215,8 @@ impl Plan {
             })
     }
 
-    /// True when the list holds every replica that the bucket has: all where the ring puts them, and
-    /// no fewer than the bucket asks for.
+    /// True when the list has every replica of the bucket: all where the ring puts them, and no
+    /// fewer than the bucket requires.
     pub(crate) fn is_complete(&self) -> bool {
         self.joint.is_none()
             && self.n_val == self.properties.n_val
@@ -283,7 +283,7 @@ impl Plan {
             node_confirms: self.unbounded(options.node_confirms, properties.node_confirms)?,
         };
         if offered.replicas == 0 && !self.replicas.is_empty() {
-            // Some are there, and none of this one of the two lists.
+            // There are primaries, but none in one of the two lists.
             let (wanted, got) = (quorum.pw, 0);
             return Err(match wanted {
                 0 => RequestError::InsufficientVnodes {
@@ -314,9 +314,8 @@ impl Plan {
         Ok(quorum.resolve(self.n_val) as usize)
     }
 
-    /// The value that counts, if n_val permits it. A quorum of the request is judged by the n_val that
-    /// counts for the request, a quorum of the bucket by the bucket's: a request with a smaller n_val
-    /// does not violate it.
+    /// The effective value, if n_val permits it. The request's n_val bounds a quorum of the request, the
+    /// bucket's n_val a quorum of the bucket: a request with a smaller n_val does not violate the latter.
     fn permitted(&self, asked: Option<Quorum>, default: Quorum) -> Result<Quorum, RequestError> {
         let (quorum, n_val) = match asked {
             Some(quorum) => (quorum, self.n_val),

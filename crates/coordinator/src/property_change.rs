@@ -1,5 +1,5 @@
-//! Changes of bucket properties: values that this server would not keep are refused before the cluster
-//! agrees on them, and properties without effect are named.
+//! Changes of bucket properties: values that this server cannot keep are refused before the cluster
+//! agrees on them, and properties without effect are reported.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl PropertyChanges {
         self.propose_move(command, passed_over)
     }
 
-    /// The same for an operator's order to move existing data.
+    /// The same for an operator's command to move existing data.
     pub(crate) fn propose_move(
         &self,
         command: Command,
@@ -102,7 +102,7 @@ impl PropertyChanges {
         overlay.check_kept(&current, self.backend_names.all(), &tag_names())
     }
 
-    /// Refuses another backend for a place with data. A name without a backend is refused as such.
+    /// Refuses another backend for a place with data, and a name without a backend.
     fn check_stays(&self, command: &Command) -> Result<(), PropertyErrors> {
         let Some((overlay, current)) = changed(&self.parts.cluster.current(), command) else {
             return Ok(());
@@ -121,8 +121,8 @@ impl PropertyChanges {
         Ok(())
     }
 
-    /// True when one of this node's vnodes has something of a bucket, or of any bucket of a type. A cluster of
-    /// more nodes than replicas may have some elsewhere: it stays readable where it is.
+    /// True when one of this node's vnodes has data of a bucket, or of any bucket of a type. In a cluster
+    /// with more nodes than replicas, other nodes may have some: it stays readable where it is.
     fn holds_data(&self, place: &BucketOrType) -> bool {
         let range = FoldRange::prefix(&match &place.bucket {
             Some(bucket) => bucket_prefix(&place.bucket_type, bucket),
@@ -203,7 +203,7 @@ fn changed<'a>(
     }
 }
 
-/// True for a store that cannot be read as well.
+/// True also for a store that cannot be read.
 fn has_any(vnode: &Vnode, range: &FoldRange, filter: &FoldFilter) -> bool {
     let mut is_any = false;
     let visitor = &mut |_: kvorum_backend::Visited<'_>| {
@@ -215,7 +215,7 @@ fn has_any(vnode: &Vnode, range: &FoldRange, filter: &FoldFilter) -> bool {
     is_any || read.is_err()
 }
 
-/// The place whose data would be outside of the backend of its properties.
+/// The place whose data would no longer be in the backend of its properties.
 fn moved_place(command: &Command) -> Option<BucketOrType> {
     match command {
         Command::UpdateType { .. } | Command::SetBucketProperties { .. } => changed_place(command),

@@ -1,9 +1,9 @@
 //! The put machine: one replica coordinates, the others store its object, and enough must confirm.
 //!
-//! The coordinating replica alone gives the write its dot, and its own write comes first: the others
-//! receive the resulting object, so that one client put is exactly one dot on every replica. A replica
-//! confirms twice: when it has received (and applied) the object, which counts towards w, and when it
-//! has stored it as durably as it is configured to, which counts towards dw.
+//! Only the coordinating replica gives the write its dot, and it writes first: the others receive
+//! the resulting object, so that one client put is one dot on every replica. A replica confirms
+//! twice. Its confirmation of having received (and applied) the object counts towards w, that of
+//! having stored it as durably as configured counts towards dw.
 //!
 //! Pure, like the get machine. A failed coordinator fails the request: its write may have happened,
 //! and a second coordinator would give a second dot to one put.
@@ -36,14 +36,14 @@ pub enum PutEvent {
         /// Its place in the preference list.
         slot: usize,
     },
-    /// The coordinating replica has not been asked after all, or refused before it did anything.
+    /// The coordinating replica was not reached, or refused before it did anything.
     Declined {
         /// Its place in the preference list.
         slot: usize,
         /// The reason.
         error: RequestError,
     },
-    /// A replica could not.
+    /// A replica failed.
     Failed {
         /// Its place in the preference list.
         slot: usize,
@@ -75,7 +75,7 @@ pub enum PutEffect {
     Done,
 }
 
-/// Effects in the order in which they are to be executed.
+/// Effects in the order of their execution.
 pub type PutEffects = SmallVec<[PutEffect; 4]>;
 
 /// One put in progress.
@@ -131,7 +131,7 @@ impl PutMachine {
         (machine, effects)
     }
 
-    /// Starts a put of an object that is complete as it is: every replica merges it, none gives a dot.
+    /// Starts a put of a complete object: every replica merges it, none gives a dot.
     pub fn start_as_is(
         replicas: impl Iterator<Item = WriteReplica>,
         object: &Arc<Object>,
@@ -168,8 +168,8 @@ impl PutMachine {
         }
     }
 
-    /// Takes one event in. Confirmations that come twice, late, or from replicas that have not been
-    /// asked yet are ignored.
+    /// Takes one event. Confirmations that are late, repeated, or from replicas that were not asked
+    /// are ignored.
     pub fn step(&mut self, event: PutEvent) -> PutEffects {
         let mut effects = PutEffects::new();
         if self.is_done {
@@ -228,7 +228,7 @@ impl PutMachine {
         effects
     }
 
-    /// True when every replica of the list has received the object, and none has failed since.
+    /// True when every replica of the list has received the object and none has failed.
     pub fn has_reached_all(&self) -> bool {
         let has_it = |slot: &Slot| matches!(slot.stage, Stage::Received | Stage::Durable);
         self.slots.iter().all(has_it)
@@ -285,7 +285,7 @@ impl PutMachine {
             _ => None,
         };
         let last = failure(self.slots.get(self.coordinator?)?)?;
-        // If some coordinators could not be reached, the reason is the answer of the others.
+        // If some coordinators could not be reached, the error of another one is the reason.
         let mut reasons = self.slots.iter().filter_map(failure);
         let of_the_others = reasons.find(|it| *it != RequestError::AllNodesDown);
         Some(match last {
@@ -332,7 +332,7 @@ impl PutMachine {
         self.shortfall(quorum, &possible, &now, &durable).map(Err)
     }
 
-    /// The error of a quorum that cannot be met even if every replica that has not failed confirms.
+    /// The error of a quorum that cannot be met even if all remaining replicas confirm.
     fn shortfall(
         &self,
         quorum: &WriteQuorum,
@@ -346,7 +346,7 @@ impl PutMachine {
             RequestError::PrimaryWritesUnsatisfied { wanted, got }
         } else if possible.replicas < dw {
             if durable.replicas < now.replicas {
-                // Some have it and are about to store it. As in Riak, the coordinator's own copy counts.
+                // Some replicas are about to store it. As in Riak, the coordinator's own copy counts.
                 return None;
             }
             let (wanted, got) = (dw, durable.replicas);
@@ -363,7 +363,7 @@ impl PutMachine {
         let is_opening =
             |slot: &Slot| matches!(slot.stage, Stage::Failed(RequestError::VnodeOpening));
         if self.slots.iter().any(is_opening) {
-            // More than any count, this error shows that the same request will succeed soon.
+            // This error outranks any count: it shows that the same request will succeed soon.
             return Some(RequestError::VnodeOpening);
         }
         // A lone replica's own reason is more useful than a count of one.

@@ -96,7 +96,7 @@ fn an_object_has_reached_all_when_none_failed() {
     assert!(!machine.has_reached_all());
 }
 
-/// The last event of a replica, without those before it.
+/// The last event of a replica, in place of all of its events.
 const FATES: [&str; 3] = ["durable", "received", "broken"];
 
 fn is_met(fates: &[(u8, bool, usize)], quorum: &WriteQuorum) -> bool {
@@ -150,8 +150,8 @@ proptest! {
         };
         note(effects, &mut asked);
 
-        // Events in random order, among them such as make no sense; then each replica's fate; then
-        // the deadline, which comes for every request that is not over.
+        // Events in random order, also invalid ones; then each replica's fate; then the
+        // deadline, which comes for every request that is not over.
         let fate = |slot: usize| format!("{slot}: {}", FATES[replicas[slot].2]);
         let mut events: Vec<String> = order
             .iter()
@@ -188,7 +188,7 @@ proptest! {
         match &replies[0] {
             (Err(RequestError::Timeout), was_deadline) => prop_assert!(was_deadline),
             (Err(_), _) => prop_assert!(fails_at_once || !is_met(&replicas, &quorum)),
-            // A replica that failed later may have been counted while it stood.
+            // A replica may be counted before it fails.
             (Ok(_), _) => {
                 let hopeful: Vec<_> = replicas.iter().map(|it| (it.0, it.1, 0)).collect();
                 prop_assert!(is_met(&hopeful, &quorum));

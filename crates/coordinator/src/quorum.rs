@@ -1,11 +1,11 @@
 //! Quorums as numbers: those of a request, checked against the number of its replicas.
 //!
-//! A request names r, w and the rest as numbers or words; the bucket's properties fill in those that it
-//! leaves out. Two numbers bound them. `n_val`, the bucket's, decides what is a violation: a quorum
-//! above the number of copies is a mistake in a cluster of any size, in the request and in the bucket
-//! alike. The *effective* n, at most the members of the committed ring, decides how many answers are
-//! waited for: a bucket with n_val 3 on one node has one copy, and its quorum is one. `node_confirms`
-//! is never reduced, since its very meaning is a number of distinct machines.
+//! A request names r, w and the rest as numbers or words; the bucket's properties fill in those
+//! that it leaves out. Two numbers bound them. The bucket's `n_val` decides about violations: a
+//! quorum above it is a mistake in a cluster of any size, in the request and in the bucket alike.
+//! The *effective* n, at most the number of members of the committed ring, bounds the answers to
+//! wait for: a bucket with n_val 3 on one node has one copy, and its quorum is one. `node_confirms`
+//! is never reduced, since it means a number of distinct machines.
 
 use crate::error::RequestError;
 
@@ -34,7 +34,7 @@ pub struct WriteQuorum {
     /// Replicas that have received the object.
     pub w: usize,
     /// Replicas that have stored it, as durably as they are configured to. At least one: the
-    /// coordinating replica's own write comes before everything else.
+    /// coordinating replica writes first.
     pub dw: usize,
     /// Primaries among the replicas that received it.
     pub pw: usize,
@@ -42,13 +42,13 @@ pub struct WriteQuorum {
     pub node_confirms: usize,
 }
 
-/// The quorums of a put: a quorum in the present preference list, and while something moves also in the next
+/// The quorums of a put: one in the present preference list, and during a move also one in the next
 /// list. An answer counts in each list that its replica is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteQuorums {
-    /// In the list as it is, or the one before.
+    /// In the present list, or the one before.
     pub old: WriteQuorum,
-    /// In the list to come, while something moves.
+    /// In the next list, during a move.
     pub new: Option<WriteQuorum>,
 }
 
@@ -64,7 +64,7 @@ pub struct Offered {
 }
 
 impl ReadQuorum {
-    /// Refuses quorums that the replicas at hand can never meet.
+    /// Refuses quorums that these replicas can never meet.
     pub fn check(&self, offered: Offered) -> Result<(), RequestError> {
         if offered.replicas == 0 {
             return Err(RequestError::AllNodesDown);
@@ -80,7 +80,7 @@ impl ReadQuorum {
         check_nodes(self.node_confirms, offered)
     }
 
-    /// Replicas that have to answer at least.
+    /// The least number of replicas that have to answer.
     pub fn needed(&self) -> usize {
         self.r.max(self.pr).max(self.node_confirms).max(1)
     }
@@ -98,7 +98,7 @@ impl ReadQuorum {
 }
 
 impl WriteQuorum {
-    /// Refuses quorums that the replicas at hand can never meet.
+    /// Refuses quorums that these replicas can never meet.
     pub fn check(&self, offered: Offered) -> Result<(), RequestError> {
         if offered.replicas == 0 {
             return Err(RequestError::AllNodesDown);

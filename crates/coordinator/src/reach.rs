@@ -11,7 +11,7 @@ use kvorum_ring::{NodeId, Partition, Position};
 use crate::plan::{Plan, Purpose, Target};
 use crate::request::{GetOptions, PutOptions};
 
-/// The partitions whose keys are out of reach, by the partition that each key's replicas begin with.
+/// The partitions whose keys are out of reach. A key counts to the first partition of its preference list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutOfReach {
     /// Gets are refused.
@@ -20,14 +20,14 @@ pub struct OutOfReach {
     pub writes: Vec<Partition>,
 }
 
-/// The partitions out of reach for requests without quorums of their own to buckets without a type.
+/// The partitions out of reach for requests with default quorums to buckets without a type.
 pub(crate) fn out_of_reach(
     state: &ClusterState,
     colocated: bool,
     is_up: impl Fn(NodeId) -> bool,
 ) -> OutOfReach {
     let mut out_of_reach = OutOfReach::default();
-    // All nodes are up nearly always; then nothing depends on nodes that are down.
+    // Nearly always all nodes are up, and no partition is out of reach.
     if state.members().keys().all(|node| is_up(*node)) {
         return out_of_reach;
     }
@@ -83,7 +83,7 @@ mod tests {
         NodeId::from_bytes([byte; 16])
     }
 
-    /// Four nodes whose partitions take turns, so that the replicas of each key are on three of them.
+    /// Four nodes that own partitions in turn, so that the replicas of each key are on three of them.
     fn four_nodes() -> ClusterState {
         let size = RingSize::SMALLEST;
         let owners = (0..size.get()).map(|at| node(u8::try_from(at % 4).unwrap() + 1));
@@ -106,7 +106,8 @@ mod tests {
         (out_of_reach.reads.len(), out_of_reach.writes.len())
     }
 
-    /// A node whose companions were killed refused every put, and its health was reported as "ready".
+    /// Regression: a node whose companions were killed refused every put, and reported its health
+    /// as "ready".
     #[test]
     fn a_quorum_of_two_is_out_of_reach_of_the_last_node() {
         let state = four_nodes();

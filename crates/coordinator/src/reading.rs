@@ -22,11 +22,11 @@ use crate::replicas::{Asked, ReplicaWork, Replicas, Replied, WorkDone, no_reply}
 use crate::request::{GetOptions, PutOptions};
 use crate::waiting::Waiting;
 
-/// One get in this many compares all replicas where not every get does: so reads also find and repair
-/// outdated replicas that no quorum needs.
+/// One get in this many compares all replicas where not every get does. So reads also find and
+/// repair outdated replicas that no quorum needs.
 const GETS_THAT_COMPARE_ALL_EVERY: u64 = 16;
-/// Time for which the replicas asked first are waited for before the others are asked: a multiple of a
-/// replica's time on a busy node, and less than a client notices.
+/// The wait for the first replicas before the others are asked: a multiple of a replica's time on a
+/// busy node, and less than a client notices.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// The longest wait for an answer that no client waits for.
 const REST_PATIENCE: Duration = Duration::from_secs(1);
@@ -34,16 +34,16 @@ const REST_PATIENCE: Duration = Duration::from_secs(1);
 /// The result of a get.
 pub(crate) type GetReply = Result<Option<Arc<Object>>, RequestError>;
 
-/// A get after the steps that need no waiting. Most have ended by then. The state of the others is in a
-/// box: the future of a request that never waits stays small.
+/// A get after the steps that need no waiting. Most gets have then ended. The state of the others
+/// is in a box, so that the future of a request that never waits stays small.
 pub(crate) enum StartedGet {
     /// It has ended.
     Ended(GetReply),
-    /// Some replicas have to be asked where blocking is allowed.
+    /// Some replicas need a thread that may block, or another node.
     Waits(Box<WaitingGet>),
 }
 
-/// A get whose replicas, some of them, have to be waited for.
+/// A get that has to wait for some of its replicas.
 pub(crate) struct WaitingGet {
     run: GetRun,
     work: Vec<(usize, ReplicaWork)>,
@@ -60,7 +60,7 @@ struct GetRun {
     reply: Option<GetReply>,
     /// A replica has a newer ring than the plan, or has not received the plan's ring yet.
     is_misplanned: bool,
-    /// The replicas that are asked for heads while the client wants values.
+    /// Replicas that are asked for heads although the client wants values.
     heads: SlotSet,
 }
 
@@ -88,7 +88,7 @@ impl Reads {
         }
     }
 
-    /// Reads, and tries again while a store is being opened.
+    /// Reads an object, and tries again while a store is being opened.
     pub(crate) async fn get(
         &self,
         address: &Address,
@@ -111,9 +111,9 @@ impl Reads {
         }
     }
 
-    /// Plans a get, asks the first replicas, and goes as far as memory suffices.
+    /// Plans a get, asks the first replicas, and continues as far as memory suffices.
     pub(crate) fn start(&self, address: &Address, options: &GetOptions) -> StartedGet {
-        // Plan and machine are large, and moved no more often than they have to be.
+        // Plan and machine are large, so they are moved as seldom as possible.
         let (n_val, sloppy_quorum) = (options.n_val, options.sloppy_quorum);
         let plan = match self
             .attempts
@@ -131,7 +131,7 @@ impl Reads {
         let resolution = plan.resolution();
         let mut machine =
             GetMachine::start(&plan.replicas, first, quorum, resolution, &mut effects);
-        // Heads have no values to repair a replica with.
+        // Heads have no values for a repair.
         if compares_all && options.detail == Detail::Whole {
             machine.compare_all();
         }
@@ -162,8 +162,9 @@ impl Reads {
         }
     }
 
-    /// The replicas to ask first: as many as the quorum needs, primaries before stand-ins, and the replica of
-    /// this node before those of others, which take turns. True with them if all are to be compared.
+    /// The replicas to ask first: as many as the quorum needs, primaries before stand-ins, and the
+    /// replica of this node before those of others, which take turns. The flag is true if all
+    /// replicas are compared.
     fn asked_first(&self, plan: &Plan, quorum: &ReadQuorum) -> (SlotSet, bool) {
         let (replicas, needed) = (&plan.replicas, quorum.needed());
         if self.replicas.remote.is_none() || needed >= replicas.len() {
@@ -186,7 +187,7 @@ impl Reads {
         (first, self.compares_all || is_its_turn)
     }
 
-    /// All replicas on other nodes are asked for heads, but for one of the first where none is here.
+    /// The replicas to ask for heads: all on other nodes, except one of the first if none is on this node.
     fn heads_of(&self, plan: &Plan, first: SlotSet) -> SlotSet {
         let is_here = |slot: usize| plan.replicas[slot].node == self.replicas.parts.node;
         let slots = 0..plan.replicas.len().min(64);
@@ -289,7 +290,7 @@ impl Reads {
     }
 }
 
-/// The next event from replicas that are waited for.
+/// The next event of a get that waits.
 enum Next {
     Answer(WorkDone),
     Late,
@@ -334,8 +335,7 @@ impl GetRun {
         let answer = match replied {
             Ok(ReplicaReply::Found(object)) if self.is_head(slot) => GetAnswer::Head(object),
             Ok(ReplicaReply::Found(object)) => GetAnswer::Found(object),
-            // A stand-in has the writes since the replica went down, and none from before: its lack of
-            // a key means nothing for the key.
+            // A stand-in has only writes since the replica went down: a key that it lacks may exist.
             Ok(ReplicaReply::NotFound)
                 if replicas.remote.is_some()
                     && is_stand_in()
@@ -366,7 +366,7 @@ impl GetRun {
         self.step(GetEvent::Answer { slot, answer });
     }
 
-    /// Waits for the replicas that the client did not wait for, a while: some may have to be repaired.
+    /// Waits a while for the replicas that the client did not wait for: some may need a repair.
     fn spawn_rest<F>(
         self,
         replicas: &Arc<Replicas>,
@@ -391,7 +391,7 @@ impl GetRun {
                 {
                     Ok(Some(done)) => run.take_answer(&replicas, done.slot, done.replied),
                     Ok(None) => return,
-                    // Replicas that did answer are repaired all the same.
+                    // Replicas that have answered are still repaired.
                     Err(_) => {
                         is_over = true;
                         run.step(GetEvent::Deadline);
@@ -404,7 +404,7 @@ impl GetRun {
         });
     }
 
-    /// Waits for an answer, and not for ever where others could be asked.
+    /// Waits for an answer, for a limited time if other replicas could be asked.
     async fn next_of<F>(&self, runtime: &Runtime, waiting: &mut Waiting<F>) -> Next
     where
         F: Future<Output = WorkDone>,
@@ -431,7 +431,7 @@ impl GetRun {
         self.machine.step(event, &mut self.effects);
     }
 
-    /// True when it failed, and another plan may not.
+    /// True when the get failed and another plan may succeed.
     fn is_to_be_replanned(&self) -> bool {
         self.is_misplanned && matches!(self.reply, Some(Err(_)))
     }
@@ -452,8 +452,8 @@ impl GetRun {
     }
 }
 
-/// The object as clients of the bucket may see it. A replica alone may hold siblings from a time when
-/// the bucket kept them.
+/// The object as clients of the bucket may see it. A lone replica may hold siblings from a time
+/// when the bucket kept them.
 fn visible(object: Arc<Object>, resolution: Resolution) -> Arc<Object> {
     if resolution == Resolution::KeepSiblings || object.siblings().len() == 1 {
         return object;

@@ -1,9 +1,9 @@
 //! Tombstones that wait to be removed.
 //!
-//! A tombstone may go once every replica of its key holds it: then no older value is left that could
-//! come back. The queue has the tombstones of deletes that have just shown that; a restart forgets it,
-//! and the tombstones stay. Counters of dots never restart, so a later write to the key is never taken
-//! for something older than the removed one.
+//! A tombstone may be removed once every replica of its key holds it: then no older value can come
+//! back. The queue has tombstones of deletes that have just reached all replicas; after a restart
+//! it is empty, and the tombstones stay. Counters of dots never restart, so a later write to the
+//! key never counts as older than the removed tombstone.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use kvorum_ring::PreferenceList;
 use kvorum_runtime::Moment;
 use parking_lot::Mutex;
 
-/// The most tombstones that wait; beyond it they stay, which costs space alone.
+/// The most tombstones that wait; further ones stay, which only costs space.
 const WAITING_MAX: usize = 100_000;
 
-/// The keeping of tombstones that every replica holds (`delete_mode`).
+/// The fate of tombstones that every replica holds (`delete_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TombstoneKeeping {
     /// They stay.
@@ -39,7 +39,7 @@ pub(crate) struct Tombstone {
     pub(crate) unsynced: Vec<SyncTicket>,
 }
 
-/// The queue. All wait equally long, so it is in order of time.
+/// The queue. All tombstones wait equally long, so it is in order of time.
 #[derive(Default)]
 pub(crate) struct Reaper {
     waiting: Mutex<VecDeque<Tombstone>>,

@@ -1,5 +1,5 @@
-//! The replicas of this node and of others. A replica is asked inline, on the blocking pool or over the
-//! network, waited for until it has synced, and brought up to date behind the client's back.
+//! The replicas of this node and of others. A replica is asked inline, on the blocking pool or over
+//! the network. Requests wait for its sync; repairs run without the client.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -23,31 +23,31 @@ use crate::plan::Plan;
 use crate::trace::Repaired;
 use crate::unopened::Unopened;
 
-/// Time for a repair; a later read repairs a replica that was given up.
+/// Time limit of a repair; after it, a later read repairs the replica.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Read repairs in progress beyond which further ones are left to later reads.
 const REPAIRS_MAX: usize = 1_000;
 
-/// See the module's description. Shared with work that outlives a request: further replicas are still
-/// to be written, and outdated ones are still to be repaired.
+/// See the module's description. Shared with work that outlives a request: writes to further
+/// replicas, and repairs.
 pub(crate) struct Replicas {
     pub(crate) parts: Parts,
     pub(crate) remote: Option<Remote>,
     repairs: Arc<Gate>,
     /// Bounds the lines about single replicas that failed.
     replica_log: FailureLog,
-    /// Bounds the lines about read repairs that failed.
+    /// Bounds the lines about failed read repairs.
     repair_log: LogQuota,
-    /// Bounds the lines about hints that stay.
+    /// Bounds the lines about hints that are kept.
     pub(crate) hint_log: LogQuota,
     pub(crate) unopened: Unopened,
 }
 
-/// A replica's reply; its own refusals are among the replies.
+/// A replica's reply; its own refusals count as replies.
 pub(crate) type Replied = Result<ReplicaReply, RequestError>;
 
-/// A request to a replica after the steps on the thread that asked.
+/// The outcome of a request to a replica, on the calling thread.
 pub(crate) enum Asked {
     /// It answered.
     Answered(Replied),
@@ -55,8 +55,7 @@ pub(crate) enum Asked {
     WouldBlock(ReplicaWork),
 }
 
-/// A request to a replica that has to be waited for: carried out where blocking is allowed, or by
-/// another node.
+/// A request to a replica that has to wait: carried out where blocking is allowed, or by another node.
 #[derive(Clone)]
 pub(crate) struct ReplicaWork {
     place: Place,
@@ -69,13 +68,13 @@ enum Place {
     There { node: NodeId, role: Role },
 }
 
-/// The result of work that was waited for.
+/// The result of a replica's work.
 pub(crate) struct WorkDone {
     pub(crate) slot: usize,
     pub(crate) replied: Replied,
-    /// Time that it waited for a thread.
+    /// Time that the work waited for a thread.
     pub(crate) queued: Duration,
-    /// It failed, and is known to have had no effect.
+    /// The work failed, and certainly had no effect.
     pub(crate) is_without_effect: bool,
 }
 
@@ -89,7 +88,7 @@ impl ReplicaWork {
         Self { request, ..self }
     }
 
-    /// True when another node does it.
+    /// True when another node does the work.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self.place, Place::There { .. })
     }
@@ -119,7 +118,7 @@ impl Replicas {
         match role {
             Role::Primary => self.parts.vnodes.vnode(partition).map(LocalReplica::Vnode),
             Role::Fallback => {
-                // Replicas that share a node on purpose have their stand-ins among the node's own.
+                // Replicas that share a node on purpose have stand-ins on the same node.
                 let hints = self.remote.as_ref().map(|remote| remote.hints.clone());
                 let own = || self.parts.vnodes.vnode(partition).map(LocalReplica::Vnode);
                 hints.map(LocalReplica::Hints).or_else(own)
@@ -127,8 +126,7 @@ impl Replicas {
         }
     }
 
-    /// Has a replica carry out an operation on this thread, if it is one of this node and memory
-    /// suffices.
+    /// Carries out an operation on this thread, if the replica is on this node and memory suffices.
     pub(crate) fn ask(&self, plan: &Plan, slot: usize, operation: Operation) -> Asked {
         let work = match self.work(plan, slot, operation) {
             Ok(work) => work,
@@ -176,7 +174,7 @@ impl Replicas {
         deadline: Moment,
     ) -> impl Future<Output = WorkDone> + Send + use<> {
         let replicas = self.clone();
-        // It may go on when the request that it is for is over.
+        // The work may continue after its request has ended.
         let under_way = self.parts.under_way.begin_owned();
         async move {
             let _under_way = under_way;
@@ -230,7 +228,7 @@ impl Replicas {
     ) -> WorkDone {
         let runtime = self.parts.runtime.clone();
         let (asked, now) = (runtime.now(), self.parts.wall_time());
-        // A thread goes on when it is waited for no longer.
+        // The thread continues after the caller has stopped waiting.
         let under_way = self.parts.under_way.begin_owned();
         let work = self.parts.runtime.blocking(move || {
             let _under_way = under_way;
@@ -251,7 +249,7 @@ impl Replicas {
         }
     }
 
-    /// Sends an outdated replica the object that it lacks, independent of the client.
+    /// Sends an outdated replica the object that it lacks. The client does not wait.
     pub(crate) fn repair(
         self: &Arc<Self>,
         plan: &Plan,
@@ -271,7 +269,7 @@ impl Replicas {
         self.work_unawaited(plan, slot, operation, repaired);
     }
 
-    /// Replaces a damaged object of a replica, behind the client's back.
+    /// Replaces a damaged object of a replica. The client does not wait.
     pub(crate) fn mend(self: &Arc<Self>, plan: &Plan, slot: usize, object: Arc<Object>) {
         let repaired = repaired_at(plan, slot, &object, false);
         let operation = Operation::Mend {
@@ -283,8 +281,8 @@ impl Replicas {
         self.work_unawaited(plan, slot, operation, repaired);
     }
 
-    /// Carries out an operation that brings a replica up to date, as a read repair does, for a caller that
-    /// waits for it: true when it is done and durable.
+    /// Carries out an operation that updates a replica as a read repair does. The caller waits;
+    /// true when the object is there and durable.
     pub(crate) async fn repair_awaited(
         self: &Arc<Self>,
         plan: &Plan,
@@ -351,7 +349,7 @@ impl Replicas {
         });
     }
 
-    /// A write of this node could not be made durable because the disk is full: its vnode counts that.
+    /// Counts, at its vnode, a write of this node that a full disk kept from becoming durable.
     pub(crate) fn note_disk_full(&self, plan: &Plan, slot: usize, error: &RequestError) {
         let replica = plan
             .replicas
@@ -364,8 +362,8 @@ impl Replicas {
         }
     }
 
-    /// True when another plan may succeed after this failure of a replica: it has another ring, or its store
-    /// is not open, which was not known before.
+    /// True when another plan may succeed after this failure: the replica has another ring, or its
+    /// store is not open, which was unknown before.
     pub(crate) fn is_to_be_replanned(
         &self,
         plan: &Plan,
@@ -377,13 +375,13 @@ impl Replicas {
         is_misplanned(failure) || is_unopened && plan.replicas.get(slot).is_some_and(note)
     }
 
-    /// True when a replica of this node has no store yet, or no longer has one: the ring has just changed,
-    /// and this node is about to follow the others.
+    /// True when a replica of this node has no store yet or no longer: the ring has just changed,
+    /// and this node is about to follow.
     pub(crate) fn is_ring_changing(&self, error: &RequestError) -> bool {
         self.remote.is_some() && *error == RequestError::VnodeNotReady
     }
 
-    /// Logs the failure of a replica where the client's error has less detail.
+    /// Logs the failure of a replica if the client's error has less detail.
     pub(crate) fn note_failure(&self, plan: &Plan, slot: usize, error: &RequestError) {
         let is_notable = matches!(
             error,
@@ -437,7 +435,7 @@ pub(crate) async fn await_sync(
     (slot, outcome)
 }
 
-/// True when the request went by another ring than the replica.
+/// True when the request and the replica had different rings.
 pub(crate) fn is_misplanned(failure: &ReplicaFailure) -> bool {
     matches!(
         failure,

@@ -1,5 +1,4 @@
-//! Requests as the protocols hand them over: a value that a client may leave to the bucket is an
-//! `Option`.
+//! Requests of the protocols. A value that a client may leave to the bucket is an `Option`.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use kvorum_properties::{Quorum, SyncOnWrite};
 use kvorum_ring::{NodeId, Partition};
 use kvorum_vnode::{Condition, Detail};
 
-/// The longest key, and name of a bucket or bucket type, in bytes.
+/// The longest key or name of a bucket or bucket type, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 65_536;
 
 /// A client's options for a get.
@@ -32,7 +31,7 @@ pub struct GetOptions {
     pub sloppy_quorum: Option<bool>,
     /// The deadline.
     pub timeout: Option<Duration>,
-    /// The part of the object that is wanted.
+    /// The requested part of the object.
     pub detail: Detail,
 }
 
@@ -51,7 +50,7 @@ pub struct PutOptions {
     pub sync_on_write: Option<SyncOnWrite>,
     /// Replicas, at most the bucket's n_val.
     pub n_val: Option<u32>,
-    /// Stand-ins for primaries that are down may be used; `None` means that they may.
+    /// Stand-ins for primaries that are down may receive it; `None` means that they may.
     pub sloppy_quorum: Option<bool>,
     /// The deadline.
     pub timeout: Option<Duration>,
@@ -79,7 +78,7 @@ pub struct PutRequest {
     pub kind: PutKind,
 }
 
-/// A client's options for a delete. `rw` stands in for both r and w where they are not given.
+/// A client's options for a delete. `rw` stands in for both r and w if they are not given.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
     /// The old joint quorum of reads and writes.
@@ -124,7 +123,7 @@ pub struct ReplicaPlace {
     pub is_primary: bool,
 }
 
-/// The subject of a request that is not about a key, for the log.
+/// The subject of a request without a key, for the log.
 pub(crate) struct BucketOrType {
     pub(crate) bucket_type: BucketType,
     /// `None` for the type as a whole.

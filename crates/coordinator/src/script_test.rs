@@ -1,9 +1,8 @@
 //! Golden scripts for the machines of gets and puts, in `scripts/get` and `scripts/put`.
 //!
 //! A line with a bar begins a request: its replicas by the number of their node, a star for a
-//! fallback, and its options. Each later line is an event, and the effects that it has are below it.
-//! Events and effects name replicas by their places in the list. The test of each machine says
-//! which words it takes.
+//! fallback, and its options. Each later line is an event, with its effects below it. Events and
+//! effects name replicas by their places in the list. The test of each machine lists its words.
 
 use std::sync::Arc;
 
@@ -16,11 +15,11 @@ use crate::error::RequestError;
 
 /// A machine as scripts see it.
 pub(crate) trait Machine {
-    /// Takes one event in and returns its effects, as they are printed.
+    /// Takes one event and returns its effects as text.
     fn take(&mut self, event: &str) -> Vec<String>;
 }
 
-/// The start of a machine by the first line of its request, and its first effects.
+/// Starts a machine from the first line of its request and returns its first effects.
 pub(crate) type Start = fn(&Header) -> (Box<dyn Machine>, Vec<String>);
 
 /// The machine that a script has begun.
@@ -102,9 +101,9 @@ pub(crate) fn slot_and_what(event: &str) -> Option<(usize, &str)> {
     Some((slot.parse().unwrap(), what))
 }
 
-/// Objects of one key by name: `old`; `new` and `rival`, both written over `old` without having seen
-/// each other; `grave`, a tombstone over `old`; `both`, siblings of `new` and `rival`; and `chosen`,
-/// which is `both` where no siblings are kept.
+/// Objects of one key by name: `old`; `new` and `rival`, concurrent writes over `old`; `grave`, a
+/// tombstone over `old`; `both`, siblings of `new` and `rival`; and `chosen`, which is `both` where
+/// no siblings are kept.
 pub(crate) fn object(name: &str) -> Option<Arc<Object>> {
     let old = || write("old", &Clock::new(), (1, 1));
     let over_old = |name, dot| write(name, old().clock(), dot);

@@ -1,9 +1,9 @@
 //! The answering side: carries out other nodes' requests to this node's replicas.
 //!
-//! As with requests of this node's clients, a request that memory can answer is answered on the thread
-//! that received it, and the rest goes to the blocking pool. There is one answer to a write, when the
-//! requested durability holds. Riak sends two, one for w and one for dw; the first is of use only where
-//! w is larger than dw, and costs a message for each replica of every write.
+//! As with requests of this node's clients, a request that memory can answer is answered on the
+//! thread that received it, and the rest goes to the blocking pool. A write has one answer, once it
+//! is as durable as requested. Riak sends two, one for w and one for dw. The first helps only if w
+//! is larger than dw, and costs a message for each replica of every write.
 
 use std::sync::Arc;
 
@@ -30,15 +30,15 @@ pub struct ReplicaService {
 
 struct Shared {
     parts: Parts,
-    /// The hints that this node keeps in place of others.
+    /// The hints that this node keeps for other nodes.
     hints: Arc<dyn HintStore>,
     waiting: Arc<Gate>,
 }
 
 impl ReplicaService {
-    /// A service over this node's replicas. While `waiting_max` requests wait for devices or threads,
-    /// further ones are refused with `overload`; so are puts, while [`Parts::maintenance`] refuses
-    /// them.
+    /// A service over this node's replicas. While `waiting_max` requests wait for devices or
+    /// threads, further ones are refused with `overload`. Puts are also refused while
+    /// [`Parts::maintenance`] refuses them.
     pub fn new(parts: Parts, hints: Arc<dyn HintStore>, waiting_max: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -82,7 +82,7 @@ impl ReplicaService {
         if counted.is_none() && work.is_err() {
             return Served::Overload;
         }
-        // A write that is not synced yet cannot be taken back: it is answered even if too much waits.
+        // A write that is not synced yet cannot be undone: it is answered even beyond the limit.
         let shared = self.shared.clone();
         Served::Later(Box::pin(async move {
             let _counted = counted;
@@ -90,7 +90,7 @@ impl ReplicaService {
                 Ok((reply, ticket)) => return shared.synced(partition, reply, ticket, &sent).await,
                 Err((replica, request)) => {
                     let now = shared.parts.wall_time();
-                    // The thread goes on when the caller has stopped waiting.
+                    // The thread continues after the caller has stopped waiting.
                     let work = move || {
                         let _under_way = under_way;
                         replica.handle_blocking(&request, now)
@@ -221,14 +221,14 @@ impl Shared {
                     .ok_or_else(|| self.absent(partition))
             }
             Role::Fallback => {
-                // A stand-in has no epoch of its own: it goes by the ring.
+                // A stand-in has no epoch of its own: the ring's counts.
                 self.epoch_known(partition, epoch)?;
                 Ok(LocalReplica::Hints(self.hints.clone()))
             }
         }
     }
 
-    /// Refuses a request by an older ring than this node's.
+    /// Refuses a request with an older ring than this node's.
     fn epoch_known(&self, partition: Partition, got: Epoch) -> Result<(), ReplicaFailure> {
         let expected = self.parts.cluster.look().ring().epoch(partition);
         if got < expected {
@@ -237,7 +237,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The answer, once its promise holds.
+    /// The answer, once the write is as durable as promised.
     async fn synced(
         &self,
         partition: Partition,

@@ -14,7 +14,7 @@ use crate::error::RequestError;
 /// The waiting parts of a request's time; the rest of it went into reading and writing the stores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trace {
-    /// From its arrival until work on it began, and waiting for the blocking pool.
+    /// From its arrival until its work began, and waiting for the blocking pool.
     pub queue: Duration,
     /// Held back because background work is behind.
     pub slowed: Duration,
@@ -38,7 +38,7 @@ pub enum RequestKind {
     ListKeys,
     ListBuckets,
     IndexQuery,
-    /// A fold over keys, with the action on those that it finds.
+    /// A fold over keys, with an action on the keys that it finds.
     KeyFold,
 }
 
@@ -57,9 +57,9 @@ impl RequestKind {
     }
 }
 
-/// The receiver of the figures of finished requests. Called once for each request, on its own thread.
+/// Receives the figures of finished requests. Called once for each request, on the request's thread.
 pub trait Meter: Send + Sync {
-    /// A request has ended. `object` is the one read or written, if there is one.
+    /// A request has ended. `object` is the object read or written, if any.
     fn finished(
         &self,
         kind: RequestKind,
@@ -89,10 +89,10 @@ pub trait Meter: Send + Sync {
     /// An outdated replica was sent the object that it lacked.
     fn read_repaired(&self, now: Moment);
 
-    /// The replica that was behind, in more detail. Called beside [`Meter::read_repaired`].
+    /// Details of the replica that was behind. Called beside [`Meter::read_repaired`].
     fn replica_repaired(&self, _repaired: Repaired, _now: Moment) {}
 
-    /// A replica was left behind: too many repairs were under way.
+    /// A repair was skipped: too many were in progress.
     fn repair_skipped(&self, _now: Moment) {}
 
     /// A write was handed to another node, since none of its replicas is here.
@@ -101,7 +101,7 @@ pub trait Meter: Send + Sync {
     /// A write was given to a vnode of this node to coordinate.
     fn coordinated_here(&self) {}
 
-    /// An index query has given all of its results, so many.
+    /// An index query has returned all of its results, this many.
     fn index_query_complete(&self, _results: u64, _now: Moment) {}
 
     /// A part of a listing or an index query, or an answer about a tree, was read on the blocking pool.
@@ -110,13 +110,13 @@ pub trait Meter: Send + Sync {
     /// A MapReduce job has begun.
     fn job_begun(&self, _now: Moment) {}
 
-    /// A MapReduce job has ended, one way or the other.
+    /// A MapReduce job has ended, with or without success.
     fn job_ended(&self) {}
 
     /// A MapReduce job was refused before it began.
     fn job_refused(&self, _now: Moment) {}
 
-    /// A vnode of this node worked so long, for a client of any node. Only some operations are reported.
+    /// A vnode of this node worked this long, for a client of any node. Only some operations are reported.
     fn vnode_worked(&self, _work: VnodeWork, _took: Duration, _now: Moment) {}
 
     /// A vnode of this node changed the value of a data type in this time, for a client of any node.
@@ -126,43 +126,43 @@ pub trait Meter: Send + Sync {
 /// The time of one reading on the blocking pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartReading {
-    /// It waited for a thread.
+    /// The wait for a thread.
     pub queued: Duration,
-    /// The thread read.
+    /// The time of the thread.
     pub worked: Duration,
 }
 
 /// A replica that a read found behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// It stands in for another.
+    /// It is a stand-in for another replica.
     pub is_fallback: bool,
-    /// It had nothing; otherwise, something older or damaged.
+    /// It had nothing; otherwise, an older or damaged object.
     pub had_nothing: bool,
     /// The data type of the object that it lacked; `None` for a plain one.
     pub kind: Option<Kind>,
 }
 
-/// The facts of background work that requests need: the steps that ran and their times, so that a slow
-/// request can name the step that delayed it, and the backlog, so that writers slow down before it is too
-/// large. Background work receives the times of puts in return.
+/// Facts about background work that requests need: the steps that ran and their times, so that a
+/// slow request can name the step that delayed it, and the backlog, so that writers slow down early
+/// enough. Background work receives the times of puts in return.
 pub trait MaintenanceWitness: Send + Sync {
-    /// The present delay of a put. Asked by every put: a load of one word.
+    /// The present delay of a put. Called for every put: must be a load of one word.
     fn put_delay(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// True if puts are refused at this moment, with `overload`: memory or open files are used up.
-    /// Asked by every put: a load of one word. Deletions are not refused, for they make room.
+    /// True if puts are now refused with `overload`: memory or open files are used up. Called for
+    /// every put: must be a load of one word. Deletions are accepted, for they make room.
     fn refuses_puts(&self) -> bool {
         false
     }
 
-    /// A put or a deletion has ended that was not refused for want of room: its time, without the delay
-    /// that held it back. Called once for each, on its own thread.
+    /// A put or a deletion, not refused for want of room, has ended: its time without the put
+    /// delay. Called once for each, on its own thread.
     fn put_finished(&self, _took: Duration, _now: Moment) {}
 
-    /// The longest step that overlapped the time from `from` to `to`, in words; `None` if none did.
+    /// A description of the longest step that overlapped the time from `from` to `to`; `None` if none did.
     fn step_between(&self, from: Moment, to: Moment) -> Option<String>;
 }
 
@@ -174,12 +174,12 @@ pub(crate) struct Finished<'a> {
     pub(crate) took: Duration,
     pub(crate) trace: Trace,
     pub(crate) maintenance_step: Option<String>,
-    /// Lines of this kind that were left out before this one.
+    /// Lines of this kind that were omitted before this one.
     pub(crate) left_out: u64,
 }
 
 impl Finished<'_> {
-    /// Logs a failed request as an error of the client's making or of ours, and a slow one.
+    /// Logs a slow request, and a failed one as an error of the client or of the server.
     pub(crate) fn log(&self) {
         let waited = self.trace.queue + self.trace.slowed + self.trace.sync_wait;
         let store_us = micros(self.took.saturating_sub(waited));

@@ -1,12 +1,11 @@
 //! Work under way, counted so that a round of reaping can wait for earlier work (decision 37).
 //!
 //! Work may carry an object that is older than a tombstone: a put that waits for a device, a repair that
-//! has read an old replica, a hint that is being handed over. Each piece of work holds a [`Pass`] for as
-//! long as it may still write. [`UnderWay::settle`] waits until all passes given out before
-//! are returned.
+//! has read an old replica, a hint that is being handed over. Such work holds a [`Pass`] while it may still
+//! write. [`UnderWay::settle`] waits until all passes issued before the call are returned.
 //!
-//! There are passes of two generations at most, and only those of the later one are given out. Counts are
-//! in several places, so that the cores that give passes out do not share a word.
+//! Passes are of at most two generations, and new ones are of the later generation. Counts are in
+//! several places, so that cores that issue passes do not share a word.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -18,7 +17,7 @@ use kvorum_runtime::Runtime;
 
 /// Places of counts.
 const PLACES: usize = 16;
-/// Pause between two looks at the counts.
+/// Pause between two readings of the counts.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
 
 /// See the module's description.
@@ -28,12 +27,12 @@ pub struct UnderWay {
     places: [Place; PLACES],
 }
 
-/// Passes that are out, by generation. Alone on its lines of the cache.
+/// Passes that are out, by generation. Each place is alone on its cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Place([AtomicU64; 2]);
 
-/// Work that is under way until this is dropped.
+/// Work counts as under way until this is dropped.
 #[must_use = "the work counts for as long as this is there"]
 pub(crate) struct Pass<U: Deref<Target = UnderWay>> {
     under_way: U,
@@ -42,12 +41,12 @@ pub(crate) struct Pass<U: Deref<Target = UnderWay>> {
 }
 
 impl UnderWay {
-    /// A pass for work that is over before its caller's borrow ends.
+    /// A pass for work that ends within the caller's borrow.
     pub(crate) fn begin(&self) -> Pass<&Self> {
         Pass::new(self)
     }
 
-    /// A pass for work that goes on by itself.
+    /// A pass for work that outlives the caller.
     pub(crate) fn begin_owned(self: &Arc<Self>) -> Pass<Arc<Self>> {
         Pass::new(self.clone())
     }
@@ -57,7 +56,7 @@ impl UnderWay {
         let present = loop {
             let present = self.generation.load(Ordering::SeqCst);
             let next = present.wrapping_add(1);
-            // The next generation uses the counts of the one before the present.
+            // The next generation reuses the counts of the generation before the present one.
             self.until_empty(next, runtime).await;
             let order = Ordering::SeqCst;
             let exchanged = self
@@ -102,7 +101,7 @@ impl<U: Deref<Target = UnderWay>> Pass<U> {
                     generation,
                 };
             }
-            // Counted for a generation that may have been found empty before.
+            // Counted for a generation that may have been found empty already.
             count.fetch_sub(1, Ordering::SeqCst);
         }
     }
@@ -174,7 +173,7 @@ mod tests {
         });
     }
 
-    /// A question that is given up leaves earlier work to the next question.
+    /// A call that is given up leaves earlier work to the next call.
     #[test]
     fn settling_that_was_given_up_is_made_up_for_by_the_next() {
         simulated(|runtime| async move {

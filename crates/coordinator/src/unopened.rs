@@ -1,7 +1,7 @@
-//! Vnodes that are not open: for a moment others stand in for them.
+//! Vnodes that are not open: for a moment other vnodes stand in for them.
 //!
-//! A node that starts answers for the vnodes that it has opened, and so is up. Another node's report
-//! that a vnode is not open is remembered for a while, and then one request asks again.
+//! A starting node answers for the vnodes that it has opened, and so counts as up. Another node's
+//! report that a vnode is not open is kept for a while. After that, one request asks again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ const REMEMBERED: Duration = Duration::from_secs(1);
 /// See the module's description.
 pub(crate) struct Unopened {
     parts: Parts,
-    /// Others can stand in.
+    /// There are other nodes that can stand in.
     has_peers: bool,
     noted: Noted,
 }
@@ -41,7 +41,7 @@ impl Unopened {
         RequestError::of_replica(self.parts.vnodes.absence(partition).into())
     }
 
-    /// A vnode is not open: others are asked for a moment. False when that was known.
+    /// Notes that a vnode is not open, so that others are asked for a moment. False when that was known.
     pub(crate) fn pass_over(&self, node: NodeId, partition: Partition) -> bool {
         let now = self.parts.runtime.now();
         self.noted.note(node, partition, now)
@@ -73,8 +73,8 @@ impl Unopened {
         self.is_any() && (is_absent() || is_noted())
     }
 
-    /// The error of a request whose data only vnodes that are not open have: they are being opened, as
-    /// far as this node has heard, unless its own cannot be.
+    /// The error of a request whose data only unopened vnodes have: as far as this node has learned
+    /// they are being opened, unless its own cannot be.
     pub(crate) fn error(&self, ring: &Ring) -> RequestError {
         let partitions = ring.size().partitions();
         let own = partitions.filter(|partition| ring.reader(*partition) == self.parts.node);
@@ -91,7 +91,7 @@ impl Unopened {
     }
 }
 
-/// Vnodes of other nodes, and how long each is passed over.
+/// Vnodes of other nodes, and the time for which each is passed over.
 #[derive(Default)]
 struct Noted {
     /// False when the table is empty: requests then need no lock.
@@ -104,7 +104,7 @@ impl Noted {
         self.is_any.load(Ordering::Relaxed)
     }
 
-    /// Remembers a vnode; true when it was not known.
+    /// Notes a vnode; true when it was not noted yet.
     fn note(&self, node: NodeId, partition: Partition, now: Moment) -> bool {
         let mut all = self.until.lock();
         let before = all.insert((node, partition), now.plus(REMEMBERED));

@@ -1,7 +1,7 @@
-//! The validators of a bucket on what a client puts, before any replica is asked.
+//! The validators of a bucket, applied to a client's put before any replica is asked.
 //!
-//! Only plain puts are validated: the result of an operation on a data type is made here, a tombstone has no
-//! value, and an object that is put as it is exists elsewhere already.
+//! Only plain puts are validated: the result of an operation on a data type is computed here, a
+//! tombstone has no value, and an object that is put as it is exists elsewhere already.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use kvorum_properties::BucketProperties;
 use crate::error::RequestError;
 use crate::parts::Parts;
 
-/// Values up to this size are read on the thread that received the request, in bytes. Larger ones would hold up
-/// its other connections.
+/// Values up to this size, in bytes, are validated on the thread that received the request. Larger
+/// ones would delay its other connections.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 
-/// Refuses content that a validator of its bucket does not let pass.
+/// Refuses content that a validator of its bucket rejects.
 pub(crate) async fn validate(
     parts: &Parts,
     address: &Address,

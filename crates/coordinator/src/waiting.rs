@@ -1,5 +1,5 @@
-//! Work of one request that waits for devices, all at once. Most requests have none of it, and pay
-//! nothing.
+//! Work of one request that waits for devices, all at once. Most requests have no such work, and
+//! pay nothing.
 
 use std::future::Future;
 use std::task::{Context, Poll};
@@ -26,7 +26,7 @@ impl<F: Future> Waiting<F> {
         self.0.as_ref().is_none_or(FuturesUnordered::is_empty)
     }
 
-    /// The next that is done, if one is; `Ready(None)` when none is left.
+    /// The next finished result, if there is one; `Ready(None)` when no work is left.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<F::Output>> {
         match &mut self.0 {
             Some(futures) => futures.poll_next_unpin(context),
@@ -34,7 +34,7 @@ impl<F: Future> Waiting<F> {
         }
     }
 
-    /// The next that is done; `None` when none is left.
+    /// The next finished result; `None` when no work is left.
     pub(crate) async fn next(&mut self) -> Option<F::Output> {
         match &mut self.0 {
             Some(futures) => futures.next().await,

@@ -1,7 +1,8 @@
 //! Driving a put: executes the machine's effects, feeds confirmations back, and waits for syncs.
 //!
-//! One put is one dot in every case: a second replica is asked to coordinate only if the first has certainly
-//! done nothing. If the ring changes after the object was made, the same object is sent to the new replicas.
+//! One put is one dot in every case: a second replica is asked to coordinate only if the first
+//! certainly had no effect. If the ring changes after the object was made, the same object is sent
+//! to the new replicas.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -33,23 +34,23 @@ use crate::waiting::Waiting;
 /// A put that was carried out.
 pub(crate) struct Written {
     pub(crate) plan: Plan,
-    /// After an update of a large set, with the head of the set for its value.
+    /// After an update of a large set, its value is the head of the set.
     pub(crate) object: Arc<Object>,
     pub(crate) is_in_pages: bool,
     /// The replica that made it in this attempt.
     pub(crate) made_by: Option<usize>,
     /// No replica of the plan lacks it.
     pub(crate) has_reached_all: bool,
-    /// Syncs that are pending at replicas for which the client did not wait.
+    /// Pending syncs of replicas for which the client did not wait.
     pub(crate) unsynced: Vec<SyncTicket>,
 }
 
 /// The content of a write.
 #[derive(Clone)]
 enum Payload {
-    /// A client's write, which a replica is to give its dot.
+    /// A client's write, which gets its dot from a replica.
     Update(Arc<ClientUpdate>),
-    /// An operation on a data type, which a replica is to carry out and give its dot.
+    /// An operation on a data type, which a replica carries out under a dot of its own.
     Operation(Arc<DataTypeUpdate>),
     /// An object that every replica merges.
     AsIs(Arc<Object>),
@@ -69,11 +70,11 @@ struct PutRun {
     reply: Option<Result<Arc<Object>, RequestError>>,
     /// Replicas that have received the object and not stored it yet.
     unsynced: SmallVec<[Unsynced; 1]>,
-    /// The object that the coordinating replica made, or the attempt before.
+    /// The object made by the coordinating replica, or by the attempt before.
     made: Option<Made>,
     /// The replica that made it.
     made_by: Option<usize>,
-    /// The coordinating replica failed in a way that leaves open if it did anything.
+    /// The coordinating replica failed and may or may not have written.
     is_in_doubt: bool,
     /// A replica has a newer ring than the plan, or has not received the plan's ring yet.
     is_misplanned: bool,
@@ -85,7 +86,7 @@ struct Unsynced {
     is_awaited: bool,
 }
 
-/// An event that a put waited for.
+/// An event for which a put waited.
 enum Happened {
     Worked(WorkDone),
     Synced(usize, Result<(), RequestError>),
@@ -95,12 +96,12 @@ enum Happened {
 pub(crate) struct Writes {
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) attempts: Arc<Attempts>,
-    /// Asks a quorum if a condition holds.
+    /// Checks a condition at a quorum.
     pub(crate) reads: Arc<Reads>,
 }
 
 impl Writes {
-    /// Writes, and tries again by the known fate of the attempt before.
+    /// Writes an object, and tries again if the fate of the last attempt allows it.
     pub(crate) async fn put(
         &self,
         address: &Address,
@@ -143,7 +144,7 @@ impl Writes {
             .await
     }
 
-    /// Writes a payload by a plan, and goes on with another plan after an attempt that has done nothing.
+    /// Writes a payload by a plan, and by another plan after an attempt without effect.
     async fn write(
         &self,
         address: &Address,
@@ -202,8 +203,8 @@ impl Writes {
         }
     }
 
-    /// Content with its own time of expiry, else that of its bucket. Tombstones have none. An object that is
-    /// put as it is keeps its own, or none: two puts of one such object have to store the same.
+    /// Content with its own time of expiry, or its bucket's. Tombstones have none. An object that
+    /// is put as it is keeps its own or none: two puts of one such object have to store the same.
     fn ending(&self, mut content: Content, plan: &Plan) -> Content {
         let metadata = &mut content.metadata;
         if let Some(secs) = plan.properties.expiry_secs
@@ -280,8 +281,8 @@ impl Writes {
         coordinators
     }
 
-    /// Has every replica receive the object, and waits until enough have stored it. Replicas on other
-    /// nodes that the client need not wait for are written behind its back.
+    /// Sends every replica the object, and waits until enough have stored it. Replicas on other
+    /// nodes that the client need not wait for are written afterwards.
     async fn run(&self, run: &mut PutRun, progress: &mut Progress) {
         let (replicas, deadline) = (&self.replicas, progress.deadline);
         let mut works = Waiting::new();
@@ -348,7 +349,7 @@ impl Writes {
 }
 
 impl PutRun {
-    /// Executes the pending effects; work that has to be waited for goes to `leave`.
+    /// Executes the pending effects; work that has to wait goes to `leave`.
     fn execute(&mut self, replicas: &Arc<Replicas>, mut leave: impl FnMut(usize, Delivery)) {
         while let Some(effect) = self.next_effect() {
             let is_coordination = matches!(effect, PutEffect::Coordinate { .. });
@@ -377,7 +378,7 @@ impl PutRun {
                     leave(slot, Delivery::Whole(whole));
                 }
                 (Asked::Answered(replied), _) => {
-                    // A vnode of this node that is not there has done nothing.
+                    // A missing vnode of this node has done nothing.
                     let is_without_effect = replicas.remote.is_some() && replied.is_err();
                     self.take_confirmation(replicas, slot, replied, is_without_effect);
                 }
@@ -453,7 +454,7 @@ impl PutRun {
             }
             Ok(_) => no_reply(),
             Err(error) => {
-                // A vnode that is not there has done nothing.
+                // A missing vnode has done nothing.
                 self.is_in_doubt |= !is_without_effect && error != RequestError::VnodeOpening;
                 self.is_misplanned |= replicas.is_ring_changing(&error);
                 error
@@ -493,8 +494,8 @@ impl PutRun {
         self.effects.extend(self.machine.step(event));
     }
 
-    /// The payload of another attempt, after a failure by an old ring or by a store that was still being
-    /// opened.
+    /// The payload of another attempt, after a failure because of an old ring or of a store that
+    /// was still being opened.
     fn payload_for_retry(&self, is_opening: bool) -> Option<Payload> {
         if !self.is_misplanned && !is_opening {
             return None;
@@ -568,13 +569,13 @@ impl PutRun {
     fn durability(&self) -> Durability {
         match (self.sync, &self.payload) {
             (SyncOnWrite::Backend, _) => Durability::BackendDefault,
-            // No replica of the new list is known to be the one that syncs: all do.
+            // No replica of the new list is known to sync: all do.
             (SyncOnWrite::All, _) | (SyncOnWrite::One, Payload::Made(_)) => Durability::Grouped,
             (SyncOnWrite::One, _) => Durability::BackendDefault,
         }
     }
 
-    /// An attempt before this one may have made the object, so the replicas have to read theirs.
+    /// If an earlier attempt may have made the object, the replicas have to read theirs.
     fn resolution(&self) -> Resolution {
         match &self.payload {
             Payload::Update(update) if update.resolution == Resolution::WrittenOnce => {
@@ -585,8 +586,8 @@ impl PutRun {
     }
 }
 
-/// The fate of concurrent versions. A write-once value replaces any other without a read, unless its
-/// client has read a version or sets a condition. A delete does not.
+/// The resolution of concurrent versions. A write-once value replaces any other without a read,
+/// unless its client has read a version or sets a condition. A delete always reads.
 fn resolution_of(request: &PutRequest, plan: &Plan) -> Resolution {
     let is_blind = request.context.is_empty() && request.condition == Condition::Always;
     let is_value = !request.content.metadata.deleted;
@@ -596,8 +597,7 @@ fn resolution_of(request: &PutRequest, plan: &Plan) -> Resolution {
     }
 }
 
-/// Reports the node of the replica that coordinates. A vnode of this node that is not there coordinates
-/// nothing.
+/// Reports the node of the replica that coordinates. A missing vnode of this node coordinates nothing.
 fn note_coordination(replicas: &Replicas, asked: &Asked) {
     let meter = &replicas.parts.meter;
     match asked {

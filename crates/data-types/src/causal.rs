@@ -1,7 +1,7 @@
 //! A value whose parts can be removed, with the clock of all updates that it has seen: a set, or a map.
 //!
 //! The value, its clock and its deferred removes are one unit. An update changes a few parts at the
-//! root; [`Delta`] carries these parts alone to the other replicas.
+//! root; [`Delta`] carries only these parts to the other replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub type SetDelta = Delta<Bytes, Dots>;
 /// Changes of an update in a map.
 pub type MapDelta = Delta<FieldName, Field>;
 
-/// Parts by their names, and the clock that has been seen of them.
+/// Parts by name, and the clock of the updates that have been seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Causal<K, E> {
     pub(crate) clock: Clock,
@@ -132,7 +132,7 @@ impl<K, E> Causal<K, E> {
 }
 
 impl<E: Part> Causal<E::Name, E> {
-    /// Takes in another replica's value. Commutative, associative and idempotent.
+    /// Merges another replica's value. Commutative, associative and idempotent.
     pub fn merge(&mut self, other: Self) {
         self.parts.reconcile(other.parts, &self.clock, &other.clock);
         self.clock.merge(&other.clock);
@@ -140,7 +140,7 @@ impl<E: Part> Causal<E::Name, E> {
         self.settle();
     }
 
-    /// Takes in the changes of an update at another replica.
+    /// Applies the changes of an update at another replica.
     ///
     /// # Errors
     /// [`Gap`] when this replica has not seen the writes that the update builds on; nothing is changed,
@@ -158,8 +158,8 @@ impl<E: Part> Causal<E::Name, E> {
         Ok(())
     }
 
-    /// The context that a client has to send with its removes: the clock of the actors that have
-    /// something in the value. Actors of which nothing is left take no room in it.
+    /// The context that a client has to send with its removes: the clock of the actors with a part
+    /// in the value. Other actors take no room in it.
     pub fn context(&self) -> Clock {
         let mut actors = BTreeSet::<Actor>::new();
         self.parts.each_dot(&mut |dot| {
@@ -192,7 +192,7 @@ impl<E: Part> Causal<E::Name, E> {
         }
     }
 
-    /// Carries out the waiting removes whose targets have come.
+    /// Carries out the waiting removes whose targets have arrived.
     fn settle(&mut self) {
         for (context, targets) in self.deferred.iter() {
             for target in targets {
@@ -202,7 +202,7 @@ impl<E: Part> Causal<E::Name, E> {
         self.deferred.release(&self.clock);
     }
 
-    /// Changes the named parts by `edit`, or leaves all as it was.
+    /// Changes the named parts by `edit`, all or none.
     fn change(
         &mut self,
         names: BTreeSet<E::Name>,

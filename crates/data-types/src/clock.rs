@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::dot::{Actor, Dot};
 
-/// A set of updates, asked for one at a time.
+/// A set of updates, queried one at a time.
 pub trait Seen {
     /// True when the update is in the set.
     fn has_seen(&self, dot: Dot) -> bool;
@@ -12,8 +12,8 @@ pub trait Seen {
 
 /// A version vector: the highest counter seen of each actor.
 ///
-/// An update of an actor always arrives together with all its earlier updates of the key. So one
-/// number for each actor is exact. The order of clocks as values is total and means nothing else.
+/// An update of an actor always arrives together with all its earlier updates of the key. So one number for
+/// each actor is exact. The order of clocks as values is total and has no causal meaning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Clock(BTreeMap<Actor, u64>);
 
@@ -70,7 +70,7 @@ impl Clock {
         }
     }
 
-    /// The part of the clock that is about these actors.
+    /// The part of the clock with these actors.
     #[must_use]
     pub fn of_actors(&self, actors: &BTreeSet<Actor>) -> Self {
         let known = |actor: &Actor| self.0.get(actor).map(|counter| (*actor, *counter));

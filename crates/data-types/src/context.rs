@@ -31,7 +31,7 @@ pub fn encode_context(clock: &Clock) -> Bytes {
 /// Reads what [`encode_context`] wrote, or a context that Riak gave before an import.
 ///
 /// # Errors
-/// [`DecodeError`] for anything else: the client sent something that it was not given.
+/// [`DecodeError`] for anything else: the client sent bytes that no server issued.
 pub fn decode_context(bytes: &Bytes) -> Result<Clock, DecodeError> {
     if bytes.first() == Some(&RIAK_FORMAT) {
         return clock_from_riak(bytes).ok_or(DecodeError::Malformed { offset: 0 });

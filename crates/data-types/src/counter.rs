@@ -41,7 +41,7 @@ impl Counter {
         &self.0
     }
 
-    /// The value; beyond 128 bits it stops at the greatest or the least value.
+    /// The value, saturated at 128 bits.
     pub fn value(&self) -> i128 {
         let narrow = |sum: u128| i128::try_from(sum).unwrap_or(i128::MAX);
         self.0.iter().fold(0i128, |value, tally| {
@@ -72,8 +72,8 @@ impl Counter {
         Ok(())
     }
 
-    /// Takes in another replica's counter that stands alone. Tallies of a counter that stands alone are
-    /// never removed, so its entries are its clock.
+    /// Merges another replica's counter, for counters outside of maps. Their tallies are never
+    /// removed, so they are their own clock.
     pub fn merge_alone(&mut self, other: Self) {
         let (ours, theirs) = (clock_of(self), clock_of(&other));
         self.reconcile(other, &ours, &theirs);

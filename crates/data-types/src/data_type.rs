@@ -28,9 +28,9 @@ pub enum DataType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {ours} cannot be merged with a {theirs}")]
 pub struct KindMismatch {
-    /// The type of the value that was to take the other in.
+    /// The type of the value to merge into.
     pub ours: Kind,
-    /// The type of the other.
+    /// The type of the value to merge.
     pub theirs: Kind,
 }
 
@@ -100,7 +100,7 @@ impl DataType {
         }
     }
 
-    /// Takes in another replica's value. Commutative, associative and idempotent.
+    /// Merges another replica's value. Commutative, associative and idempotent.
     ///
     /// # Errors
     /// [`KindMismatch`] when the types differ; nothing is changed.
@@ -132,7 +132,7 @@ impl DataType {
         }
     }
 
-    /// The number of actors that have changed the value; zero for types that do not know theirs.
+    /// The number of actors that have changed the value; zero for types that do not record them.
     pub fn actor_count(&self) -> usize {
         match self {
             Self::Counter(counter) => counter.tallies().len(),

@@ -1,9 +1,9 @@
 //! Removes that came before their targets.
 //!
-//! A client that read from one replica may send its remove to another that has seen less. The part that the
-//! replica has is removed at once; the remove is kept, with the client's context, until the replica has seen
-//! all of that context. Removes are kept at the root of a value, also those inside a map, so that removing a
-//! field does not lose the waiting removes inside it.
+//! A client that read from one replica may send its remove to another that has seen less. The part
+//! that this replica has is removed at once; the remove is kept, with the client's context, until
+//! the replica has seen all of the context. Removes are kept at the root of a value, also those
+//! inside a map, so that removing a field does not lose the waiting removes inside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub struct Target {
     pub removal: Removal,
 }
 
-/// Removes that wait, by the context that they wait for.
+/// Waiting removes, by the context that they wait for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deferred(BTreeMap<Clock, BTreeSet<Target>>);
 
@@ -52,7 +52,7 @@ impl Deferred {
         self.0.iter()
     }
 
-    /// Takes in the waiting removes of another replica.
+    /// Merges the waiting removes of another replica.
     pub(crate) fn merge(&mut self, other: &Self) {
         for (context, targets) in other.iter() {
             let waiting = self.0.entry(context.clone()).or_default();
@@ -60,7 +60,7 @@ impl Deferred {
         }
     }
 
-    /// Lets go of the removes whose contexts have been seen.
+    /// Drops the removes whose contexts have been seen.
     pub(crate) fn release(&mut self, clock: &Clock) {
         self.0.retain(|context, _| !clock.descends(context));
     }

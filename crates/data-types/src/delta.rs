@@ -1,9 +1,8 @@
 //! The changes of one update, for replicas that have nearly the same value already.
 //!
-//! A clock with one number an actor can take an update in only when it has seen the same actor's
-//! earlier updates of the key; and parts that the update replaced can be removed only where they have
-//! been seen, or they would come back. Both is in [`Delta::needs`]. A replica that has seen less asks
-//! for the whole value.
+//! A clock has one number for each actor, so a replica can apply an update only after the same actor's
+//! earlier updates of the key. It can remove replaced parts only if it has seen them, or they would come
+//! back. [`Delta::needs`] covers both. A replica that has seen less needs the whole value.
 
 use std::collections::BTreeMap;
 
@@ -17,25 +16,25 @@ use crate::dot_store::Dots;
 pub struct Delta<K, E> {
     /// The update.
     pub dot: Dot,
-    /// The clock that a replica must have seen to take the change in.
+    /// The clock that a replica must have seen to apply the change.
     pub needs: Clock,
-    /// The parts at the root that the update is about.
+    /// The parts at the root that the update changes.
     pub parts: BTreeMap<K, Touched<E>>,
     /// The update's removes that had a context. Another replica may hold targets that the updating
     /// replica does not hold.
     pub removes: Deferred,
 }
 
-/// A part that an update is about.
+/// A part that an update changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touched<E> {
     /// The dots that the part had before the update.
     pub replaced: Dots,
-    /// The part behind the update; `None` when it was removed.
+    /// The part after the update; `None` when it was removed.
     pub part: Option<E>,
 }
 
-/// A delta came to a replica that has not seen the writes before it: the whole value is needed.
+/// A delta reached a replica that has not seen the writes before it: the whole value is needed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the update builds on updates that this replica has not seen")]
 pub struct Gap {

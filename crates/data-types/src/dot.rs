@@ -1,7 +1,7 @@
 //! Names of single updates: an actor and its count.
 //!
-//! The numbers are those of the object's dots. They are not the types of crate `object`, which is on
-//! the same floor; the vnode, which has both, turns one into the other.
+//! The numbers equal those of the object's dots. The types differ from those of crate `object`,
+//! which is on the same floor; the vnode converts them.
 
 use std::fmt;
 

@@ -20,7 +20,7 @@ pub trait DotStore {
     /// Removes the parts that `context` has seen.
     fn remove_seen(&mut self, context: &dyn Seen);
 
-    /// Takes in the other side's part. `ours` and `theirs` are the clocks that the two sides have seen.
+    /// Merges the other side's part. `ours` and `theirs` are the clocks that the two sides have seen.
     fn reconcile(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen);
 
     /// Shows every dot that is held.

@@ -20,7 +20,7 @@ use crate::part_encoding::{
 
 /// The version of all forms of this crate that are stored.
 pub(crate) const VERSION: u8 = 1;
-/// A sketch with fewer set registers than this share of all is written register by register.
+/// A sketch in which fewer than one register in this many is set is written as a list.
 const SPARSE_SHARE: usize = 4;
 const SPARSE: u8 = 0;
 const DENSE: u8 = 1;

@@ -21,7 +21,7 @@ pub type Members = BTreeMap<Bytes, Dots>;
 /// The fields of a map.
 pub type Fields = BTreeMap<FieldName, Field>;
 
-/// A field: the updates by which it is there, and its value.
+/// A field: the updates that keep it in the map, and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The latest updates of the field. They keep it in the map when its value holds nothing, such as
@@ -71,7 +71,7 @@ impl Content {
 }
 
 impl Field {
-    /// A field that is not there yet.
+    /// A field that is not in the map yet.
     pub(crate) fn vacant(kind: FieldKind) -> Self {
         Self {
             presence: Dots::default(),
@@ -122,7 +122,7 @@ impl DotStore for Content {
         }
     }
 
-    /// Both sides have the kind in the field's name; decoders see to it.
+    /// Both sides have the kind in the field's name; decoders check it.
     fn reconcile(&mut self, other: Self, ours: &dyn Seen, theirs: &dyn Seen) {
         match (self, other) {
             (Self::Counter(our), Self::Counter(their)) => our.reconcile(their, ours, theirs),
@@ -154,13 +154,13 @@ pub(crate) struct Scope<'a> {
     pub(crate) update: Update<'a>,
     /// Removes with a context, for replicas that have not seen all of it.
     pub(crate) removes: &'a mut Deferred,
-    /// The maps around the value that is changed, from the outermost on.
+    /// The maps around the changed value, outermost first.
     pub(crate) path: Vec<FieldName>,
 }
 
 impl Scope<'_> {
-    /// Removes the part that the client has seen. Writes that it has seen and a replica has not are
-    /// removed there when they come.
+    /// Removes the part that the client has seen. A replica that lacks some of these writes removes
+    /// them when they arrive.
     fn remove(&mut self, part: &mut impl DotStore, context: &Clock, removal: Removal) {
         part.remove_seen(context);
         let path = self.path.clone();
@@ -297,7 +297,7 @@ fn change_flag(dots: &mut Dots, enable: bool, scope: &mut Scope<'_>) {
     }
 }
 
-/// Carries out a remove that was deferred.
+/// Carries out a deferred remove.
 pub(crate) fn forget_in_fields(
     fields: &mut Fields,
     path: &[FieldName],
@@ -316,7 +316,7 @@ pub(crate) fn forget_in_fields(
     }
 }
 
-/// Carries out a remove of a member that was deferred.
+/// Carries out a deferred remove of a member.
 pub(crate) fn forget_in_members(members: &mut Members, removal: &Removal, context: &Clock) {
     if let Removal::Member(member) = removal {
         forget_part(members, member, context);

@@ -19,7 +19,7 @@ impl GrowSet {
         self.0.iter()
     }
 
-    /// Takes in another replica's set.
+    /// Merges another replica's set.
     pub fn merge(&mut self, other: Self) {
         self.0.extend(other.0);
     }

@@ -1,16 +1,16 @@
 //! The number of distinct values, estimated in at most 64 KB.
 //!
-//! A value's SHA-1 gives a register (its first `precision` bits) and a rank (the zeroes at the front
-//! of the next `precision` bits, and one). A register keeps its highest rank. These are the registers
-//! of Riak's sketches, so that imported ones go on counting.
+//! A value's SHA-1 gives a register (its first `precision` bits) and a rank (the zeroes at the
+//! front of the next `precision` bits, and one). A register keeps its highest rank. These are the
+//! registers of Riak's sketches, so that imported sketches continue to count.
 //!
-//! Few values are estimated by the share of registers that are still zero, up to the limits that Riak has,
-//! with Riak's results. More are estimated by the registers' whole histogram, after Otmar Ertl, "New
-//! cardinality estimation algorithms for HyperLogLog sketches" (2017): it has no bias, so it needs no tables
-//! of corrections. It allows for the limit of ranks, `precision + 1`, which sketches of low precision reach
-//! with a few hundred values. A sketch of which all registers are at the highest rank has the greatest
-//! estimate of its precision. It means "at least this many": 721 with a precision of 4, 2,600,000,000 with
-//! 14.
+//! Small numbers are estimated from the share of zero registers, up to Riak's limits and with
+//! Riak's results. Larger ones are estimated from the histogram of all registers, after Otmar Ertl,
+//! "New cardinality estimation algorithms for HyperLogLog sketches" (2017). This estimator has no
+//! bias and needs no correction tables. It allows for the highest rank, `precision + 1`, which
+//! sketches of low precision reach with a few hundred values. A sketch with all registers at the
+//! highest rank has the greatest estimate of its precision, which means "at least this many": 721
+//! with a precision of 4, 2,600,000,000 with 14.
 
 use sha1::{Digest as _, Sha1};
 
@@ -21,7 +21,7 @@ pub const PRECISION_MAX: u8 = 16;
 /// The precision of buckets that name none.
 pub const PRECISION_DEFAULT: u8 = 14;
 
-/// Estimates up to these are made from the zero registers, by precision from the least on.
+/// The greatest estimates that are made from zero registers, by precision from [`PRECISION_MIN`] on.
 const FEW_MAX: [f64; 13] = [
     10.0, 20.0, 40.0, 80.0, 220.0, 400.0, 900.0, 1800.0, 3100.0, 6500.0, 11500.0, 20000.0, 50000.0,
 ];
@@ -34,7 +34,7 @@ pub struct HyperLogLog {
 }
 
 impl HyperLogLog {
-    /// An empty sketch; a precision out of range is brought into it.
+    /// An empty sketch; a precision out of range is clamped.
     pub fn new(precision: u8) -> Self {
         let precision = precision.clamp(PRECISION_MIN, PRECISION_MAX);
         Self {
@@ -72,7 +72,7 @@ impl HyperLogLog {
         self.raise(register, rank);
     }
 
-    /// Takes in another sketch. The result has the lower precision of the two.
+    /// Merges another sketch. The result has the lower precision of the two.
     pub fn merge(&mut self, other: &Self) {
         if other.precision < self.precision {
             self.reduce(other.precision);

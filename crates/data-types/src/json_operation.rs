@@ -13,7 +13,7 @@ use crate::field_name::{FieldKind, FieldName};
 use crate::kind::Kind;
 use crate::operation::{FieldChange, FieldOperation, Operation, SetChange};
 
-/// A body that is not an operation. The texts are Riak's; the request is to be refused with status 400.
+/// A body that is not an operation. The texts are Riak's; the request is refused with status 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// The body is not JSON, or has another shape.
@@ -110,7 +110,7 @@ fn take_context(json: &mut Value) -> Result<Option<Bytes>, JsonError> {
     }
 }
 
-/// Erlang's failure over a text that is not base64: over a letter of a group of four, or over the rest.
+/// Erlang's error for a text that is not base64: for a character in a group of four, or for the remainder.
 fn base64_failure(text: &[u8]) -> &'static str {
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
     let has_others = |group: &[u8]| !group.iter().all(is_letter);
@@ -124,7 +124,7 @@ fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-/// The strings of a list of nothing but strings.
+/// The strings of a list; `None` if it has other values.
 fn strings(json: &Value) -> Option<Vec<Bytes>> {
     let elements = json.as_array()?.iter();
     elements
@@ -197,7 +197,7 @@ fn additions_of(members: &Map<String, Value>) -> Option<Vec<Bytes>> {
     Some(added)
 }
 
-/// Removes come before updates, in any order of the text.
+/// Removes come before updates, whatever their order in the text.
 fn map_changes(json: &Value) -> Result<Vec<FieldChange>, JsonError> {
     let members = json.as_object().ok_or_else(|| invalid("map", json))?;
     let is_verb = |verb: &&String| !matches!(verb.as_str(), "update" | "remove");

@@ -17,7 +17,7 @@ use crate::value::{FieldValue, Value};
 #[error("value holds bytes that are not UTF-8, which JSON cannot carry")]
 pub struct NotText;
 
-/// The answer to a fetch: type, value, and the context if there is one to give.
+/// The answer to a fetch: type, value, and the context, if any.
 ///
 /// # Errors
 /// [`NotText`] when JSON cannot carry the value.
@@ -34,7 +34,7 @@ pub fn fetched_json(value: &Value, context: Option<&Clock>) -> Result<String, No
     Ok(out)
 }
 
-/// The answer for a key that is not there.
+/// The answer for a missing key.
 pub fn not_found_json(kind: Kind) -> String {
     format!("{{\"type\":\"{kind}\",\"error\":\"notfound\"}}")
 }

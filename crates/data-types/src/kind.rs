@@ -57,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// The type of objects with that content type.
+    /// The type of objects with this content type.
     pub fn from_content_type(content_type: &[u8]) -> Option<Self> {
         if !content_type.starts_with(CONTENT_TYPE_START) {
             return None;

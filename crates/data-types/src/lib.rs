@@ -1,18 +1,18 @@
 //! Convergent data types: counters, sets, maps and hyperloglogs, as Riak's clients use them.
 //!
-//! Each replica changes its own value by [`DataType::update`], under a dot that the vnode gives, and
-//! takes in the others' by [`DataType::merge`], in any order and any number of times. Sets and maps
-//! remove no more than the client has seen: it sends back the context of its read ([`encode_context`],
+//! Each replica changes its own value by [`DataType::update`], under a dot from its vnode, and merges the
+//! others' values by [`DataType::merge`], in any order and any number of times. Sets and maps remove no
+//! more than the client has seen: the client sends back the context of its read ([`encode_context`],
 //! [`decode_context`]). A remove that comes before its target waits ([`Deferred`]).
 //!
-//! An update of a set or a map gives a [`Delta`], which carries the changes to the other replicas and
-//! not the whole. A large set is stored in pages ([`PagedSet`]), so that reads and writes of an update
+//! An update of a set or a map gives a [`Delta`], which carries only the changes to the other
+//! replicas. A large set is stored in pages ([`PagedSet`]), so that reads and writes of an update
 //! do not grow with the set.
 //!
 //! Bytes: [`DataType::encode`] is the stored form. [`decode_riak_value`] and [`encode_riak_value`] are
 //! Riak's own forms. [`operation_from_json`] and [`fetched_json`] are those of the HTTP interface.
 //!
-//! Everything here is a pure function of its arguments: dots, times and pages are given by the caller.
+//! Everything here is a pure function of its arguments: dots, times and pages come from the caller.
 //! Outside this crate: the place of a value, and the identity of its replica.
 
 mod ascii_json;

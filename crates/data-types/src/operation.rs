@@ -1,4 +1,4 @@
-//! Clients' operations on a data type, and the errors of those that cannot be carried out.
+//! Clients' operations on a data type, and the errors of refused ones.
 
 use bytes::Bytes;
 
@@ -68,7 +68,7 @@ pub struct Update<'a> {
     pub dot: Dot,
     /// The wall-clock time, in microseconds since the Unix epoch.
     pub micros: u64,
-    /// The client's clock of the key; without it, removes are about the entries of this replica.
+    /// The client's clock of the key; without it, removes apply to the entries of this replica.
     pub context: Option<&'a Clock>,
 }
 
@@ -81,7 +81,7 @@ pub enum Missing {
     Field(FieldName),
 }
 
-/// The operation cannot be carried out; the value is as it was.
+/// The operation cannot be carried out; the value is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
     /// A remove without a context has no element to remove. Fetch, and send the context.

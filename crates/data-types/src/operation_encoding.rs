@@ -206,7 +206,7 @@ fn read_field_operation(
     })
 }
 
-/// Reads items behind their number. Each takes a byte at least, so that a number alone reserves nothing.
+/// Reads items behind their number. Each takes a byte at least, so that a false number reserves nothing.
 fn read_list<T>(
     reader: &mut ByteReader<'_>,
     mut read: impl FnMut(&mut ByteReader<'_>) -> Result<T, Truncated>,

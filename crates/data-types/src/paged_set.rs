@@ -2,8 +2,8 @@
 //!
 //! The members lie in pages by a hash of the member (linear hashing): the object's value is a head
 //! of a few hundred bytes, and each page is an entry of its own beside the object. The number of
-//! pages follows from the members alone, so a page's name can be computed and no engine has to scan:
-//! bitcask has no order. Two replicas with the same members have the same pages.
+//! pages follows from the members alone, so page names can be computed and no engine has to scan in
+//! key order, which bitcask cannot. Two replicas with the same members have the same pages.
 //!
 //! The head has a digest of all members and their dots, which every change keeps up to date. Replicas
 //! with equal heads have equal sets, so anti-entropy hashes heads and reads no page.
@@ -55,7 +55,7 @@ pub trait PageSource {
     fn page(&mut self, number: u32) -> Result<Option<Bytes>, Self::Error>;
 }
 
-/// The writes of a change, all of them in one batch.
+/// The writes of a change, to be made in one batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageChange {
     /// The new head.
@@ -115,7 +115,7 @@ impl Set {
         self.parts.keys().map(counted_bytes).sum()
     }
 
-    /// True when the set is to be stored in pages.
+    /// True when the set has to be stored in pages.
     pub fn is_large(&self) -> bool {
         self.member_bytes() > WHOLE_BYTES_MAX
     }
@@ -162,7 +162,7 @@ impl PagedSet {
         self.member_bytes
     }
 
-    /// True when the set is to be stored in pages, and not whole.
+    /// True when the set has to be stored in pages, not whole.
     pub fn is_large(&self) -> bool {
         self.member_bytes > WHOLE_BYTES_MAX
     }
@@ -177,7 +177,7 @@ impl PagedSet {
     /// replicas need.
     ///
     /// # Errors
-    /// [`PagedSetError`]; nothing is to be written.
+    /// [`PagedSetError`]; nothing must be written.
     pub fn update<S: PageSource>(
         &self,
         changes: &[SetChange],
@@ -190,10 +190,10 @@ impl PagedSet {
         self.change(names, source, |set| Ok(set.update(changes, update)?))
     }
 
-    /// Takes in the changes of an update at another replica; returns the pages to write.
+    /// Applies the changes of an update at another replica; returns the pages to write.
     ///
     /// # Errors
-    /// [`PagedSetError`]; nothing is to be written.
+    /// [`PagedSetError`]; nothing must be written.
     pub fn join<S: PageSource>(
         &self,
         delta: SetDelta,
@@ -355,7 +355,7 @@ impl<'a, S: PageSource> Pages<'a, S> {
         Ok(self.loaded.entry(number).or_default())
     }
 
-    /// Those of the named members that are in the set.
+    /// The named members that are in the set.
     fn members(&mut self, names: &BTreeSet<Bytes>) -> Result<Members, PagedSetError<S::Error>> {
         let mut members = Members::new();
         for name in names {
@@ -414,7 +414,7 @@ impl<'a, S: PageSource> Pages<'a, S> {
         Ok(())
     }
 
-    /// Gives the members of the last page back to the page that it was a part of.
+    /// Moves the members of the last page back to the page that was divided for it.
     fn fold_last(&mut self) -> Result<(), PagedSetError<S::Error>> {
         let number = self.count - 1;
         let members = std::mem::take(self.page(number)?);
@@ -439,7 +439,7 @@ impl<'a, S: PageSource> Pages<'a, S> {
     }
 }
 
-/// The page that holds a member, of this many pages.
+/// The page of a member in a set with this many pages.
 pub fn page_of(member: &[u8], count: u32) -> u32 {
     let mask = u64::from(count).next_power_of_two() - 1;
     let hash = xxh3_64(member);
@@ -450,7 +450,7 @@ pub fn page_of(member: &[u8], count: u32) -> u32 {
     u32::try_from(place).unwrap_or(0)
 }
 
-/// The page of which a page is a part while there are fewer pages.
+/// The page that was divided to make this one.
 fn parent_of(number: u32) -> u32 {
     assert!(number > 0, "the first page is a part of no other");
     number & !(1 << number.ilog2())

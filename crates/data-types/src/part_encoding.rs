@@ -11,7 +11,7 @@ use crate::field_name::{FieldKind, FieldName};
 use crate::operation::DEPTH_MAX;
 use crate::register::{Assignment, Register};
 
-/// Writes the bytes of a string behind their number.
+/// Writes the length of a byte string, and its bytes.
 pub(crate) fn put_bytes(out: &mut impl BufMut, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.put_slice(bytes);

@@ -1,4 +1,4 @@
-//! Registers: of several assignments the one with the latest time is the value.
+//! Registers: the value is the assignment with the latest time.
 //!
 //! Concurrent assignments are kept side by side, each under its dot, so that a remove that has seen one
 //! of them leaves the other. A further assignment replaces all that it has seen.

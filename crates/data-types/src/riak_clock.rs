@@ -1,8 +1,8 @@
 //! Riak's actors, dots and clocks as terms.
 //!
-//! Riak's actors are byte strings of 8 or 12 bytes; ours are numbers. An imported actor is the hash of
-//! its bytes, so that replicas that are imported one by one agree. Our own actors are written as nine
-//! bytes, which no actor of Riak's has, and are read back as they were.
+//! Riak's actors are byte strings of 8 or 12 bytes; ours are numbers. An imported actor is the hash
+//! of its bytes, so that replicas that are imported one by one agree. Our own actors are written as
+//! nine bytes, a length that Riak's never have, and are read back unchanged.
 
 use bytes::Bytes;
 use kvorum_erlang_terms::external_term::Term;

@@ -1,8 +1,8 @@
 //! Sets and maps as Riak's terms, and the content of maps.
 //!
-//! Version 1 writes dictionaries as sorted lists of pairs, version 2 as the records of Erlang's module
-//! `dict`. Both are read. Version 1 is written, which every release reads: the places of a `dict`'s
-//! buckets depend on a hash of terms that only Erlang has.
+//! Version 1 writes dictionaries as sorted lists of pairs, version 2 as the records of Erlang's
+//! module `dict`. Both are read. Version 1, which every release reads, is written: the places of a
+//! `dict`'s buckets depend on a hash of terms that only Erlang has.
 
 use std::collections::BTreeMap;
 
@@ -159,8 +159,8 @@ fn fields_of(term: Term, path: &[FieldName], deferred: &mut Deferred) -> Option<
     Some((fields, clock_of(clock)?))
 }
 
-/// A field, `{[{Dot, Value}], Tombstone}`: a value for each update that no other had seen, to be
-/// merged, and an empty value with the clock of the parts removed from them.
+/// A field, `{[{Dot, Value}], Tombstone}`: a value for each concurrent update, and an empty value
+/// with the clock of the parts removed from them.
 fn field_of(term: Term, path: &[FieldName], deferred: &mut Deferred) -> Option<Field> {
     let kind = path.last()?.kind;
     let [values, tombstone] = tuple(term)?;
@@ -315,7 +315,7 @@ fn pair(key: Term, value: Term) -> Term {
     Term::Tuple(vec![key, value])
 }
 
-/// Removals that wait at a place, by context.
+/// Waiting removals at a place, by context.
 fn waiting_at<T: Ord>(
     path: &[FieldName],
     deferred: &Deferred,

@@ -7,11 +7,11 @@ use crate::hyper_log_log::{HyperLogLog, PRECISION_MAX, PRECISION_MIN};
 
 /// Bits of a register in the dense form.
 const RANK_BITS: usize = 6;
-/// Sketches that are written begin to buffer again; this is how many entries a buffer may take.
+/// A written sketch has a buffer with room for one entry for this many registers.
 const BUFFER_SHARE: usize = 20;
 const BUFFER_MIN: usize = 16;
 
-/// Reads a sketch: registers as a list of `{Index, Rank}`, as six bits each in a row, or as both.
+/// Reads a sketch: registers as a list of `{Index, Rank}`, as six bits each, or both.
 pub(crate) fn sketch_of(term: &Term) -> Option<HyperLogLog> {
     let [name, precision, registers] = elements(term)?;
     let precision = u8::try_from(precision.as_u64()?).ok()?;

@@ -19,7 +19,7 @@ impl Missing {
 }
 
 impl OperationError {
-    /// The text that Riak answers with, where Riak has one; our own elsewhere.
+    /// Riak's text, or our own where Riak has none.
     pub fn riak_text(&self) -> String {
         match self {
             Self::NotPresent(missing) => missing.riak_text(),

@@ -1,9 +1,9 @@
-//! Erlang's external term format, to the extent of its use in Riak's objects.
+//! Erlang's external term format, as far as Riak's objects use it.
 //!
 //! Not the `eetf` crate: it reserves memory by the lengths that it reads, up to 4 billion elements,
 //! and follows nesting without a limit, so that eleven damaged bytes end the process. Here every
-//! length is compared with the available bytes, and depth, number of terms and inflated size have
-//! limits. Binaries share the buffer they were read from.
+//! length is compared with the available bytes, and depth, number of terms and inflated size are
+//! limited. Binaries share the buffer from which they were read.
 
 use std::io::Read;
 
@@ -16,7 +16,7 @@ const DEPTH_MAX: usize = 64;
 const TERMS_MAX: usize = 1 << 20;
 /// The most that a compressed term may inflate to, in bytes.
 const INFLATED_BYTES_MAX: u64 = 256 << 20;
-/// The largest integers in bytes; longer ones do not occur in Riak's objects.
+/// The longest integers, in bytes; longer ones do not occur in Riak's objects.
 const INTEGER_BYTES_MAX: usize = 16;
 
 /// A decoded term. Terms that never occur in Riak's objects (processes, functions, references) are
@@ -50,7 +50,7 @@ pub enum TermError {
         /// The offset of the missing bytes.
         offset: usize,
     },
-    /// A tag that no term of an object has.
+    /// A tag that does not occur in objects.
     #[error("unexpected tag {tag} at byte {offset}")]
     Tag {
         /// The tag.
@@ -64,19 +64,19 @@ pub enum TermError {
         /// The offset of the first.
         offset: usize,
     },
-    /// More nesting, terms or inflated bytes than any object has.
+    /// More nesting, terms or inflated bytes than in any object.
     #[error("term is too large or too deep")]
     TooLarge,
-    /// The compressed form cannot be inflated to the length that it names.
+    /// The compressed form does not inflate to its stated length.
     #[error("compressed term cannot be inflated")]
     Compression,
 }
 
 impl Term {
-    /// Decodes a term with its format byte in front.
+    /// Decodes a term that begins with the format byte.
     ///
     /// # Errors
-    /// [`TermError`], for anything but one whole term.
+    /// [`TermError`] for anything but one whole term.
     pub fn decode(bytes: &Bytes) -> Result<Self, TermError> {
         match bytes.get(..2) {
             Some([FORMAT_BYTE, _]) => decode_bare(&inflated(bytes)?, 1),
@@ -155,8 +155,8 @@ impl Term {
 }
 
 impl Term {
-    /// The term's bytes, format byte in front, not compressed. A list of characters that was read as
-    /// [`Term::Text`] is written as one.
+    /// The term's bytes, uncompressed, behind the format byte. A list of characters that was read
+    /// as [`Term::Text`] is written as one.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT_BYTE];
         put_term(&mut out, self);
@@ -244,18 +244,18 @@ fn put_short(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The length in bytes to which a compressed term says that it inflates; none for any other term.
+/// The stated inflated length of a compressed term, in bytes; none for any other term.
 pub fn inflated_len(bytes: &[u8]) -> Option<u32> {
     let rest = bytes.strip_prefix(&[FORMAT_BYTE, COMPRESSED])?;
     rest.first_chunk().map(|len| u32::from_be_bytes(*len))
 }
 
-/// A term in its form that is not compressed, with its format byte in front. The memory that it takes is bounded by
-/// [`inflated_len`].
+/// A term in its uncompressed form, with its format byte in front. [`inflated_len`] bounds the
+/// memory of the result.
 ///
 /// # Errors
-/// [`TermError`] for a compressed term that does not inflate to the length that it names, or names one that no
-/// object has.
+/// [`TermError`] for a compressed term that does not inflate to its stated length, or states a
+/// length beyond that of any object.
 pub fn inflated(bytes: &Bytes) -> Result<Bytes, TermError> {
     let Some(compressed) = bytes.strip_prefix(&[FORMAT_BYTE, COMPRESSED]) else {
         return Ok(bytes.clone());
@@ -278,7 +278,7 @@ pub fn inflated(bytes: &Bytes) -> Result<Bytes, TermError> {
     }
 }
 
-/// Decodes a term from `start`, behind which there is nothing but the term.
+/// Decodes a term from `start`, with nothing behind the term.
 fn decode_bare(bytes: &Bytes, start: usize) -> Result<Term, TermError> {
     let mut reader = TermReader {
         bytes,
@@ -294,7 +294,7 @@ fn decode_bare(bytes: &Bytes, start: usize) -> Result<Term, TermError> {
     }
 }
 
-/// Reads a term piece by piece, for terms whose beginning is enough.
+/// Reads a term piece by piece, for uses of its beginning only.
 #[derive(Debug)]
 pub struct TermReader<'a> {
     bytes: &'a Bytes,
@@ -319,7 +319,7 @@ impl<'a> TermReader<'a> {
         }
     }
 
-    /// Goes into a tuple, and returns the number of its elements, which come next.
+    /// Enters a tuple, and returns the number of its elements, which come next.
     ///
     /// # Errors
     /// [`TermError`] if the next term is not a tuple.
@@ -450,7 +450,7 @@ impl TermReader<'_> {
         }))
     }
 
-    /// A float as 31 characters, the way of old releases.
+    /// A float as 31 characters, as in old releases.
     fn old_float(&mut self, offset: usize) -> Result<Term, TermError> {
         let text = self.take(31)?;
         let text = std::str::from_utf8(&text).unwrap_or_default();

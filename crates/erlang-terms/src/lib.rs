@@ -2,8 +2,8 @@
 //! Erlang's binary form, from Riak's objects ([`external_term`]).
 //!
 //! The language is that of Erlang's `file:consult`: a sequence of literal terms, each ended by a
-//! full stop. Configurations of basho_bench and `advanced.config` of Riak are such files, and after
-//! a conversion to another notation every one of them would have to be checked again.
+//! full stop. Configurations of basho_bench and Riak's `advanced.config` are such files. After a
+//! conversion to another notation, each of them would have to be checked again.
 //!
 //! This crate must not depend on files, or on the meaning of any key.
 

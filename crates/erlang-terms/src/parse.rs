@@ -26,7 +26,7 @@ pub fn parse_terms(bytes: &[u8]) -> Result<Vec<LocatedTerm>, SyntaxError> {
     Ok(terms)
 }
 
-/// One term, for example on a command line: the full stop may be left out.
+/// One term, for example on a command line: the full stop is optional.
 pub fn parse_term(text: &str) -> Result<Term, SyntaxError> {
     let mut parser = Parser::new(text)?;
     let term = parser.term(0)?;
@@ -186,7 +186,7 @@ impl<'text> Parser<'text> {
         Ok(elements)
     }
 
-    /// Parts with commas between them, up to the mark that closes them, included.
+    /// Parts separated by commas, up to and including the closing mark.
     fn separated(
         &mut self,
         close: &str,

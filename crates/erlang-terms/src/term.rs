@@ -1,4 +1,4 @@
-//! A term, and where it begins.
+//! A term, and its position.
 
 /// One literal Erlang term.
 #[derive(Debug, Clone, PartialEq)]
@@ -9,8 +9,8 @@ pub enum Term {
     Integer(i128),
     /// A finite float.
     Float(f64),
-    /// A text in double quotes. For Erlang it is a list of code points; the written form is kept
-    /// because only it distinguishes a host name from a list of numbers.
+    /// A text in double quotes, in Erlang a list of code points. The written form is kept because
+    /// only it distinguishes a host name from a list of numbers.
     String(String),
     /// A binary.
     Binary(Vec<u8>),
@@ -22,7 +22,7 @@ pub enum Term {
     Map(Vec<(Term, Term)>),
 }
 
-/// A term with the place where it begins.
+/// A term with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocatedTerm {
     /// The term.
@@ -98,7 +98,7 @@ impl Term {
         }
     }
 
-    /// The text of a string, also when it is written as a list of code points.
+    /// The text of a string, also if it is written as a list of code points.
     pub fn as_text(&self) -> Option<String> {
         match self {
             Self::String(text) => Some(text.clone()),
@@ -107,8 +107,8 @@ impl Term {
         }
     }
 
-    /// The bytes of a binary, or of a string whose characters all are below 256, or else of a
-    /// string in UTF-8.
+    /// The bytes of a binary, or of a string: one byte for each character if all are below 256,
+    /// otherwise UTF-8.
     pub fn as_bytes(&self) -> Option<Vec<u8>> {
         if let Self::Binary(bytes) = self {
             return Some(bytes.clone());

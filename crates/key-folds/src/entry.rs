@@ -3,8 +3,7 @@
 use bytes::Bytes;
 use kvorum_encoding::Key;
 
-/// An entry, as far as folds look at it. Each question asks for little of it, so answers that cost
-/// something are made when they are asked for.
+/// An entry for a fold. A question needs few of these facts, so the costly ones are computed on request.
 pub trait FoldedEntry {
     /// The key within its bucket.
     fn key(&self) -> &Key;

@@ -1,4 +1,4 @@
-//! Findings: one entry after the other is taken in, and parts are merged.
+//! Findings: entries are added one by one, and parts are merged.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const LISTED_KEY_BYTES: usize = 128;
 /// The approximate memory of a leaf: its place in a map.
 const LEAF_BYTES: usize = 16;
 
-/// The findings of a fold. Only those fields are filled that its kind of question asks for.
+/// The findings of a fold. Only the fields for its kind of question are filled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// The answer to [`FoldKind::ObjectStats`].
@@ -26,7 +26,7 @@ pub struct Findings {
     pub count: u64,
     /// The answer to [`FoldKind::Tree`]: the leaves with entries, by their number.
     pub leaves: BTreeMap<u32, u32>,
-    /// The bytes of the keys and clocks that are listed.
+    /// The bytes of the listed keys and clocks.
     pub(crate) listed_bytes: usize,
 }
 
@@ -86,7 +86,7 @@ fn add(histogram: &mut BTreeMap<u64, u64>, other: BTreeMap<u64, u64>) {
 }
 
 impl Findings {
-    /// Takes in an entry of the question's scope, once.
+    /// Adds an entry of the question's scope, once.
     pub fn take(&mut self, kind: FoldKind, entry: &impl FoldedEntry) {
         match kind {
             FoldKind::ObjectStats => self.stats.take(entry),
@@ -117,7 +117,7 @@ impl Findings {
         }
     }
 
-    /// Takes in the findings of another part. The two parts share no key.
+    /// Merges the findings of another part. The two parts share no key.
     pub fn merge(&mut self, other: Self) {
         self.stats.merge(other.stats);
         self.numbers.extend(other.numbers);
@@ -129,7 +129,7 @@ impl Findings {
         self.listed_bytes = self.listed_bytes.saturating_add(other.listed_bytes);
     }
 
-    /// Brings lists into the order of keys.
+    /// Sorts lists by key.
     pub fn sort(&mut self) {
         self.numbers.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         self.clocks.sort_unstable_by(|a, b| a.key.cmp(&b.key));

@@ -1,4 +1,4 @@
-//! Findings against a model: entries in a list, looked through for each question.
+//! Findings against a model: entries in a list, which each question searches.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ fn entry(number: u16, siblings: u64, bytes: u64, is_tombstone: bool) -> Entry {
     }
 }
 
-/// Entries, each of a key of its own.
+/// Entries, each with a key of its own.
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let value = (1u64..6, 0u64..100_000, any::<bool>());
     let entries = prop::collection::btree_map(any::<u16>(), value, 0..60);

@@ -1,17 +1,17 @@
-//! The question of a fold: its entries, and the facts that are wanted of them.
+//! The question of a fold: its entries, and the requested facts about them.
 
 use kvorum_encoding::{Bucket, BucketType, Key, SegmentFilter};
 
 /// A question about the keys of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFold {
-    /// The entries that are looked at.
+    /// The entries of the fold.
     pub scope: FoldScope,
     /// The question about them.
     pub kind: FoldKind,
 }
 
-/// The entries that a fold looks at. Tombstones are entries; expired objects are not.
+/// The entries of a fold. Tombstones are entries; expired objects are not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldScope {
     /// The bucket's type.
@@ -23,7 +23,7 @@ pub struct FoldScope {
     /// The times of entries' last changes, in seconds since the Unix epoch: the first second and the last
     /// one, both included; `None` for any time.
     pub modified_seconds: Option<(u64, u64)>,
-    /// The leaves of a tree that they fall into; `None` for all.
+    /// The leaves of a tree that have the entries; `None` for all.
     pub leaves: Option<LeafFilter>,
 }
 
@@ -39,7 +39,7 @@ impl FoldScope {
         }
     }
 
-    /// True when no entry can be in it: a range ends before it begins, or there is no leaf.
+    /// True when no entry can be in it: a range ends before it begins, or there are no leaves.
     pub fn is_empty(&self) -> bool {
         let has_no_keys = self.keys.as_ref().is_some_and(|(first, last)| first > last);
         let has_no_times = self
@@ -50,7 +50,7 @@ impl FoldScope {
     }
 }
 
-/// Some leaves of a tree of some size.
+/// Some leaves of a tree of a given size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafFilter {
     /// The number of the tree's leaves: a power of two.
@@ -60,8 +60,8 @@ pub struct LeafFilter {
 }
 
 impl LeafFilter {
-    /// Leaves of a tree with this many leaves; `None` unless that is a power of two. Numbers beyond the last
-    /// leaf are left out, for nothing falls into them.
+    /// Leaves of a tree with this many leaves; `None` unless that is a power of two. Numbers beyond
+    /// the last leaf are omitted, since such leaves have no entries.
     pub fn new(leaves: u32, mut wanted: Vec<u32>) -> Option<Self> {
         if !leaves.is_power_of_two() {
             return None;
@@ -82,7 +82,7 @@ impl LeafFilter {
         &self.wanted
     }
 
-    /// The same, as stores filter.
+    /// The same leaves as a filter of stores.
     pub fn segments(&self) -> SegmentFilter {
         SegmentFilter::Leaves {
             leaves: self.leaves,
@@ -96,9 +96,9 @@ impl LeafFilter {
 pub enum FoldKind {
     /// Counts, sizes and siblings of all entries, as histograms.
     ObjectStats,
-    /// The keys with more siblings than this, and how many each has.
+    /// The keys with more siblings than this, and the number of siblings of each.
     SiblingsAbove(u64),
-    /// The keys whose objects have more bytes than this, and how many each has.
+    /// The keys whose objects have more bytes than this, and the size of each.
     SizeAbove(u64),
     /// The keys of a class of entries, with their clocks.
     Clocks(EntryClass),
@@ -108,7 +108,7 @@ pub enum FoldKind {
     Tree {
         /// The number of its leaves: a power of two.
         leaves: u32,
-        /// The seed of hashes that are made anew; `None` for those that anti-entropy uses.
+        /// The seed of newly computed hashes; `None` for the hashes of anti-entropy.
         seed: Option<u64>,
     },
 }
@@ -118,9 +118,9 @@ pub enum FoldKind {
 pub enum EntryClass {
     /// All.
     Any,
-    /// Those that readers find.
+    /// Entries that readers find.
     Living,
-    /// Those that are deleted.
+    /// Deleted entries.
     Tombstones,
 }
 

@@ -75,7 +75,7 @@ impl KeyFold {
 }
 
 impl Findings {
-    /// Appends what was found.
+    /// Appends the findings.
     ///
     /// ```text
     /// count, bytes, histogram of sizes, histogram of siblings,      of the statistics

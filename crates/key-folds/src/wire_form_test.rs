@@ -1,4 +1,4 @@
-//! The wire form: what is sent arrives, and what is damaged is refused.
+//! The wire form: valid bytes are read back, and damaged ones are refused.
 
 use std::collections::BTreeMap;
 

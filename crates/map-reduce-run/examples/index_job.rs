@@ -1,5 +1,5 @@
-//! Measures the keys a second of a MapReduce job: a node of one with its stores in memory, and jobs
-//! over an index of it.
+//! Measures the keys per second of a MapReduce job: a single node with its stores in memory, and
+//! jobs over one of its indexes.
 //!
 //! `cargo run --release -p kvorum-map-reduce-run --example index_job [KEYS]`
 
@@ -15,7 +15,7 @@ use kvorum_test_cluster::{Failure, LoneNode, coordinator_settings};
 
 const VALUE_BYTES: usize = 100;
 
-/// The number of runs, of which the best counts.
+/// The number of runs; the best one counts.
 const RUNS: usize = 5;
 
 #[expect(clippy::print_stdout, reason = "the figures are what it is for")]

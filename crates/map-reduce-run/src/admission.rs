@@ -1,23 +1,22 @@
-//! Admission of a job: its text is read, and memory is taken for its decoded form.
+//! Admission of a job: its text is read, and room is taken for its decoded form.
 //!
-//! A job of keys is as large as its text; a job that lists keys is small, and takes more memory
-//! later.
+//! A job with keys is as large as its text; a job that lists keys is small, and takes more memory later.
 
 use bytes::Bytes;
 use kvorum_coordinator::Coordinator;
 use kvorum_map_reduce::{Job, JobForm, Refusal};
 use kvorum_runtime::{Room, Taken};
 
-/// The longest text of a job, in bytes, inflated: some hundred thousand keys.
+/// The longest text of a job, in bytes, after inflation: some hundred thousand keys.
 const TEXT_BYTES_MAX: usize = 16 << 20;
 
-/// The most bytes that a byte of a job's text becomes: two of them can be an element of a list.
+/// The most bytes of memory for one byte of a job's text: two of them can be an element of a list.
 const READ_BYTES_PER_BYTE: usize = 16;
 
-/// A longer text is read on another thread, in bytes.
+/// The longest text that is read on the same thread, in bytes.
 const READ_IN_PLACE_BYTES_MAX: usize = 16 << 10;
 
-/// A job that may run, with the memory that its text takes.
+/// An admitted job, with the memory of its text.
 pub struct AdmittedJob {
     pub(crate) job: Job,
     pub(crate) room: Taken,
@@ -53,7 +52,7 @@ impl NotAdmitted {
 }
 
 impl AdmittedJob {
-    /// Reads a job; reports one that is refused.
+    /// Reads a job; reports a refused one.
     ///
     /// # Errors
     ///

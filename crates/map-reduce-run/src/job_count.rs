@@ -1,10 +1,10 @@
-//! One job in the figures of the node, from its beginning to its end.
+//! One job in the statistics of the node, from its beginning to its end.
 
 use std::sync::Arc;
 
 use kvorum_coordinator::{Coordinator, Meter};
 
-/// A job that is counted as under way until this is dropped.
+/// Counts a job as under way until this is dropped.
 pub(crate) struct JobCount(Arc<dyn Meter>);
 
 impl JobCount {

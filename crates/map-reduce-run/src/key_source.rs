@@ -40,7 +40,7 @@ enum Source {
 }
 
 impl KeySource {
-    /// The keys of these inputs. Nothing is read before the first page is wanted.
+    /// The keys of these inputs. No page is read before the first one is requested.
     pub(crate) fn new(coordinator: &Arc<Coordinator>, inputs: &Inputs, patience: Duration) -> Self {
         let opening = Opening::of(inputs);
         let coordinator = coordinator.clone();
@@ -60,12 +60,13 @@ impl KeySource {
         }
     }
 
-    /// Wants the next page.
+    /// Requests the next page.
     pub(crate) fn want(&mut self) {
         self.is_wanted = true;
     }
 
-    /// The wanted page, if it is ready; reads on ahead in any case, once the first was wanted.
+    /// The requested page, if it is ready; continues to read ahead in any case, once the first page
+    /// was requested.
     pub(crate) fn poll_page(&mut self, context: &mut Context<'_>) -> Poll<Page> {
         if let State::Reading(reading) = &mut self.state
             && let Poll::Ready((source, page)) = reading.as_mut().poll(context)
@@ -133,7 +134,7 @@ fn query_of(range: IndexRange, patience: Duration) -> Result<IndexQuery, Request
         true => IndexValues::Equal(range.start),
         false => IndexValues::Range(range.start, range.end),
     };
-    // The job's reader has checked index and values; those that it admits are valid here.
+    // The reader of the job has checked index and values, so they are valid here.
     let selection = IndexSelection::new(range.index.as_bytes(), &values)
         .map_err(|error| RequestError::Internal(error.to_string()))?;
     Ok(IndexQuery {
@@ -148,7 +149,7 @@ fn query_of(range: IndexRange, patience: Duration) -> Result<IndexQuery, Request
 }
 
 impl Source {
-    /// The next page, and the rest behind it.
+    /// The next page, and the remaining source.
     async fn read(mut self) -> (Option<Self>, Page) {
         let page = match &mut self {
             Self::Listing(listing) => listing

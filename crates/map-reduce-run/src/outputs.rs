@@ -1,8 +1,8 @@
 //! The results of a job for a client that takes them one by one, at any speed.
 //!
-//! The job is a task of its own, one output ahead of the client. A client that takes nothing until
-//! the job's deadline finds it ended with its time-out; the job's memory is freed at the deadline,
-//! even if the client does not read.
+//! The job is a task of its own, one output ahead of the client. For a client that takes nothing
+//! until the job's deadline, the job ends with its time-out; the deadline frees its memory even if
+//! the client does not read.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::admission::AdmittedJob;
 use crate::run::JobRun;
 use crate::run_error::RunError;
 
-/// The task's items: results, or none when all were sent.
+/// The task's items: results, or none after the last ones.
 type Item = Result<Option<Output>, RunError>;
 
 /// The results of a job that runs.
@@ -26,7 +26,7 @@ pub struct JobOutputs {
 }
 
 impl JobOutputs {
-    /// Begins a job. Its time runs from now on; it ends when this is dropped.
+    /// Begins a job. Its time limit starts now; it ends when this is dropped.
     pub fn begin(coordinator: &Arc<Coordinator>, admitted: AdmittedJob) -> Self {
         let (sender, items) = mpsc::channel(1);
         let run = JobRun::begin(coordinator, admitted);
@@ -39,14 +39,14 @@ impl JobOutputs {
         }
     }
 
-    /// The next results; `None` when all are there, and after an error.
+    /// The next results; `None` after the last ones, and after an error.
     pub async fn next(&mut self) -> Option<Result<Output, RunError>> {
         if self.has_ended {
             return None;
         }
         let output = match self.items.recv().await {
             Some(item) => item.transpose(),
-            // The task has given up at the deadline.
+            // The task has ended at the deadline.
             None => Some(Err(Failure::Timeout.into())),
         };
         self.has_ended = !matches!(output, Some(Ok(_)));

@@ -18,13 +18,13 @@ use crate::key_source::{KeySource, Page};
 use crate::objects::{Read, read};
 use crate::run_error::{RunError, is_passing};
 
-/// Steps after which the other tasks of the thread have their turn.
+/// Steps after which other tasks of the thread run.
 const STEPS_AT_A_TIME: u32 = 64;
 
 /// The size of the pieces in which room for a job's memory is taken.
 const ROOM_PIECE_BYTES: usize = 1 << 20;
 
-/// Results of more bytes are encoded on another thread.
+/// Longer results are encoded on another thread.
 const WRITTEN_IN_PLACE_BYTES_MAX: usize = 256 << 10;
 
 type Reading = Pin<Box<dyn Future<Output = Read> + Send>>;
@@ -62,7 +62,7 @@ pub(crate) struct JobRun {
     reading: FuturesUnordered<Reading>,
     deadline: Moment,
     room: Taken,
-    /// The part of that room for the job's text as it was read.
+    /// The part of this room for the job's text.
     text_bytes: u64,
     held_elsewhere_bytes: usize,
     steps: u32,
@@ -77,7 +77,7 @@ enum Arrival {
 }
 
 impl JobRun {
-    /// Begins a job. Its time runs from now on.
+    /// Begins a job. Its time limit starts now.
     pub(crate) fn begin(coordinator: &Arc<Coordinator>, admitted: AdmittedJob) -> Self {
         let AdmittedJob { job, room } = admitted;
         let timeout = job.timeout;
@@ -97,7 +97,7 @@ impl JobRun {
         }
     }
 
-    /// The next results; `None` when all are there, and after an error.
+    /// The next results; `None` after the last ones, and after an error.
     pub(crate) async fn next(&mut self) -> Option<Result<Output, RunError>> {
         if self.has_ended {
             return None;

@@ -6,10 +6,10 @@ use kvorum_map_reduce::Failure;
 /// The end of a job that did not give all of its results.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// The job failed, in Riak's words. Sent again it fails again, unless the data changes.
+    /// The job failed, in Riak's words. A retry fails again, unless the data changes.
     #[error("{0}")]
     Failed(#[from] Failure),
-    /// The node has no room or no replica for it at this moment. Retry after a pause.
+    /// The node now has no room or no replica for it. Retry after a pause.
     #[error("{0}")]
     RetryLater(RequestError),
 }

@@ -1,4 +1,4 @@
-//! The number of changes of one byte that make one text of another (Levenshtein), for `similar_to`.
+//! The number of one-byte changes that turn one text into another (Levenshtein), for `similar_to`.
 
 /// True if the distance is at most `max`.
 pub(crate) fn within_edit_distance(left: &[u8], right: &[u8], max: usize) -> bool {

@@ -13,9 +13,8 @@
 //!   Done
 //! ```
 //!
-//! Later phases go first, so that inputs are requested when there is nothing else to do. All terms
-//! waiting between phases are counted; a job that would exceed its memory limit ends with the phase
-//! that wanted more.
+//! Later phases have priority, so inputs are requested only when no other work is left. All terms that wait
+//! between phases are counted; the phase that would exceed the job's memory limit ends the job.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -37,7 +36,7 @@ use crate::term::Term;
 /// The most objects that are read at a time.
 pub const OBJECTS_AT_A_TIME_MAX: usize = 64;
 
-/// The number of inputs waiting for the first phase above which no more are requested.
+/// The number of inputs waiting for the first phase above which no further ones are requested.
 const WAITING_INPUTS_MAX: usize = 1000;
 
 /// The most results of an output.
@@ -57,16 +56,16 @@ pub enum Next {
     Reduce(Reducing),
     /// Results for the client.
     Emit(Output),
-    /// Nothing, until a request was answered.
+    /// Nothing, until a request is answered.
     Wait,
-    /// Nothing any more: all results are out.
+    /// The end: all results are returned.
     Done,
 }
 
 /// An object that a phase needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// By which the object is taken in.
+    /// The number for its answer.
     pub ticket: u64,
     /// The object's bucket.
     pub bucket: BucketName,
@@ -74,7 +73,7 @@ pub struct Wanted {
     pub key: Bytes,
 }
 
-/// Results of a phase that is kept.
+/// Results of a kept phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     /// The phase, from 0.
@@ -83,7 +82,7 @@ pub struct Output {
     pub results: Vec<Term>,
 }
 
-/// A reduce function to be applied to the terms of its phase.
+/// A reduce function, with the terms of its phase.
 #[derive(Debug)]
 pub struct Reducing {
     phase: usize,
@@ -126,7 +125,7 @@ pub struct Execution {
 #[derive(Debug)]
 struct InputSource {
     from: Inputs,
-    /// The index of the next key named by the client.
+    /// The index of the next of the keys that the client has named.
     next_key: usize,
     asked: bool,
     ended: bool,
@@ -136,19 +135,19 @@ struct InputSource {
 struct Stage {
     phase: Phase,
     waiting: VecDeque<Term>,
-    /// The terms of a reduce phase: results of its function, and inputs behind them.
+    /// The terms of a reduce phase: results of its function, then inputs.
     held: Vec<Term>,
     /// The number of inputs among them.
     unreduced: usize,
     reading: usize,
     reduced_once: bool,
-    /// The caller has its terms.
+    /// The terms are with the caller.
     is_reducing: bool,
     ended: bool,
 }
 
 impl Execution {
-    /// A job to be run, and its memory limit in bytes ([`crate::JOB_BYTES_MAX`]).
+    /// A job at its start, with its memory limit in bytes ([`crate::JOB_BYTES_MAX`]).
     pub fn new(job: Job, bytes_max: usize) -> Self {
         Self {
             shows_inputs: job.shows_inputs(),
@@ -192,7 +191,7 @@ impl Execution {
         }
     }
 
-    /// Takes keys of the bucket or the index; `last` if there are no more.
+    /// Adds keys of the bucket or the index; `last` if there are no more.
     pub fn take_keys(&mut self, keys: Vec<Bytes>, last: bool) -> Result<(), Failure> {
         assert!(
             self.inputs.asked,
@@ -204,11 +203,11 @@ impl Execution {
         self.noted(taken)
     }
 
-    /// Takes a requested object; none if it does not exist.
+    /// Adds a requested object; none if it does not exist.
     pub fn take_object(&mut self, ticket: u64, object: Option<ReadObject>) -> Result<(), Failure> {
         let asked = self.reading.remove(&ticket);
         let Some((index, input)) = asked else {
-            // The job has failed meanwhile, or the object came twice.
+            // The job has failed meanwhile, or the object is a duplicate.
             return Ok(());
         };
         self.stages[index].reading -= 1;
@@ -236,7 +235,7 @@ impl Execution {
         self.end(failure)
     }
 
-    /// Ends the job because its time is over.
+    /// Ends the job because its time limit has passed.
     pub fn time_out(&mut self) -> Failure {
         self.end(Failure::Timeout)
     }
@@ -280,7 +279,7 @@ impl Execution {
         }
     }
 
-    /// True if there is something to do before an answer is needed.
+    /// True if some work could be done without an answer.
     fn moved_on(&mut self) -> Result<bool, Failure> {
         let more_named = matches!(self.inputs.from, Inputs::Keys(_)) && self.wants_inputs();
         Ok(self.end_stages()? || more_named || self.has_work())
@@ -336,8 +335,7 @@ impl Execution {
         let Inputs::Filtered(_, filters) = &self.inputs.from else {
             return Ok(true);
         };
-        // Riak's process that lists the keys fails, with the same error for every failure of a
-        // filter.
+        // Riak's process that lists the keys fails, with one error for all failures of a filter.
         filters.passes(key).map_err(|reason| Failure::Filter {
             error: "function_clause".to_string(),
             input: flat(&Term::pair(Term::Binary(key.clone()), Term::atom(reason))),
@@ -357,7 +355,7 @@ impl Execution {
         }
     }
 
-    /// Gives inputs to the first phase. Without phases they are the results.
+    /// Gives inputs to the first phase. Without phases they are results.
     fn feed(&mut self, inputs: Vec<Term>) -> Result<(), Failure> {
         if self.stages.is_empty() {
             return self.put_out(0, inputs);
@@ -494,10 +492,10 @@ impl Execution {
         self.deliver(index, results)
     }
 
-    /// Makes a reduce phase take its waiting inputs.
+    /// Lets a reduce phase process its waiting inputs.
     ///
     /// If the function's results are larger than a batch, as for a sort, it waits for as many
-    /// inputs. Riak sorts all again for every 20; the results are the same.
+    /// inputs. Riak sorts all of them again for every 20; the results are the same.
     fn reduce_waiting(
         &mut self,
         index: usize,
@@ -523,7 +521,7 @@ impl Execution {
         }
     }
 
-    /// Applies the function to all terms of the phase, or leaves that to the caller.
+    /// Applies the function to all terms of the phase, or leaves this to the caller.
     fn reduce(&mut self, phase: usize, function: ReduceFunction) -> Result<Option<Next>, Failure> {
         let stage = &mut self.stages[phase];
         let held = std::mem::take(&mut stage.held);
@@ -553,8 +551,8 @@ impl Execution {
         Ok(())
     }
 
-    /// True if a reduce phase has got all inputs and its function is not applied to all of them.
-    /// One without any input applies it once, to nothing: the count is then 0.
+    /// True if a reduce phase has all inputs and its function has not been applied to all of them.
+    /// A phase without any input applies it once, to nothing: the count is then 0.
     fn is_to_be_reduced_at_the_end(&self, index: usize) -> bool {
         let (stage, before) = (&self.stages[index], &self.stages[..index]);
         let gets_no_more = self.inputs.ended && before.iter().all(|it| it.ended);
@@ -562,7 +560,7 @@ impl Execution {
         gets_no_more && has_more_to_do && matches!(stage.phase.work, Work::Reduce(..))
     }
 
-    /// Ends the phases that have got all inputs; true if one has ended, or is to be reduced first.
+    /// Ends the phases that have all inputs; true if one has ended, or has to be reduced first.
     fn end_stages(&mut self) -> Result<bool, Failure> {
         let mut before_ended = self.inputs.ended;
         for index in 0..self.stages.len() {
@@ -583,7 +581,7 @@ impl Execution {
         Ok(false)
     }
 
-    /// Gives out the terms of a reduce phase.
+    /// Passes on the terms of a reduce phase.
     fn end_stage(&mut self, index: usize) -> Result<(), Failure> {
         self.stages[index].ended = true;
         let held = std::mem::take(&mut self.stages[index].held);

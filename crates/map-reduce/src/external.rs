@@ -1,7 +1,7 @@
 //! Terms to Erlang's external term format and back.
 //!
-//! A text in Erlang's old form takes a byte for a character there, and a term here, so the terms of a job
-//! are counted.
+//! A text in Erlang's old form takes one byte per character there, and one term here, so the terms
+//! of a job are counted.
 
 use std::borrow::Cow;
 
@@ -11,16 +11,16 @@ use kvorum_erlang_terms::external_term::{Term as External, TermReader, inflated}
 use crate::print::flat;
 use crate::term::Term;
 
-/// The most terms that a job has.
+/// The most terms of a job.
 const TERMS_MAX: usize = 1 << 20;
 
-/// The longest list of small numbers that the format has a short form for.
+/// The longest list of small numbers that has a short form.
 const TEXT_BYTES_MAX: usize = 65_535;
 
 /// The longest name, in bytes.
 const ATOM_BYTES_MAX: usize = 255;
 
-/// A term that has no external form here: an object.
+/// A term that has no external form: an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no external form of {term}")]
 pub(crate) struct NoExternal {
@@ -28,7 +28,7 @@ pub(crate) struct NoExternal {
     pub(crate) term: String,
 }
 
-/// Reads a term with its format byte in front, compressed or not; none if it is invalid or too large.
+/// Reads a term behind its format byte, compressed or not; none if it is invalid or too large.
 pub(crate) fn term_of_external(bytes: &Bytes) -> Option<Term> {
     let bytes = inflated(bytes).ok()?;
     let external = TermReader::begin(&bytes).ok()?.next_term().ok()?;
@@ -74,7 +74,7 @@ fn written(terms: &[Term]) -> Result<Vec<External>, NoExternal> {
     terms.iter().map(external).collect()
 }
 
-/// The short form of a list of small numbers, which Erlang writes wherever it can.
+/// The short form of a list of small numbers, which Erlang uses wherever possible.
 fn characters(terms: &[Term]) -> Option<Bytes> {
     if terms.is_empty() || terms.len() > TEXT_BYTES_MAX {
         return None;

@@ -1,4 +1,4 @@
-//! Reasons why a begun job ends without all of its results, and their JSON for clients.
+//! Reasons why a running job ends without all of its results, and their JSON for clients.
 
 use crate::json::put_string;
 
@@ -23,7 +23,7 @@ pub enum Failure {
         /// The function's input.
         input: String,
     },
-    /// A phase whose function a client has sent as source.
+    /// A phase with a client's source as its function.
     #[error("phase {phase}: source is not run")]
     Source {
         /// The phase.
@@ -47,7 +47,7 @@ pub enum Failure {
         /// The key.
         input: String,
     },
-    /// The job would hold too much.
+    /// The job would exceed its memory limit.
     #[error("phase {phase}: the job would hold more than {bytes_max} bytes")]
     Memory {
         /// The phase that needed more.
@@ -55,7 +55,7 @@ pub enum Failure {
         /// The memory limit of a job.
         bytes_max: usize,
     },
-    /// Results that have no form in JSON, or in Erlang's external term format for a job in that form.
+    /// Results without a form in JSON, or in Erlang's external term format for a job in that form.
     #[error("phase {phase}: {error}")]
     NoForm {
         /// The phase of the results.
@@ -79,7 +79,7 @@ pub enum Failure {
         /// The reason, from the caller.
         error: String,
     },
-    /// The time that the job had is over.
+    /// The job's time limit has passed.
     #[error("timeout")]
     Timeout,
 }

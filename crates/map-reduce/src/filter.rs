@@ -1,8 +1,8 @@
 //! Key filters: functions of a key, each applied to the result of the one before it.
 //!
-//! A key is an input if the last filter gives `true`. Filters work on terms, so a transformation
-//! that makes another kind of term affects the next filters: `to_upper` gives a list of characters,
-//! which is equal to no text of the job.
+//! A key is an input if the last filter returns `true`. Filters work on terms, so a transformation
+//! that returns another kind of term affects the next filters: `to_upper` returns a list of
+//! characters, which is equal to no text of the job.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::refusal::Refusal;
 use crate::term::Term;
 use crate::term_text::{float_of_text, integer_of_text, text_of, text_of_float, url_decoded};
 
-/// Filters, each of which takes the result of the one before it.
+/// Filters, each applied to the result of the one before it.
 #[derive(Clone, Debug, Default)]
 pub struct FilterChain {
     filters: Vec<Filter>,
@@ -165,7 +165,7 @@ impl Filter {
     }
 }
 
-/// True if a chain gives the wanted answer; those behind it are not applied.
+/// True if a chain returns `wanted`; the chains behind it are not applied.
 fn first_that(chains: &[FilterChain], value: &Term, wanted: bool) -> Result<bool, Unfit> {
     for chain in chains {
         if chain.passes_term(value)? == wanted {
@@ -184,7 +184,7 @@ fn between(value: &Term, low: &Term, high: &Term, inclusive: bool) -> bool {
     }
 }
 
-/// The part of this number, from 1, of those that are not empty; an empty list if there are fewer.
+/// The non-empty part with this number, from 1; an empty list if there are fewer.
 fn token(text: &[u8], separators: &[u8], number: usize) -> Term {
     text.split(|byte| separators.contains(byte))
         .filter(|part| !part.is_empty())

@@ -1,4 +1,4 @@
-//! Results put together into one answer, for clients that do not take a stream.
+//! Results combined into one answer, for clients that do not read a stream.
 
 use bytes::Bytes;
 
@@ -18,7 +18,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// No results yet, of a job; `bytes_max` is the memory limit of its results.
+    /// No results of a job yet; `bytes_max` is the memory limit of its results.
     pub fn new(job: &Job, bytes_max: usize) -> Self {
         let kept = job.kept_phases().into_iter().map(|it| (it, Vec::new()));
         Self {
@@ -37,7 +37,7 @@ impl Gathered {
     ///
     /// # Errors
     ///
-    /// All together would exceed the memory limit.
+    /// The results together would exceed the memory limit.
     pub fn add(&mut self, output: &Output) -> Result<(), Failure> {
         let phase = output.phase;
         self.bytes += output.results.iter().map(Term::bytes).sum::<usize>();
@@ -52,7 +52,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// The answer: the results of the kept phase, or a list of those of each if there are several.
+    /// The answer: the results of the kept phase, or a list of the results of each if there are several.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// A result has none.
+    /// A result has no such form.
     pub fn in_form(&self, form: JobForm) -> Result<Bytes, Failure> {
         match form {
             JobForm::Json => self.json().map(Bytes::from),

@@ -1,9 +1,9 @@
 //! One input of a job: an object's place and the client's data with it, and its forms as a term.
 //!
-//! | form | of what |
+//! | form | input |
 //! |---|---|
 //! | `{B,K}` | an object in no type |
-//! | `{{B,K},Data}` | the same with key data, or what a link phase found |
+//! | `{{B,K},Data}` | the same with key data, or the finding of a link phase |
 //! | `{{{T,B},K},Data}` | an object in a bucket type; no data is `undefined` |
 //! | `[B,K]`, `[B,K,Data]`, `[B,K,Data,T]` | the same from functions and clients |
 
@@ -19,7 +19,7 @@ pub struct Input {
     pub bucket: BucketName,
     /// Its key.
     pub key: Bytes,
-    /// The client's data with it.
+    /// The client's data for it.
     pub data: Option<Term>,
 }
 
@@ -53,7 +53,7 @@ impl Input {
         self.data.clone().unwrap_or(Term::atom("undefined"))
     }
 
-    /// The form in which inputs go through phases.
+    /// The form of inputs between phases.
     pub(crate) fn term(&self) -> Term {
         if self.data.is_none() && self.bucket.bucket_type.is_none() {
             return self.place();
@@ -61,7 +61,7 @@ impl Input {
         Term::pair(self.place(), self.data_term())
     }
 
-    /// An input of any of its forms.
+    /// An input in any of its forms.
     pub(crate) fn from_term(term: &Term) -> Option<Self> {
         match term {
             Term::Tuple(parts) => from_tuple(parts),

@@ -14,26 +14,26 @@ use crate::term::Term;
 /// The sources of a job's inputs.
 #[derive(Debug)]
 pub enum Inputs {
-    /// The client has named them.
+    /// Keys named by the client.
     Keys(Vec<Input>),
     /// All keys of a bucket.
     Bucket(BucketName),
     /// The keys of a bucket that pass the filters.
     Filtered(BucketName, FilterChain),
-    /// The keys that an index has in a range.
+    /// The keys in a range of an index.
     Index(IndexRange),
 }
 
 /// A part of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexRange {
-    /// The bucket whose index it is.
+    /// The bucket of the index.
     pub bucket: BucketName,
     /// The index, with its ending; `$key` and `$bucket` are indexes too.
     pub index: String,
     /// The first term, as text; whole numbers in decimal.
     pub start: Bytes,
-    /// The last term, which is within the range. It is the first one of a query for equal terms.
+    /// The last term, inclusive; equal to the first in a query for equal terms.
     pub end: Bytes,
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn index_inputs(
     }))
 }
 
-/// The term of a value in an index by this name.
+/// The term of a value in the index of this name.
 fn index_term(index: &str, value: &Value) -> Result<Bytes, Refusal> {
     let wanted = if index.ends_with("_int") {
         whole_number(value)

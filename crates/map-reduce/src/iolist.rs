@@ -1,4 +1,4 @@
-//! JSON as a nested list of pieces. Riak's JSON library makes such lists, and Riak's errors show them.
+//! JSON as a nested list of pieces, as Riak's JSON library makes it and Riak's errors show it.
 
 use serde_json::Value;
 

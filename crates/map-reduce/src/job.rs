@@ -14,7 +14,7 @@ use crate::term::Term;
 use crate::term_inputs::inputs_of_term;
 use crate::term_phases::phases_of_term;
 
-/// A job that can be run.
+/// A valid job.
 #[derive(Debug)]
 pub struct Job {
     /// The source of its inputs.
@@ -23,7 +23,7 @@ pub struct Job {
     pub phases: Vec<Phase>,
     /// Its time limit.
     pub timeout: Duration,
-    /// In which form it came, and its results go.
+    /// The form of its text and of its results.
     pub form: JobForm,
 }
 
@@ -39,7 +39,7 @@ pub enum JobForm {
 /// The time limit of a job without one.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The longest time limit, in milliseconds: a larger one is reduced to this.
+/// The longest time limit, in milliseconds; larger ones are reduced to it.
 const TIMEOUT_MILLIS_MAX: f64 = 4_294_967_295.0;
 
 impl Job {
@@ -76,8 +76,8 @@ impl Job {
         }
     }
 
-    /// The length of a job's text when it is read, in bytes: for a compressed job, the inflated size that it
-    /// names. [`Job::read`] inflates no further.
+    /// The length of a job's decoded text, in bytes: for a compressed job, its stated inflated
+    /// size, beyond which [`Job::read`] does not inflate.
     pub fn read_bytes(form: JobForm, text: &Bytes) -> usize {
         let inflated = match form {
             JobForm::Json => None,
@@ -109,7 +109,7 @@ impl Job {
         })
     }
 
-    /// True if results are inputs shown as lists: in JSON, if no phase has a function.
+    /// True if results are inputs shown as lists: in JSON, without a phase with a function.
     pub(crate) fn shows_inputs(&self) -> bool {
         self.form == JobForm::Json && self.has_no_function()
     }
@@ -146,7 +146,7 @@ fn timeout_of_json(timeout: Option<&Value>) -> Duration {
     millis.map_or(TIMEOUT, timeout_of_millis)
 }
 
-/// The time limit of a number; one that is not above zero is ignored.
+/// The time limit for a number; without effect unless it is above zero.
 fn timeout_of_millis(millis: f64) -> Duration {
     match millis > 0.0 {
         true => Duration::from_secs_f64(millis.min(TIMEOUT_MILLIS_MAX) / 1000.0),

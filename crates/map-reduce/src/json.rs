@@ -1,8 +1,8 @@
 //! JSON to terms and back, in the manner of Riak's JSON library.
 //!
-//! An object of JSON is the term `{struct, [{Name, Value}, ...]}`. Terms that have no form in JSON are
-//! an error, as in Riak: objects, tuples, and binaries that are not UTF-8. A list that begins with a pair
-//! is written as an object.
+//! An object of JSON is the term `{struct, [{Name, Value}, ...]}`. Terms that have no form in JSON
+//! are an error, as in Riak: objects, tuples, and binaries that are not UTF-8. A list whose first
+//! element is a pair is written as an object.
 
 use std::fmt::Write as _;
 

@@ -3,11 +3,11 @@
 //!
 //! [`Job::read`] reads a job, in JSON or as Erlang's terms, or refuses it with Riak's text
 //! ([`Refusal`]). [`Execution`] runs it without I/O: it requests pages of keys and objects, and
-//! gives out the results of the kept phases. [`Gathered`] combines them into one answer; in a
-//! stream each [`Output`] is sent by itself. A job holds at most [`JOB_BYTES_MAX`].
+//! returns the results of the kept phases. [`Gathered`] combines them into one answer; in a stream
+//! each [`Output`] is sent by itself. A job takes at most [`JOB_BYTES_MAX`] of memory.
 //!
-//! Values between phases are Erlang's terms ([`Term`]), since Riak's functions are defined on these.
-//! JavaScript, and Erlang that a client sends, is not run.
+//! Values between phases are Erlang's terms ([`Term`]), on which Riak's functions are defined.
+//! JavaScript and clients' Erlang source are not run.
 //!
 //! Everything here is a pure function of its arguments. The crate does not depend on listings of
 //! keys, reads of objects, or the protocol of a job.

@@ -25,7 +25,7 @@ pub enum MapFunction {
 pub(crate) enum MapError {
     /// The function does not return a list.
     NonListResult,
-    /// The name that Erlang has for it.
+    /// An error, by Erlang's name for it.
     Raised(String),
 }
 
@@ -40,7 +40,7 @@ impl MapFunction {
         }
     }
 
-    /// The results for an object, or for a key that has none.
+    /// The results for an object, or for a missing one.
     pub(crate) fn apply(
         self,
         object: Option<&Arc<ReadObject>>,
@@ -60,7 +60,7 @@ impl MapFunction {
     }
 }
 
-/// The functions' argument in place of a missing object.
+/// The functions' argument for a missing object.
 pub(crate) fn not_found() -> Term {
     Term::pair(Term::atom("error"), Term::atom("notfound"))
 }

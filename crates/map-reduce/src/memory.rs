@@ -22,7 +22,7 @@ impl Memory {
         self.used
     }
 
-    /// Takes up room for a phase.
+    /// Takes room for a phase.
     pub(crate) fn take(&mut self, phase: usize, bytes: usize) -> Result<(), Failure> {
         let used = self.used.saturating_add(bytes);
         if used > self.bytes_max {
@@ -33,7 +33,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives room back.
+    /// Returns room.
     pub(crate) fn give(&mut self, bytes: usize) {
         assert!(bytes <= self.used, "a job gives back what it has taken");
         self.used -= bytes;

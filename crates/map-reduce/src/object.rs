@@ -1,14 +1,14 @@
 //! An object for a map or link phase: its siblings' values and links.
 //!
-//! The caller reads it and converts it to this form. A tombstone that the read shows is a sibling
-//! with an empty value, as it is for Riak's functions.
+//! The caller reads it and converts it to this form. A tombstone in it is a sibling with an empty
+//! value, as for Riak's functions.
 
 use bytes::Bytes;
 
-/// A bucket, in a type or in none.
+/// A bucket, with or without a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketName {
-    /// The type; none is the type `default`.
+    /// The type; none for the type `default`.
     pub bucket_type: Option<Bytes>,
     /// The bucket within its type.
     pub bucket: Bytes,
@@ -17,7 +17,7 @@ pub struct BucketName {
 /// A link of a sibling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectLink {
-    /// The bucket of the object that is linked to.
+    /// The bucket of the linked object.
     pub bucket: Bytes,
     /// Its key.
     pub key: Bytes,

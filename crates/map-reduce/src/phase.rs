@@ -24,9 +24,9 @@ pub struct Phase {
 pub enum Work {
     /// Applies a function to each object, with the argument.
     Map(MapFunction, Term),
-    /// Applies a function to this many inputs at a time, and to its results for those before them.
+    /// Applies a function to this many inputs at a time, and to its results for the inputs before.
     Reduce(ReduceFunction, usize),
-    /// Follows links of this bucket and this tag; `None` is any.
+    /// Follows links of this bucket and this tag; `None` means any.
     Link(Option<Bytes>, Option<Bytes>),
     /// A client's Erlang source, which is not run. It is refused at the first input, as in Riak.
     Source,
@@ -40,8 +40,8 @@ pub(crate) const BATCH_INPUTS: usize = 20;
 
 /// Reads the value of `query`.
 ///
-/// All phases are read before the first is checked, as in Riak: a job with two mistakes gets the same
-/// answer.
+/// All phases are read before the first one is checked, as in Riak, so that a job with two mistakes
+/// gets Riak's answer.
 pub(crate) fn phases_of_json(query: &Value) -> Result<Vec<Phase>, Refusal> {
     let Value::Array(phases) = query else {
         return Err(query_error(
@@ -74,7 +74,7 @@ fn query_error(before: &str, of: &Value, behind: &str) -> Refusal {
     ]))
 }
 
-/// A phase as it was read, its function by name.
+/// A parsed phase, with the name of its function.
 struct Step<'a> {
     kind: Kind,
     call: Call<'a>,
@@ -238,7 +238,7 @@ fn checked(index: usize, step: Step<'_>) -> Result<Phase, Refusal> {
     })
 }
 
-/// The refusal of a phase in JavaScript.
+/// The refusal of a JavaScript phase.
 pub(crate) fn no_javascript(kind: Kind) -> String {
     let part = if kind == Kind::Map {
         "riak_kv_mrc_map"
@@ -250,7 +250,7 @@ pub(crate) fn no_javascript(kind: Kind) -> String {
     )
 }
 
-/// The work of a phase that names a function of a module; else the reason why there is none.
+/// The work of a phase with a function of a module, or the reason why there is none.
 pub(crate) fn built_in(
     kind: Kind,
     (module, function): (&str, &str),

@@ -2,8 +2,8 @@
 //! errors.
 //!
 //! A list or a tuple that fits into the rest of the line is printed on it. Otherwise its elements
-//! are below each other; those that are neither a list nor a tuple share a line with the one before them
-//! while they fit. The elements of a tuple that begins with a name are behind the name.
+//! are below each other; those that are neither a list nor a tuple share a line with the element
+//! before them while they fit. The elements of a tuple that begins with a name are behind the name.
 
 use crate::term::Term;
 
@@ -91,7 +91,7 @@ fn quoted(bytes: &[u8]) -> String {
     out
 }
 
-/// The elements between which a term may be broken, with its brackets.
+/// The elements between which a term may be broken, and the term's brackets.
 fn broken(term: &Term) -> Option<(char, &[Term], char)> {
     match term {
         Term::Tuple(elements) if !elements.is_empty() => Some(('{', elements, '}')),

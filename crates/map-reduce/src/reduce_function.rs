@@ -1,7 +1,7 @@
 //! The built-in functions of reduce phases.
 //!
-//! A phase applies its function to its inputs and to the results for earlier ones, so a function
-//! must take its own results.
+//! A phase applies its function to its inputs and to earlier results, so a function must accept its
+//! own results.
 
 use crate::print::flat;
 use crate::term::Term;
@@ -12,11 +12,11 @@ use crate::term_text::integer_of_text;
 pub enum ReduceFunction {
     /// Bucket and key of each input.
     Identity,
-    /// Each of the inputs once.
+    /// Each input once.
     SetUnion,
     /// The inputs in Erlang's order.
     Sort,
-    /// Numbers of texts.
+    /// Numbers from texts.
     StringToInteger,
     /// The sum of numbers.
     Sum,
@@ -44,7 +44,7 @@ impl ReduceFunction {
         }
     }
 
-    /// Applies it once.
+    /// Applies the function once.
     pub(crate) fn apply(self, inputs: Vec<Term>) -> Result<Vec<Term>, Raised> {
         match self {
             Self::Identity => inputs.iter().map(place).collect(),
@@ -99,7 +99,7 @@ fn sorted(mut inputs: Vec<Term>) -> Vec<Term> {
     inputs
 }
 
-/// True unless it marks an object that was not found.
+/// True unless the term marks a missing object.
 fn is_datum(term: &Term) -> bool {
     !matches!(term, Term::Tuple(parts)
         if matches!(parts.len(), 2 | 3) && parts[0].is_atom("not_found"))

@@ -7,17 +7,17 @@ use crate::term::Term;
 /// A job that is refused before it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
-    /// The body is not JSON; the parser's reason.
+    /// The body is not JSON; with the parser's reason.
     InvalidJson(String),
-    /// The bytes are not a list of Erlang's terms that can be read.
+    /// The bytes are not a valid list of Erlang's terms.
     NoTerm,
-    /// The body is JSON, but no object.
+    /// The body is JSON, but not an object.
     NotAnObject,
     /// `inputs` or `query` is missing.
     MissingField,
-    /// `inputs` cannot be read; the reason in Riak's form.
+    /// `inputs` cannot be read; with the reason in Riak's form.
     Inputs(Term),
-    /// `query` cannot be read; the reason in Riak's form.
+    /// `query` cannot be read; with the reason in Riak's form.
     Query(Term),
     /// A phase names a function that is not built in.
     Phase {
@@ -35,11 +35,11 @@ pub enum Refusal {
         /// The error, as a fragment.
         reason: String,
     },
-    /// Inputs that only functions of an application or a search index could give.
+    /// Inputs that only an application's function or a search index could return.
     InputsUnavailable,
 }
 
-/// A refusal as an answer over HTTP.
+/// A refusal as an HTTP answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRefusal {
     /// 400 or 500.

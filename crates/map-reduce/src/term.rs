@@ -1,8 +1,7 @@
 //! Erlang's terms that occur in jobs, with Erlang's order.
 //!
-//! Riak's built-in functions and key filters are defined on terms: a sort puts numbers before
-//! texts, and a result of `to_upper` is a list of numbers and equal to no binary. Results follow
-//! from that.
+//! Riak's built-in functions and key filters are defined on terms: a sort puts numbers before texts, and a
+//! result of `to_upper` is a list of numbers and equal to no binary. Results depend on this.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -27,7 +26,7 @@ pub enum Term {
     List(Vec<Term>),
     /// Bytes: a text of JSON, or a value.
     Binary(Bytes),
-    /// An object, which no function but the counting ones takes apart.
+    /// An object, whose parts only the counting functions read.
     Object(Arc<ReadObject>),
 }
 
@@ -38,7 +37,7 @@ const OBJECT_ARITY: usize = 8;
 const TERM_BYTES: usize = size_of::<Term>();
 
 impl Term {
-    /// An atom by a name that is known here.
+    /// An atom of a constant name.
     pub const fn atom(name: &'static str) -> Self {
         Self::Atom(Cow::Borrowed(name))
     }
@@ -53,7 +52,7 @@ impl Term {
         Self::atom(if value { "true" } else { "false" })
     }
 
-    /// A list of the bytes, which is the result of Erlang's old functions for texts.
+    /// A list of the bytes, as Erlang's old functions for texts return it.
     pub fn characters(text: &[u8]) -> Self {
         Self::List(
             text.iter()
@@ -84,7 +83,7 @@ impl Term {
         elements.iter().map(byte).collect()
     }
 
-    /// About how much memory it holds, in bytes.
+    /// Its approximate memory, in bytes.
     pub fn bytes(&self) -> usize {
         TERM_BYTES
             + match self {

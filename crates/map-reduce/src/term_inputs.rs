@@ -89,7 +89,7 @@ fn keys_of_terms(targets: &[Term]) -> Result<Inputs, Refusal> {
             Term::Tuple(_) => Input::from_term(target),
             _ => None,
         };
-        // Riak names the rest of the list.
+        // Riak's error has the rest of the list.
         keys.push(key.ok_or_else(|| refused(TARGETS, Term::List(targets[at..].to_vec())))?);
     }
     Ok(Inputs::Keys(keys))
@@ -101,7 +101,7 @@ fn filters_of_terms(filters: &[Term]) -> Result<FilterChain, Refusal> {
     FilterChain::from_json(&filters)
 }
 
-/// The JSON of names, numbers and lists of them; for others null, which no filter takes.
+/// The JSON of names, numbers and lists of them; null for others, which no filter accepts.
 fn json_of_text(term: &Term) -> Value {
     match term {
         Term::Binary(bytes) => std::str::from_utf8(bytes).map_or(Value::Null, Value::from),

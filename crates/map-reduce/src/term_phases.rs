@@ -69,7 +69,7 @@ fn pattern(term: &Term) -> Option<Option<Bytes>> {
     }
 }
 
-/// The work of a phase with a function; none if there is no such form.
+/// The work of a phase with a function; none if the form is invalid.
 fn called(
     index: usize,
     kind: Kind,
@@ -95,7 +95,7 @@ fn called(
     }
 }
 
-/// The batch in a reduce phase's argument, in a list of pairs or in JSON's term of one.
+/// The batch in a reduce phase's argument: in a list of pairs, or in the term of a JSON object.
 fn batch_inputs(argument: &Term) -> usize {
     let members = match argument {
         Term::List(members) => members,

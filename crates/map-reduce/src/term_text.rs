@@ -1,9 +1,9 @@
-//! Texts of terms and terms of texts, in the manner of Erlang's functions.
+//! Texts from terms and terms from texts, as Erlang's functions make them.
 
 use crate::print::flat;
 use crate::term::Term;
 
-/// The text of any term; that of a binary is its bytes.
+/// The text of any term; for a binary, its bytes.
 pub(crate) fn text_of(term: &Term) -> Vec<u8> {
     match term {
         Term::Binary(bytes) => bytes.to_vec(),
@@ -46,7 +46,7 @@ pub(crate) fn text_of_float(number: f64) -> String {
     format!("{digits}e{sign}{exponent:0>2}")
 }
 
-/// A text of a URL's query without its escapes, up to a separator.
+/// A text of a URL's query with its escapes decoded, up to a separator.
 pub(crate) fn url_decoded(text: &[u8]) -> Vec<u8> {
     let end = text
         .iter()

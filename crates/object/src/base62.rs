@@ -23,8 +23,8 @@ pub(crate) fn base62<const LIMBS: usize, const DIGITS: usize>(
     digits
 }
 
-/// The first `DIGITS` digits of `numerator` / 2^64. Eleven differ for any two numerators, and they cost
-/// multiplications where a number's own digits cost long divisions.
+/// The first `DIGITS` digits of `numerator` / 2^64. Eleven digits differ for any two numerators.
+/// They cost multiplications, whereas a number's own digits cost long divisions.
 pub(crate) fn fraction_digits<const DIGITS: usize>(numerator: u64) -> [u8; DIGITS] {
     let mut rest = numerator;
     let mut digits = [b'0'; DIGITS];

@@ -4,10 +4,10 @@
 //! dots have gaps; the map still names a set of dots exactly, because the clock of an actor that writes a key
 //! covers all its earlier writes of that key.
 //!
-//! Beside the map a clock carries the newest last-modified time among the writes that it covers. Each
-//! write is stamped later than that, so that the order of timestamps never contradicts causality, with
-//! any wall clocks on the nodes. This makes "the newest wins" a choice that does not depend on the
-//! order in which replicas learn of versions. The time takes no part in comparisons of clocks.
+//! Beside the map a clock carries the newest last-modified time among the writes that it covers.
+//! Each write is stamped later than that, so that the order of timestamps never contradicts
+//! causality, whatever the nodes' wall clocks. So "the newest wins" does not depend on the order in
+//! which replicas receive versions. The time takes no part in comparisons of clocks.
 //!
 //! Clocks are not pruned. A pruned clock claims less than it has seen, which brings superseded
 //! values back; actors are few, since only a vnode that lost its counter takes a new one.
@@ -196,7 +196,8 @@ fn union(a: &[Dot], b: &[Dot]) -> SmallVec<[Dot; ENTRIES_INLINE]> {
     merged
 }
 
-/// Clocks are equal when they have seen the same writes; `if_not_modified` and `if_modified` ask this.
+/// Clocks are equal when they have seen the same writes; `if_not_modified` and `if_modified`
+/// compare by this.
 impl PartialEq for Clock {
     fn eq(&self, other: &Self) -> bool {
         self.entries == other.entries

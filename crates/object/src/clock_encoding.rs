@@ -1,4 +1,4 @@
-//! The byte form of a clock, alone for clients and as a part of object heads.
+//! The byte form of a clock, for clients and as a part of object heads.
 
 use bytes::{BufMut, Bytes};
 use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum, put_varint, varint_len};
@@ -46,7 +46,7 @@ impl Clock {
     /// Appends what [`Clock::encode`] gives.
     pub fn put_encoded(&self, out: &mut (impl BufMut + AsRef<[u8]>)) {
         if self.encoded_len() <= SHORT_LEN_MAX {
-            // In memory that begins with a word the checksum costs half, and `out` grows once.
+            // The checksum of word-aligned memory costs half, and `out` grows once.
             let mut short = Aligned([0; SHORT_LEN_MAX]);
             let mut rest = &mut short.0[..];
             self.put_covered(&mut rest);

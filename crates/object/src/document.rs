@@ -1,8 +1,8 @@
 //! The kind `document`: objects whose values are JSON objects, found by their member `kind`.
 //!
-//! A text there makes an entry of the index `kind_bin`, beside those that the client gives, and stands
-//! beside the head: so a fold over heads can select documents without reading their values. A value
-//! that is no JSON object, or has no such text, has none; it is stored like any other.
+//! A text in this member makes an entry of the index `kind_bin`, in addition to the client's entries. It is
+//! also stored beside the head, so that a fold over heads can select documents without reading their
+//! values. A value that is no JSON object, or lacks such a text, has no kind; it is stored like any other.
 
 use bytes::Bytes;
 use kvorum_encoding::put_varint;
@@ -30,7 +30,7 @@ pub(crate) fn projection(object: &Object) -> Vec<u8> {
     out
 }
 
-/// The entries that the client gave, and those of the kinds.
+/// The client's entries, and those of the kinds.
 pub(crate) fn index_terms(object: &Object) -> IndexTerms {
     let mut terms = object.index_terms();
     let of_kinds = kinds(object).into_iter();

@@ -4,8 +4,8 @@ use std::fmt;
 
 /// One lifetime of one vnode's counter.
 ///
-/// A vnode mints a fresh, random actor whenever it cannot prove that it remembers every dot that it
-/// issued under the old one. Zero is reserved, see [`ActorId::CONTENT`].
+/// A vnode takes a fresh, random actor unless it certainly has a record of every dot issued under
+/// the old one. Zero is reserved, see [`ActorId::CONTENT`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActorId(pub u64);
 
@@ -31,8 +31,8 @@ impl fmt::Display for ActorId {
 
 /// The name of one write: unique over all keys and all time.
 ///
-/// The counter counts the writes of the whole vnode, not those of one key. A counter per key starts
-/// again at one when the vnode forgets the key, and then names two writes alike.
+/// The counter counts the writes of the whole vnode, not those of one key. A counter per key would
+/// start again at one after the vnode lost the key, and name two writes alike.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dot {
     /// The vnode lifetime that coordinated the write.

@@ -15,7 +15,7 @@ use crate::{Clock, Dot};
 const HALF_LEN: usize = 11;
 const ETAG_LEN: usize = 2 * HALF_LEN;
 /// Keeps the tag of a dot apart from the tag of a clock with only this dot: clocks are hashed as
-/// multiples of 16 bytes. A seed would not do, short inputs are merely combined with it.
+/// multiples of 16 bytes. A seed does not suffice: it is merely combined with short inputs.
 const DOT_MARK: u8 = b'.';
 
 /// An entity tag: 22 base-62 digits, without quotes.

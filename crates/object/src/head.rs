@@ -1,4 +1,4 @@
-//! Heads: everything that is known of a stored object without reading its values.
+//! Heads: the facts about a stored object that need no read of its values.
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_64;
@@ -33,7 +33,7 @@ impl Head {
         })
     }
 
-    /// The size that [`crate::Limits`] judge by.
+    /// The size that [`crate::Limits`] apply to.
     pub fn size(&self) -> ObjectSize {
         let bytes = (self.encoded_len as u64).saturating_add(self.body_len());
         ObjectSize {

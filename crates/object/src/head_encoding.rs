@@ -158,8 +158,8 @@ pub(crate) fn read_object(head: &Bytes, body: Bytes) -> Result<Arc<Object>, Deco
     Ok(Arc::new(Object::new(clock, siblings)))
 }
 
-/// Reads the bytes of [`encode_head`]: the hash of the body, the clock and the siblings. `version` makes a
-/// sibling of its dot, its metadata and the length of its value.
+/// Reads the bytes of [`encode_head`]: the hash of the body, the clock and the siblings. `version`
+/// makes a sibling from its dot, its metadata and the length of its value.
 #[inline]
 fn read<V: Version>(
     bytes: &Bytes,
@@ -198,8 +198,8 @@ fn read<V: Version>(
     Ok((body_hash, clock))
 }
 
-/// Reads the bytes behind a sibling's dot: metadata, which is too large to be handed around, into its
-/// place, and the length of the value.
+/// Reads the bytes behind a sibling's dot: the metadata, in place since it is too large to be
+/// moved, and the length of the value.
 #[inline]
 fn read_sibling(
     bytes: &Bytes,

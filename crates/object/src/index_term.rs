@@ -1,8 +1,8 @@
 //! Index terms: the values of index fields in a form whose byte order is the order of the values.
 //!
 //! The ending of a field's name decides the order of its values: those of `_bin` compare as bytes,
-//! those of `_int` as whole numbers. Riak's numbers have no bound, and neither have these: they are
-//! kept as decimal digits, behind their number.
+//! those of `_int` as whole numbers. Like Riak's, numbers have no bound: they are kept as decimal
+//! digits behind the count of digits.
 
 use bytes::{BufMut as _, Bytes};
 
@@ -120,9 +120,9 @@ fn flip(bytes: &mut [u8]) {
 }
 
 impl Object {
-    /// The fields and terms that indexes have of this object: the union of its siblings', sorted, each
-    /// once; none of a tombstone. An entry that has no term, because a client stored it as it is, is
-    /// kept with the object and is in no index.
+    /// The fields and terms of this object in indexes: the union of its siblings', sorted, each
+    /// once; none of a tombstone. An entry without a term, possible in objects stored as they are,
+    /// is kept with the object and is in no index.
     pub fn index_terms(&self) -> IndexTerms {
         let has_any = |sibling: &crate::Sibling| !sibling.metadata.indexes.is_empty();
         if !self.siblings().iter().any(has_any) || self.is_tombstone() {

@@ -1,13 +1,13 @@
 //! Objects: dotted version vector sets, siblings, metadata, tombstones, and their head and body encodings.
 //!
-//! Everything here is a pure function of its arguments. Dots, wall-clock times and random bytes are
-//! given by the caller, so that the same calls give the same bytes on every replica and in every
+//! Everything here is a pure function of its arguments. Dots, wall-clock times and random bytes
+//! come from the caller, so that the same calls give the same bytes on every replica and in every
 //! simulated run. Outside this crate: the place of an object, and its readers.
 //!
-//! The way of a write: the coordinating vnode turns the client's [`Content`] into an [`Object`] by
-//! [`update`], the other replicas take that object in by [`merge_into_stored`], and both ask
+//! A write: the coordinating vnode turns the client's [`Content`] into an [`Object`] by [`update`],
+//! and the other replicas merge that object by [`merge_into_stored`]. Both call
 //! [`update_needs_body`] or [`merge_needs_body`] first, so that a stored value is read only when it
-//! survives. The way of a read: replicas' objects go through [`merge`].
+//! survives. A read: replicas' objects go through [`merge`].
 //!
 //! The stored form of an object depends on its kind: [`ObjectTag`].
 

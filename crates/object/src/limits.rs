@@ -1,12 +1,12 @@
 //! Limits on the size of an object, and the verdict on a write that would exceed them.
 //!
-//! Limits are for writes of clients alone. Callers must not ask on the paths of read repair,
-//! anti-entropy and handoff: a replica that refuses an object of the others would be repaired for ever.
+//! Limits are for clients' writes only. Read repair, anti-entropy and handoff must not check them:
+//! a replica that refuses an object of the others would be repaired for ever.
 
 /// Limits of one object. Each holds for values strictly above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Size from which on reads and writes are logged, in bytes.
+    /// Size above which reads and writes are logged, in bytes.
     pub size_warning_bytes: u64,
     /// Size above which a write is refused, in bytes.
     pub size_max_bytes: u64,
@@ -28,7 +28,7 @@ impl Default for Limits {
     }
 }
 
-/// The size of an object, as limits judge it.
+/// The size of an object, as limits measure it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectSize {
     /// Bytes of head and body.
@@ -81,7 +81,7 @@ pub enum LimitExceeded {
 }
 
 impl Limits {
-    /// Judges the object that a client's write would leave behind.
+    /// Judges the object that a client's write would produce.
     ///
     /// A write that makes the object no larger than `stored` is never refused, since clients must be
     /// able to reduce an object that a merge has brought above its limits.

@@ -1,7 +1,7 @@
 //! Two replicas' versions of one object become one.
 //!
 //! The merge is commutative, associative and idempotent for all objects that came out of [`update`]
-//! with unique dots, so replicas that have taken in the same objects in any order are equal.
+//! with unique dots, so replicas that have merged the same objects in any order are equal.
 //!
 //! [`update`]: crate::update
 
@@ -16,16 +16,16 @@ use crate::{
     ActorId, Causality, Clock, Head, Object, Resolution, Sibling, SiblingHead, UpdateError, resolve,
 };
 
-/// The result of taking in another replica's object.
+/// The result of merging another replica's object.
 #[expect(
     clippy::large_enum_variant,
     reason = "moved once a request; a box would be an allocation"
 )]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merged {
-    /// The stored object has seen all of it already; nothing is to be written.
+    /// The stored object has seen all of it already; nothing has to be written.
     Unchanged,
-    /// This is to be stored in place of the former object.
+    /// The object to store in place of the former one.
     Changed(Object),
 }
 
@@ -51,9 +51,9 @@ pub fn merge(left: Object, right: Object, resolution: Resolution) -> Object {
     resolve(merged, resolution)
 }
 
-/// Takes an object of another replica (a forwarded write, a repair, a handoff) into the stored one.
+/// Merges an object of another replica (a forwarded write, a repair, a handoff) into the stored one.
 ///
-/// Fails with [`UpdateError::BodyNeeded`] alone: when a stored value survives and only the head was
+/// The only error is [`UpdateError::BodyNeeded`]: a stored value survives and only the head was
 /// given; [`merge_needs_body`] finds out beforehand.
 pub fn merge_into_stored(
     stored: Stored<'_>,
@@ -110,7 +110,7 @@ enum Relation {
     Covered,
     /// The incoming one has seen all of it, and more.
     Dominated,
-    /// Both have to be looked at sibling by sibling.
+    /// They have to be compared sibling by sibling.
     Mixed,
 }
 
@@ -128,8 +128,8 @@ fn replaced(stored: &Clock, mut incoming: Object, resolution: Resolution) -> Mer
     Merged::Changed(resolve(incoming, resolution))
 }
 
-/// A merge under equal clocks may find that the stored side was right; that must not be written, or
-/// repair would never come to rest.
+/// Under equal clocks, the result may be the stored object. It must not be written again, or repair
+/// would never end.
 fn changed<V: Version>(clock: &Clock, siblings: &[V], merged: Object) -> Merged {
     if merged.clock() == clock && same_versions(siblings, merged.siblings()) {
         return Merged::Unchanged;
@@ -159,7 +159,7 @@ impl Object {
     }
 }
 
-/// True when both lists name the same writes. Values need no look: a dot names one value.
+/// True when both lists name the same writes. Values are not compared: a dot names one value.
 fn same_versions<A: Version, B: Version>(a: &[A], b: &[B]) -> bool {
     let named = |(a, b): (&A, &B)| {
         a.dot() == b.dot() && a.metadata().last_modified == b.metadata().last_modified
@@ -210,8 +210,8 @@ fn joined(left: &Clock, right: &Clock, siblings: Siblings<Sibling>) -> Object {
     Object::new(clock, siblings)
 }
 
-/// Two copies of one write differ in nothing; of a value stored under a client's clock, in the time.
-/// Should they differ in more, every replica still has to choose the same.
+/// Copies of one write are equal, except for the time of a value stored under a client's clock. If
+/// they differ otherwise, every replica still has to choose the same copy.
 fn later<'a>(left: &'a Sibling, right: &'a Sibling) -> &'a Sibling {
     let order = (left.rank().cmp(&right.rank()))
         .then_with(|| left.value.cmp(&right.value))

@@ -73,7 +73,7 @@ pub struct UserMetadata {
 pub struct UnrecognizedFields(pub(crate) Vec<(u8, Bytes)>);
 
 impl UnrecognizedFields {
-    /// True when this program understood everything.
+    /// True when there are no unrecognized fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

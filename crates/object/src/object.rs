@@ -62,10 +62,10 @@ impl Object {
 
     /// The object of a client, stored under a clock of the client's choice (`asis`).
     ///
-    /// The clock is not incremented, so the value gets a dot of [`crate::ActorId::CONTENT`], made of
-    /// a hash of clock and content: storing the same twice gives one version. Merged with concurrent
-    /// versions such a value is always kept, since no single entry of the given clock is known to
-    /// be its write; only a clock that dominates as a whole supersedes it.
+    /// The clock is not incremented, so the value gets a dot of [`crate::ActorId::CONTENT`], made
+    /// of a hash of clock and content: storing the same twice gives one version. A merge with
+    /// concurrent versions always keeps such a value, since no entry of the given clock is known to
+    /// be its write. Only a clock that dominates the whole clock supersedes it.
     ///
     /// A last-modified time in the metadata is kept; otherwise it is `now`, or just after the newest
     /// time in the clock.

@@ -16,7 +16,7 @@ pub struct Encoded {
 }
 
 impl Object {
-    /// The size that [`crate::Limits`] judge by.
+    /// The size that [`crate::Limits`] apply to.
     pub fn size(&self) -> ObjectSize {
         let values: usize = self
             .siblings
@@ -42,7 +42,7 @@ impl Object {
         }
     }
 
-    /// Puts a head and the body that was stored with it together; values share the body's buffer.
+    /// Joins a head and the body that was stored with it; values share the body's buffer.
     ///
     /// Both are checked: for bytes that came from another machine, or from a file that has not been
     /// checked yet.
@@ -62,10 +62,10 @@ impl Object {
     /// Reads the bytes that a storage engine of this node returned; names and values share the two
     /// buffers.
     ///
-    /// An engine vouches for every byte that it returns: it has compared a checksum over head and body
-    /// since it read them, bound to the place where they stand. So neither the head's checksum nor the
-    /// body's hash is computed again; both are there for bytes on their way to another machine
-    /// ([`Head::decode`], [`Object::from_parts`]). The layout is checked nevertheless.
+    /// An engine verifies every byte that it returns, by a checksum over head and body that is
+    /// bound to their place. So neither the head's checksum nor the body's hash is computed again;
+    /// both are for bytes on their way to another machine ([`Head::decode`],
+    /// [`Object::from_parts`]). The layout is still checked.
     ///
     /// Concurrent readers share the object, so it is made where it can be shared.
     pub fn from_engine(head: &Bytes, body: Bytes) -> Result<Arc<Self>, DecodeError> {

@@ -15,17 +15,17 @@ pub enum Resolution {
     KeepSiblings,
     /// The newest is kept; causality decides before time does.
     NewestWins,
-    /// The newest is kept, of values that are written once: a replica that stores such a version need not
-    /// read its own. If a replica had an older version after all, it keeps the version that came last; a
-    /// merge of replicas keeps the newest of all.
+    /// The newest is kept, for values that are written once: a replica stores such a version
+    /// without reading its own. If it had another version after all, the one that came last stays;
+    /// a merge of replicas keeps the newest of all.
     WrittenOnce,
 }
 
 impl Resolution {
     /// The resolution that a bucket's properties set.
     ///
-    /// `last_write_wins` needs no third way: a write here is stamped later than all that its
-    /// coordinator has stored, so the newest is the last written.
+    /// `last_write_wins` needs no resolution of its own: a write here is stamped later than all
+    /// that its coordinator has stored, so the newest is the last written.
     pub fn keeping_siblings(keeps_siblings: bool) -> Self {
         if keeps_siblings {
             Self::KeepSiblings
@@ -34,7 +34,7 @@ impl Resolution {
         }
     }
 
-    /// True when one version is kept of those that are concurrent.
+    /// True when only one of several concurrent versions is kept.
     pub(crate) fn keeps_one(self) -> bool {
         matches!(self, Self::NewestWins | Self::WrittenOnce)
     }
@@ -43,7 +43,7 @@ impl Resolution {
 /// Reduces an object to the siblings that its bucket's clients may see; the clock stays as it is.
 ///
 /// An object written under another resolution, or taken from one replica alone, may hold siblings
-/// in a bucket that wants none.
+/// in a bucket that keeps none.
 #[must_use]
 pub fn resolve(mut object: Object, resolution: Resolution) -> Object {
     let siblings = object.siblings_mut();

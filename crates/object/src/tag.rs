@@ -2,8 +2,8 @@
 //! entries, and the records of it that a journal keeps.
 //!
 //! All of them are in one table, [`TAGS`]: a new one is a new row there. The bucket property
-//! `object_tag` names a row. A stored object carries the number of its row, so that it is read rightly
-//! under any later value of the property.
+//! `object_tag` names a row. A stored object carries the number of its row, so that it is read
+//! correctly under any later value of the property.
 
 use std::fmt;
 
@@ -17,14 +17,14 @@ use crate::{DecodeError, Object, Part, document};
 /// The number under which a store keeps tombstones of any kind.
 const TOMBSTONE: u8 = 1;
 
-/// The records of replaced objects that a journal of whole entries keeps, so that lost keys and heads
-/// can be made again from it.
+/// The records of replaced objects that a journal of whole entries keeps, so that lost keys and
+/// heads can be rebuilt from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// The newest record of a key stays, and a removal for as long as an older record of its key does. Index
-    /// entries are made again from the list that the record has of them.
+    /// The newest record of a key stays, and a removal as long as an older record of its key. Index
+    /// entries are rebuilt from their list in the record.
     Retain,
-    /// The same records stay. Index entries are taken again from the object.
+    /// The same records stay. Index entries are rebuilt from the object.
     Recalc,
     /// The newest record of a key stays; a removal goes as soon as keys and heads no longer need it.
     /// If these are lost, a removed object may come back.
@@ -113,8 +113,8 @@ impl ObjectTag {
         Self::all().find(|it| it.name() == name)
     }
 
-    /// The tag that a bucket's property names. A name that a newer version set, and this one does not
-    /// have, counts as the default: nodes list such properties when they start.
+    /// The tag that a bucket's property names. A name that a newer version set, and this one does
+    /// not have, counts as the default: nodes log such properties when they start.
     pub fn chosen(name: &str) -> Self {
         Self::named(name).unwrap_or_default()
     }
@@ -157,7 +157,7 @@ impl ObjectTag {
     ///         what stands beside it, to the end: the projection, or the body of a kind without bodies
     /// ```
     ///
-    /// Its store answers for each byte, so that no checksum is added to that of the object's head.
+    /// Its store verifies each byte, so no checksum is added to that of the object's head.
     pub fn encode(self, object: &Object) -> Encoded {
         let Encoded { head, body } = object.encode();
         let (beside, body) = match self.0.layout {

@@ -30,7 +30,7 @@ impl Timestamp {
         self.0 % 1_000_000
     }
 
-    /// The first moment after this one; the end of time stays where it is.
+    /// The first moment after this one, saturated at the last one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))

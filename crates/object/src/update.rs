@@ -1,7 +1,7 @@
 //! A client's write at the vnode that coordinates it.
 //!
-//! One write takes exactly one dot. Values that the client had seen are superseded. Values that it had
-//! not seen stay beside the new one, unless the bucket wants the newest alone.
+//! One write takes exactly one dot. Values that the client had seen are superseded. Values that it
+//! had not seen stay beside the new one, unless the bucket keeps only the newest.
 
 use crate::versions::Siblings;
 use crate::versions::Version;
@@ -31,7 +31,7 @@ pub struct Write<'a> {
     pub context: &'a Clock,
     /// The content to store.
     pub content: Content,
-    /// A dot that the vnode never gave away before.
+    /// A dot that the vnode has never issued before.
     pub dot: Dot,
     /// Wall-clock time.
     pub now: Timestamp,
@@ -45,8 +45,8 @@ pub enum UpdateError {
     /// Stored values survive and were not read: read the body and call again.
     #[error("stored values survive the write and were not given")]
     BodyNeeded,
-    /// The stored clock or the client's has seen this dot, so it is not fresh: the vnode has
-    /// forgotten dots that it gave away. Mint a new actor and call again.
+    /// The stored clock or the client's has seen this dot, so it is not fresh: the vnode has lost
+    /// the record of dots that it issued. Take a new actor and call again.
     #[error("dot {dot} is not fresh, {seen} has been seen from its actor")]
     DotNotFresh {
         /// The dot given.
@@ -121,22 +121,21 @@ fn add(
     Ok(Object::new(clock, siblings))
 }
 
-/// A write that takes up the content of siblings and stands in their place.
+/// A write that replaces siblings by content that was made from them.
 #[derive(Clone, Debug)]
 pub struct Succession {
-    /// The content in the place of the siblings that are taken up.
+    /// The content that replaces the siblings.
     pub content: Content,
-    /// A dot that the vnode never gave away before.
+    /// A dot that the vnode has never issued before.
     pub dot: Dot,
     /// Wall-clock time.
     pub now: Timestamp,
 }
 
-/// Stores content in the place of the siblings that it was made of; the others stay beside it.
+/// Replaces siblings by content that was made from them; the others stay.
 ///
-/// `stored` has all its values, and `is_taken_up` selects the siblings of which the content was made:
-/// replicas that have one of them drop it when they get the result. Time and clock are as in
-/// [`update`].
+/// `stored` has all its values, and `is_taken_up` selects the siblings that the content was made from:
+/// replicas that have one of them drop it when they get the result. Time and clock are as in [`update`].
 ///
 /// # Errors
 /// [`UpdateError`], except [`UpdateError::BodyNeeded`].
@@ -160,7 +159,7 @@ pub fn update_needs_body(stored: &Head, context: &Clock, resolution: Resolution)
     surviving.any(|sibling| sibling.value_len > 0)
 }
 
-/// The stored clock, and the stored siblings that the write leaves standing.
+/// The stored clock, and the stored siblings that survive the write.
 fn survivors(
     stored: Stored<'_>,
     context: &Clock,

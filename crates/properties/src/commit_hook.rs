@@ -9,7 +9,7 @@ use crate::validator::Validator;
 /// A hook that runs before or after a commit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommitHook {
-    /// A validator, in the form of a function of the module `kvorum`.
+    /// A validator, named like a function of the module `kvorum`.
     Validator(Validator),
     /// `{"mod": ..., "fun": ...}`: an Erlang function.
     Module(ModuleFunction),

@@ -3,11 +3,11 @@
 /// The effect of setting a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Requests go by it.
+    /// Requests follow it.
     Honoured,
-    /// A value that this server would not keep is refused; the others are its default.
+    /// A value that this server would not keep is refused; all others have the effect of the default.
     Guarded,
-    /// It is kept and shown, and nothing goes by it. The text gives the reason that this is harmless.
+    /// It is kept and shown, without effect. The text is the reason why that is harmless.
     Harmless(&'static str),
 }
 

@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// The reason for refusing one property. The first ones are Riak's atoms, to the letter; then come Riak's
-/// sentences, and last the refusals that this server has and Riak has not.
+/// The reason for refusing one property. The first ones are literally Riak's atoms; then come
+/// Riak's sentences, and last the refusals that only this server has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -24,7 +24,7 @@ pub enum Reason {
     NotFunction,
     /// A value that this property cannot have.
     NotSupported,
-    /// No property of this name is known.
+    /// There is no property of this name.
     UnknownProperty,
     /// A data type where none was chosen when the bucket type was created.
     DatatypeUndefined,
@@ -36,13 +36,13 @@ pub enum Reason {
     ImmutableWhenConsistent,
     /// `write_once` would change.
     WriteOnceImmutable,
-    /// `write_once` is asked for where a bucket type is changed.
+    /// `write_once` is set in a change of a bucket type.
     WriteOnceAtCreation,
-    /// `write_once` would be taken back.
+    /// `write_once` would be reset.
     WriteOnceKept,
     /// `hll_precision` is out of range, or would rise: registers can be folded, not split.
     Precision(String),
-    /// `allow_mult` is off where data types need siblings.
+    /// `allow_mult` is off, but data types need siblings.
     DatatypeNeedsSiblings,
     /// `dvv_enabled` is on together with `last_write_wins`.
     DottedLastWriteWins,
@@ -50,17 +50,17 @@ pub enum Reason {
     ConsistentWriteOnce,
     /// `datatype` together with `write_once`.
     DatatypeWriteOnce,
-    /// `expiry_secs` where values are of a data type.
+    /// `expiry_secs` is set, but values are of a data type.
     DatatypeExpiry,
     /// `claimant` of a typed bucket.
     ClaimantImmutable,
     /// `active` of a typed bucket.
     ActiveImmutable,
-    /// `consistent` is asked for, and there is no strong consistency here.
+    /// `consistent` is requested, but this server has no strong consistency.
     NoStrongConsistency,
-    /// A hook after a commit is named, and none would run.
+    /// A hook after a commit is named, but this server runs none.
     NoCommitHooks,
-    /// A hook before a commit is named that is none of the validators.
+    /// A hook before a commit is named that is not a validator.
     ForeignHook,
     /// A link function is named that is not Riak's own.
     ForeignLinkFunction,
@@ -69,27 +69,27 @@ pub enum Reason {
         /// The fault.
         detail: String,
     },
-    /// A validator is named where values are of a data type.
+    /// A validator is named, but values are of a data type.
     DatatypeValidator,
     /// A backend is named that the node does not have.
     NoSuchBackend {
-        /// The names that would do.
+        /// The valid names.
         known: String,
     },
-    /// A bucket that has data is to be in another backend.
+    /// Another backend is set for a bucket with data.
     BackendHoldsData,
     /// A kind of objects is named that this server does not have.
     NoSuchTag {
-        /// The names that would do.
+        /// The valid names.
         known: String,
     },
-    /// `object_tag` would change for a bucket type that is active.
+    /// `object_tag` would change for an active bucket type.
     TagAtCreation,
-    /// A reset names a property that a bucket type has from its creation on.
+    /// A reset names a property that a bucket type keeps from its creation.
     KeptByReset,
-    /// `object_tag` would change for a bucket with objects in it.
+    /// `object_tag` would change for a bucket with objects.
     TagKept,
-    /// `object_tag` would change, and it is unknown if the bucket has objects in it.
+    /// `object_tag` would change, and the bucket may have objects.
     TagInDoubt {
         /// The reason.
         detail: String,
@@ -108,7 +108,7 @@ enum Form {
 }
 
 impl Reason {
-    /// The reason as a client reads it: an atom, or a sentence where an atom would not suffice.
+    /// The reason as a client reads it: an atom, or a sentence if an atom does not suffice.
     pub fn text(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::NotBoolean => "not_boolean",
@@ -211,7 +211,7 @@ impl Reason {
         })
     }
 
-    /// The reason with the value in it where Riak's text names it, as Erlang prints it.
+    /// The reason with the value, if Riak's text has the value, as Erlang prints it.
     pub(crate) fn with_value(self, value: &Value) -> Self {
         let shown = |is_atom: bool| match value.as_str() {
             Some(word) if is_atom => word.to_owned(),
@@ -284,8 +284,8 @@ impl PropertyErrors {
         }
     }
 
-    /// The body of Riak's HTTP 400: an object of property to reason. A sentence of Riak's is an array
-    /// of character codes there, as its own encoder makes of an Erlang string.
+    /// The body of Riak's HTTP 400: an object of property to reason. Riak's sentences are arrays of
+    /// character codes there, as Riak's encoder makes them of Erlang strings.
     pub fn to_json(&self) -> Map<String, Value> {
         let pair = |(property, reason): &(String, Reason)| (property.clone(), reason.to_json());
         self.pairs.iter().map(pair).collect()

@@ -1,5 +1,5 @@
-//! Properties that name functions: the key hash and the link function, in Riak's JSON forms, and the form that
-//! they share with hooks.
+//! Properties that name functions: the key hash and the link function, in Riak's JSON forms, and
+//! the form that hooks share with them.
 
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,7 @@ pub enum KeyFunction {
     /// `riak_core_util:chash_std_keyfun`: bucket and key.
     #[default]
     Standard,
-    /// `riak_core_util:chash_bucketonly_keyfun`: the bucket alone.
+    /// `riak_core_util:chash_bucketonly_keyfun`: only the bucket.
     BucketOnly,
 }
 
@@ -61,7 +61,7 @@ impl ModuleFunction {
 }
 
 impl KeyFunction {
-    /// The key function of this name; `None` for one that would have to be run as Erlang.
+    /// The key function of this name; `None` for a function that only Erlang could run.
     pub fn from_module_function(function: &ModuleFunction) -> Option<Self> {
         let of_name = |known: &Self| known.to_module_function() == *function;
         [Self::Standard, Self::BucketOnly].into_iter().find(of_name)

@@ -9,29 +9,29 @@
 //! $schema, $id, $comment, title, description, default, examples    ignored
 //! ```
 //!
-//! A schema with another keyword is refused when it is set, since the check would permit values that the
-//! keyword forbids. There are no references, so a check is as deep as the text of its schema, and no
-//! patterns, whose cost has no bound that can be seen in the schema.
+//! A schema with another keyword is refused when it is set, since the check would permit values
+//! that the keyword forbids. Without references, a check is as deep as the text of its schema.
+//! Patterns are missing because the schema shows no bound of their cost.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// Schemas within schemas at most.
+/// The most levels of nested schemas.
 const DEPTH_MAX: usize = 32;
 
 /// The conditions on a value. The default has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Schema {
-    /// The schema `false`: there is no such value.
+    /// The schema `false`: no value fits.
     is_never: bool,
     kinds: Option<Vec<Kind>>,
-    /// Each list has to have the value.
+    /// The value has to be in each list.
     lists: Vec<Vec<Value>>,
     properties: BTreeMap<String, Schema>,
     required: Vec<String>,
-    /// Of members that `properties` does not name.
+    /// The condition on members that `properties` does not name.
     additional: Option<Box<Schema>>,
     items: Option<Box<Schema>>,
     item_count: Bounds<u64>,
@@ -56,7 +56,7 @@ enum Kind {
     Integer,
 }
 
-/// The first place at which a value does not fit.
+/// The first position at which a value does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Misfit {
     /// A JSON pointer; empty for the value as a whole.
@@ -290,7 +290,7 @@ mod tests {
         Schema::read(&schema.to_string()).unwrap()
     }
 
-    /// The misfit of a value, as it is shown; empty if it fits.
+    /// The misfit of a value as text; empty if it fits.
     fn misfit(of: &Value, value: &Value) -> String {
         let checked = schema(of).check(value);
         checked.err().map_or_else(String::new, |it| it.to_string())

@@ -1,8 +1,8 @@
-//! The check of new values: a property that would have no effect is refused or, if that is harmless, named.
+//! The check of new values: a property without effect is refused or, if that is harmless, reported.
 //!
-//! The rule is applied once, by the node that a client sets a property at, before the change is proposed
-//! to the cluster. It is not a rule of the agreed state: commands in the log of a cluster were accepted by
-//! the rules of the version that wrote them, and have to be carried out by every later one.
+//! The rule is applied once, by the node that receives a client's change, before the change is proposed to
+//! the cluster. It is not a rule of the agreed state: commands in the log of a cluster were accepted by the
+//! rules of the version that wrote them, and every later version has to carry them out.
 
 use serde_json::{Map, Value};
 
@@ -13,8 +13,9 @@ use crate::table::{BucketProperties, PropertyOverlay, READ_ONLY};
 use crate::validator::Validator;
 
 impl PropertyOverlay {
-    /// Refuses this overlay's changes to `current` that this server would not keep; returns those without
-    /// effect. `backends` are this node's names for its storage backend, `tags` the names of the kinds of objects.
+    /// Refuses this overlay's changes to `current` that this server would not keep; returns the
+    /// changes without effect. `backends` are this node's names for its storage backend, `tags` the
+    /// names of the kinds of objects.
     pub fn check_kept(
         &self,
         current: &BucketProperties,
@@ -40,8 +41,8 @@ impl PropertyOverlay {
         errors.or_else_ok(without_effect)
     }
 
-    /// This layer in the place of `before`, with the backend of that if it names none: a configuration has no
-    /// key for the backend of buckets without a type, and a migration that has set one is to last.
+    /// This layer in place of `before`, with the backend of `before` if it names none. A configuration has
+    /// no key for the backend of buckets without a type, but a backend that a migration has set must stay.
     #[must_use]
     pub fn staying_in_backend_of(&self, before: &Self) -> Self {
         Self {
@@ -50,8 +51,8 @@ impl PropertyOverlay {
         }
     }
 
-    /// The names in `wanted` that cannot be set, such as `name` and `claimant`. A name with the same
-    /// value as in `shown` (the properties that clients read) changes nothing and is left out.
+    /// The names in `wanted` that cannot be set, such as `name` and `claimant`. A name with the
+    /// same value as in `shown` (the properties that clients read) changes nothing and is omitted.
     pub fn passed_over(
         wanted: &Map<String, Value>,
         shown: &Map<String, Value>,
@@ -144,8 +145,8 @@ mod tests {
         PropertyOverlay::from_json(&object).unwrap()
     }
 
-    /// Eighteen properties were once stored without effect and without a warning. Each of the table is
-    /// honoured, refused with a reason, or reported.
+    /// Regression: eighteen properties were stored without effect and without a warning. Each
+    /// property of the table is honoured, refused with a reason, or reported.
     #[test]
     fn no_property_is_taken_silently() {
         let current = BucketProperties::untyped_defaults();
@@ -172,7 +173,7 @@ mod tests {
         }
     }
 
-    /// The page is for people; the table in the code counts.
+    /// The page is for people; the table in the code is authoritative.
     #[test]
     fn the_page_says_what_the_table_says() {
         let page = include_str!("../../../docs/properties.md");
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(again.check_kept(&consistent, &[], &[]), Ok(Vec::new()));
     }
 
-    /// A change of a bucket's name was once ignored silently.
+    /// Regression: a change of a bucket's name was silently ignored.
     #[test]
     fn names_that_cannot_be_set_are_named() {
         let object = |value: Value| value.as_object().unwrap().clone();
@@ -235,7 +236,8 @@ mod tests {
         assert_eq!(PropertyOverlay::from_json(&wanted).unwrap().n_val, Some(2));
     }
 
-    /// Another one was taken without effect, and each link phase read the Link metadata all the same.
+    /// Regression: another link function was accepted without effect, while each link phase read
+    /// the Link metadata.
     #[test]
     fn of_link_functions_riaks_own_is_kept() {
         let current = BucketProperties::untyped_defaults();

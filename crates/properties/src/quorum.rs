@@ -6,17 +6,17 @@ use serde_json::Value;
 
 /// The number of n replicas that must answer.
 ///
-/// "default" is not a variant: it means that the value is absent. So readers of a request get an
-/// `Option`, and the value is resolved only once.
+/// "default" is not a variant: it means that the value is absent. So a request has an `Option`, and
+/// the value is resolved only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quorum {
-    /// A single one.
+    /// One replica.
     One,
-    /// More than half.
+    /// More than half of them.
     Quorum,
-    /// Every one.
+    /// All of them.
     All,
-    /// A number of replicas; may exceed n, which the request that uses it refuses.
+    /// A number of replicas; may exceed n, in which case requests that use it are refused.
     Number(u32),
 }
 
@@ -28,14 +28,15 @@ pub struct NotQuorum {
     pub text: String,
 }
 
-/// The numbers that stand for the words in Protocol Buffers messages.
+/// The numbers for the words in Protocol Buffers messages.
 const WIRE_ONE: u32 = u32::MAX - 1;
 const WIRE_QUORUM: u32 = u32::MAX - 2;
 const WIRE_ALL: u32 = u32::MAX - 3;
 const WIRE_DEFAULT: u32 = u32::MAX - 4;
 
 impl Quorum {
-    /// The number of replicas meant, of `n`. A plain number is returned as it is, also above `n`.
+    /// The number of replicas that this means, out of `n`. A plain number is returned unchanged,
+    /// also above `n`.
     pub fn resolve(self, n: u32) -> u32 {
         match self {
             Self::One => 1,
@@ -56,7 +57,7 @@ impl Quorum {
         }
     }
 
-    /// The number that stands for this in Protocol Buffers messages.
+    /// The number for this value in Protocol Buffers messages.
     pub fn to_wire(self) -> u32 {
         match self {
             Self::One => WIRE_ONE,

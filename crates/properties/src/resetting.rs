@@ -1,7 +1,7 @@
-//! The reset of a bucket type: of one property, or of all that can be reset.
+//! The reset of a bucket type: of one property, or of all resettable ones.
 //!
-//! A reset keeps the properties that are chosen at a type's creation or belong to its data: values of a data
-//! type stay such values, and stored objects keep their backend and their kind.
+//! A reset keeps the properties that are chosen at a type's creation or belong to its data: values
+//! keep their data type, and stored objects keep their backend and their kind.
 
 use serde_json::{Map, Value};
 

@@ -4,9 +4,9 @@ use crate::errors::{PropertyErrors, Reason};
 use crate::table::{BucketProperties, PropertyOverlay};
 
 impl BucketProperties {
-    /// The properties of a bucket type that is being created with `overlay`, over these defaults.
+    /// The properties of a new bucket type with `overlay`, over these defaults.
     ///
-    /// A type may be created again until it is active, so nothing is immutable yet.
+    /// A type may be created again until it is active, so no property is immutable yet.
     pub fn created_with(&self, overlay: &PropertyOverlay) -> Result<Self, PropertyErrors> {
         overlay.check_values()?;
         let created = self.with(overlay);
@@ -38,7 +38,7 @@ impl BucketProperties {
             let raised = updated.hll_precision().to_string();
             errors.push("hll_precision", Reason::Precision(raised));
         }
-        // A bucket keeps such properties, so the rest of the change is judged against them alone.
+        // A bucket keeps such properties, so the other changes are checked against them alone.
         let unchanged = Self {
             datatype: self.datatype,
             consistent: self.consistent,
@@ -49,8 +49,8 @@ impl BucketProperties {
         errors.or_else_ok(updated)
     }
 
-    /// The same of an active type. It keeps its kind of objects, since a search for existing objects
-    /// would have to read all of its buckets.
+    /// The same for an active type. It keeps its kind of objects, since a search for existing
+    /// objects would have to read all of its buckets.
     pub fn type_updated_with(&self, change: &PropertyOverlay) -> Result<Self, PropertyErrors> {
         let updated = self.updated_with(change);
         if self.with(change).object_tag() == self.object_tag() {
@@ -61,8 +61,8 @@ impl BucketProperties {
         Err(errors)
     }
 
-    /// The reasons for which a change of these properties could not be read, as Riak gives them: it
-    /// checks the bucket before it checks the value.
+    /// The reasons why a change of these properties could not be read, as Riak gives them: Riak
+    /// checks the bucket before the value.
     #[must_use]
     pub fn reasons_of_change(&self, errors: PropertyErrors) -> PropertyErrors {
         let reason = |(property, reason): (String, Reason)| {
@@ -98,7 +98,7 @@ impl BucketProperties {
         }
     }
 
-    /// The reason for `datatype` not to become `wanted`.
+    /// The reason why `datatype` cannot become `wanted`.
     fn datatype_kept(&self, wanted: &str) -> Reason {
         match self.datatype {
             Some(_) => Reason::OtherDatatype(wanted.to_owned()),
@@ -107,9 +107,9 @@ impl BucketProperties {
         }
     }
 
-    /// The reason for `write_once` not to change, in Riak's words for each kind of bucket.
+    /// The reason why `write_once` cannot change, in Riak's words for each kind of bucket.
     fn write_once_kept(&self) -> Reason {
-        // Buckets without a type have it from the start, and typed ones have none of it.
+        // Buckets without a type have `write_once` from the start, new types do not.
         let is_plain_type = self.write_once.is_none() && self.datatype.is_none();
         match (self.is_write_once(), is_plain_type) {
             (true, _) => Reason::WriteOnceKept,
@@ -165,8 +165,8 @@ mod tests {
         );
     }
 
-    /// A value of a data type is merged for as long as there are replicas: one that ceased to exist on some
-    /// of them would come back from the others with half of its history.
+    /// A value of a data type is merged while it has replicas: if it expired on some of them, it
+    /// would come back from the others with half of its history.
     #[test]
     fn data_types_do_not_expire() {
         let refused = Err(PropertyErrors::one("expiry_secs", Reason::DatatypeExpiry));
@@ -271,8 +271,9 @@ mod tests {
         );
     }
 
-    /// A plain type without siblings that was to become one of sets was once refused twice, also because
-    /// sets need siblings; and a type of sets that was to become write-once, also because of its sets.
+    /// Regression: the change of a plain type without siblings to a type of sets was refused with a
+    /// second reason, that sets need siblings. The change of a type of sets to write-once was
+    /// refused with a second reason too, its sets.
     #[test]
     fn a_change_of_what_a_type_is_has_one_reason() {
         let sets = created(r#"{"datatype":"set"}"#).unwrap();

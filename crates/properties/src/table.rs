@@ -17,7 +17,7 @@ use crate::value::{Datatype, PropertyValue, Replication, SyncOnWrite};
 /// The registers of a HyperLogLog are 2 to this power where the type does not set it.
 pub const HLL_PRECISION_DEFAULT: u8 = 14;
 
-/// The kind of objects where none is chosen.
+/// The default kind of objects.
 pub const OBJECT_TAG_DEFAULT: &str = "o_rkv";
 
 /// Names that are read beside the properties and cannot be set, each with the reason; a client may
@@ -44,14 +44,14 @@ macro_rules! properties {
                 $optional_reason:expr, $optional_effect:expr;)*
         }
     ) => {
-        /// The properties that count for a bucket, with every layer and every default applied.
+        /// The effective properties of a bucket, with every layer and every default.
         #[derive(Clone, Debug, PartialEq)]
         pub struct BucketProperties {
             $($(#[$doc])* pub $name: $kind,)*
             $($(#[$optional_doc])* pub $optional: Option<$optional_kind>,)*
         }
 
-        /// The properties set at one layer; `None` leaves the layers below as they are.
+        /// The properties set at one layer; for `None` the layers below count.
         #[derive(Clone, Debug, PartialEq, Default)]
         pub struct PropertyOverlay {
             $($(#[$doc])* pub $name: Option<$kind>,)*
@@ -63,7 +63,7 @@ macro_rules! properties {
                 Self { $($name: $default,)* $($optional: None,)* }
             }
 
-            /// These properties with the overlay's in place of those that it sets.
+            /// These properties with the values that the overlay sets.
             #[must_use]
             pub fn with(&self, overlay: &PropertyOverlay) -> Self {
                 Self {
@@ -94,8 +94,8 @@ macro_rules! properties {
                 $((stringify!($optional), $optional_effect),)*
             ];
 
-            /// Reads an object of properties. Every value of a wrong kind, every value out of range
-            /// and every unknown name is reported; `name`, `active` and their like are passed over.
+            /// Reads an object of properties. Reports every value of a wrong kind or out of range
+            /// and every unknown name; skips `name`, `active` and the like.
             pub fn from_json(object: &Map<String, Value>) -> Result<Self, PropertyErrors> {
                 let mut overlay = Self::default();
                 let mut errors = PropertyErrors::default();
@@ -271,9 +271,9 @@ impl BucketProperties {
         self
     }
 
-    /// True when concurrent values stay side by side until a client resolves them.
+    /// True when concurrent values are kept until a client resolves them.
     pub fn keeps_siblings(&self) -> bool {
-        // Values that are merged are all kept, against any other property.
+        // Merged values are all kept, whatever other properties state.
         let are_merged = self.datatype.is_some();
         are_merged || self.allow_mult && !self.last_write_wins && !self.is_write_once()
     }
@@ -303,7 +303,7 @@ impl BucketProperties {
         self.expiry_secs.filter(|secs| *secs > 0)
     }
 
-    /// The validators of what clients put, in the order in which they were set.
+    /// The validators of clients' puts, in the order in which they were set.
     pub fn validators(&self) -> impl Iterator<Item = &Validator> {
         self.precommit.iter().filter_map(|hook| match hook {
             CommitHook::Validator(validator) => Some(validator),

@@ -57,7 +57,7 @@ fn layers_nearer_to_the_bucket_win() {
     assert_eq!(defaults.with(&of_type.with(&of_bucket)), resolved);
 }
 
-/// Each quorum property is the same from either layer: one forgotten in a merge would not be.
+/// Each quorum property has the same effect from either layer: one omitted in a merge would not.
 #[test]
 fn every_property_reaches_the_result_from_every_layer() {
     let all = json!({

@@ -1,5 +1,5 @@
-//! Validators: the commit hooks that this server has itself. They are named in the form in which clients of Riak
-//! name an Erlang function, so that each of them can set one and read it back.
+//! Validators: the commit hooks of this server. They are named like Erlang functions, so that every
+//! client of Riak can set one and read it back.
 //!
 //! ```text
 //! {"mod": "kvorum", "fun": "json"}                  the value is JSON
@@ -7,8 +7,8 @@
 //! {"mod": "kvorum", "fun": "max_bytes:N"}           the value has at most N bytes
 //! ```
 //!
-//! An argument stands in the function's name, as Riak's messages have no other place for it. A validator is
-//! parsed together with its property, so that a put need not parse it.
+//! An argument is part of the function's name, as Riak's messages have no other place for it. A
+//! validator is parsed together with its property, and not by each put.
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -22,11 +22,11 @@ pub(crate) const MODULE: &str = "kvorum";
 /// The longest schema, in bytes: it is part of the agreed state.
 const SCHEMA_BYTES_MAX: usize = 64 << 10;
 
-/// The longest value that is compared with a schema, in bytes: it is parsed into memory, where a small
-/// number takes sixteen times its text.
+/// The longest value that is compared with a schema, in bytes: it is parsed into memory, where a
+/// small number takes sixteen times the memory of its text.
 const CHECKED_BYTES_MAX: usize = 1 << 20;
 
-/// A validator, read.
+/// A parsed validator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Validator {
     /// Its name and argument, as they were set.
@@ -47,13 +47,13 @@ enum Rule {
 pub struct Rejected {
     /// The validator's name.
     pub validator: &'static str,
-    /// The fault of the value.
+    /// The defect of the value.
     pub detail: String,
 }
 
 impl Validator {
-    /// The validator that a hook names. `None` for a hook of another module; an error names the fault of a
-    /// hook of this one.
+    /// The validator that a hook names. `None` for a hook of another module; an error describes the
+    /// defect of a hook of this one.
     pub(crate) fn of(hook: &ModuleFunction) -> Option<Result<Self, String>> {
         (hook.module == MODULE).then(|| Self::named(&hook.function))
     }
@@ -134,7 +134,7 @@ impl Rule {
     }
 }
 
-/// The text of a value that can be read as it is stored.
+/// The text of a value that is stored without encoding.
 fn json_text<'a>(value: &'a [u8], content_encoding: &[u8]) -> Result<&'a str, String> {
     let is_plain =
         content_encoding.is_empty() || content_encoding.eq_ignore_ascii_case(b"identity");
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(validator("max_bytes:2").check(b"{}", b"gzip"), Ok(()));
     }
 
-    /// A value that is nested deeper than any stack is long has to be read all the same, or rejected.
+    /// A value nested deeper than any stack has to be read or rejected all the same.
     #[test]
     fn deep_and_long_values_are_read_within_bounds() {
         let deep = "[".repeat(200_000) + &"]".repeat(200_000);

@@ -7,7 +7,7 @@ use crate::function::{KeyFunction, LinkFunction};
 use crate::quorum::Quorum;
 
 /// A value that a property can have. `None` from [`PropertyValue::from_json`] is a value of another
-/// kind; the table decides which values of the kind a property takes.
+/// kind; the table decides which values of the kind a property accepts.
 pub(crate) trait PropertyValue: Sized {
     fn from_json(value: &Value) -> Option<Self>;
     fn to_json(&self) -> Value;
@@ -31,7 +31,7 @@ impl PropertyValue for bool {
 }
 
 macro_rules! integer_values {
-    // The three widths differ in nothing but their name.
+    // The three widths differ only in their names.
     ($($integer:ident),*) => {$(
         impl PropertyValue for $integer {
             fn from_json(value: &Value) -> Option<Self> {
@@ -101,7 +101,7 @@ impl PropertyValue for LinkFunction {
 }
 
 macro_rules! word_values {
-    // An enum whose values are words: the pairs would otherwise be written in both directions.
+    // An enum with a word for each value: otherwise the pairs would be written for both directions.
     ($(#[$doc:meta])* $kind:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ macro_rules! word_values {
         }
 
         impl $kind {
-            /// The value that goes by this word.
+            /// The value for this word.
             pub fn from_word(word: &str) -> Option<Self> {
                 match word {
                     $($word => Some(Self::$variant),)*
@@ -131,17 +131,17 @@ macro_rules! word_values {
 word_values! {
     /// The replicas that flush a write to stable storage before they acknowledge it.
     SyncOnWrite {
-        /// The one that coordinates.
+        /// The coordinating replica.
         One = "one",
-        /// Every one.
+        /// Every replica.
         All = "all",
-        /// As in the backend's own settings.
+        /// According to the backend's own settings.
         Backend = "backend",
     }
 }
 
 word_values! {
-    /// The data type of which all objects of a bucket type are.
+    /// The data type of all objects of a bucket type.
     Datatype {
         /// A counter.
         Counter = "counter",
@@ -157,7 +157,7 @@ word_values! {
 }
 
 word_values! {
-    /// The ways of replication between clusters that a bucket takes part in.
+    /// The ways of replication between clusters for a bucket.
     Replication {
         /// None.
         Off = "false",
@@ -167,7 +167,7 @@ word_values! {
         Fullsync = "fullsync",
         /// Either way.
         Both = "both",
-        /// Either way, in the form in which it is the default.
+        /// Either way; the form of the default.
         On = "true",
     }
 }

@@ -1,4 +1,4 @@
-//! Counters: events with a one-minute window, events in total, and present amounts.
+//! Counters: events with a one-minute window, total events, and present amounts.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -10,11 +10,11 @@ use crate::window::Cell;
 
 /// The window, in seconds.
 const WINDOW: u64 = 60;
-/// One a second, and four more, so that a recorder that is a little late does not meet a new turn.
+/// One slice per second, and four more, so that a recorder that is a little late does not meet a new turn.
 const SLICES: usize = 64;
 
-/// Events of the last minute and since the start. A copy for a thread's stripe is made when it first
-/// counts.
+/// Events of the last minute and since the start. The copy for a thread's stripe is made at its
+/// first count.
 #[derive(Debug, Default)]
 pub struct Counter {
     stripes: [OnceLock<Box<Stripe>>; STRIPES],
@@ -47,7 +47,7 @@ impl Counter {
         self.add_at(&Recording::new(now), events);
     }
 
-    /// Counts one event, among others that are recorded at once.
+    /// Counts one event, as one of several recordings of a caller.
     pub fn count_at(&self, recording: &Recording) {
         self.add_at(recording, 1);
     }
@@ -87,7 +87,7 @@ impl Counter {
     }
 }
 
-/// Slot of a second, and the turn around the window.
+/// The slot of a second, and its turn around the window.
 fn slot_of(second: u64) -> (usize, u64) {
     let slices = SLICES as u64;
     (
@@ -133,12 +133,12 @@ impl Total {
 pub struct Gauge(AtomicI64);
 
 impl Gauge {
-    /// There is this much.
+    /// Sets the amount.
     pub fn set(&self, amount: i64) {
         self.0.store(amount, Ordering::Relaxed);
     }
 
-    /// There is this much more; less, if it is negative.
+    /// Adds to the amount; a negative change reduces it.
     pub fn add(&self, change: i64) {
         self.0.fetch_add(change, Ordering::Relaxed);
     }

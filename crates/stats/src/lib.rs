@@ -1,11 +1,11 @@
 //! Counters, windows and histograms behind `/stats`, `/metrics` and `kvorum admin status`.
 //!
 //! Everything is recorded with a few relaxed atomic operations on memory that never moves: no lock
-//! and no clock. The caller passes the time that it has anyway, as a [`Duration`] since
-//! any fixed moment of its own, the same for every call.
+//! and no clock. The caller passes the time that it has anyway, as a [`Duration`] since a fixed
+//! moment of its choice, the same for every call.
 //!
-//! Figures have Riak's names and are in one table (`registry.rs`). The two ways to read them are
-//! [`Stats::riak_values`], Riak's names and numbers, and [`MetricsText`], OpenMetrics.
+//! Figures have Riak's names and are in one table (`registry.rs`). There are two ways to read them:
+//! [`Stats::riak_values`] has Riak's names and numbers, and [`MetricsText`] is OpenMetrics.
 //!
 //! [`Duration`]: std::time::Duration
 

@@ -1,7 +1,7 @@
-//! OpenMetrics text: the form in which Prometheus and its like read statistics.
+//! OpenMetrics text: the form in which Prometheus and similar systems read statistics.
 //!
-//! Written by hand rather than by a metrics library: such a library wants to own the counters, and
-//! here they have to answer under Riak's names as well. The grammar is small and tested below.
+//! Not written by a metrics library: a library would own the counters, which have Riak's names here
+//! as well. The grammar is small and tested below.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -19,9 +19,9 @@ const PREFIX: &str = "kvorum_";
 /// The kind of a family of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Only rises; its sample's name ends in `_total`.
+    /// Only increases; its sample's name ends in `_total`.
     Counter,
-    /// Rises and falls.
+    /// Increases and decreases.
     Gauge,
     /// Facts about the process as labels; its sample's name ends in `_info` and its value is 1.
     Info,
@@ -40,9 +40,9 @@ impl MetricsText {
         Self::default()
     }
 
-    /// Adds a family with its samples, each with its labels. The name gets the prefix `kvorum_`; it
-    /// and the labels' names may hold letters, digits and underscores, anything else becomes an
-    /// underscore. A family that is there already is not added again.
+    /// Adds a family with its samples, each with its labels. The name gets the prefix `kvorum_`.
+    /// The name and the labels' names may have letters, digits and underscores; any other character
+    /// becomes an underscore. A family that is present already is not added again.
     pub fn family<'a, V: std::fmt::Display>(
         &mut self,
         kind: MetricKind,
@@ -73,7 +73,7 @@ impl MetricsText {
         self.family(MetricKind::Counter, name, help, [(&[][..], total)]);
     }
 
-    /// Adds everything that the node records.
+    /// Adds all figures that the node records.
     pub fn stats(&mut self, stats: &Stats) {
         stats.visit(|reading, help| match reading {
             Reading::Counter { name, counter, .. } => {
@@ -96,13 +96,13 @@ impl MetricsText {
         });
     }
 
-    /// Adds a histogram over all time.
+    /// Adds a histogram since the start.
     pub fn histogram(&mut self, name: &str, unit: Unit, help: &str, histogram: &Histogram) {
         self.histograms(name, unit, help, [(&[][..], histogram)]);
     }
 
-    /// Adds a family of histograms over all time, each with its labels. A family that is there already is not added
-    /// again.
+    /// Adds a family of histograms since the start, each with its labels. A family that is present
+    /// already is not added again.
     pub fn histograms<'a>(
         &mut self,
         name: &str,
@@ -168,7 +168,7 @@ impl MetricsText {
     }
 }
 
-/// A name ends in its unit, once.
+/// A name that ends in its unit, once.
 fn with_unit(name: &str, unit: Option<&str>) -> String {
     match unit {
         Some(unit) if !name.ends_with(&format!("_{unit}")) => format!("{name}_{unit}"),
@@ -176,7 +176,7 @@ fn with_unit(name: &str, unit: Option<&str>) -> String {
     }
 }
 
-/// A float always shows that it is one: `le` has to be a canonical float.
+/// A float is recognizable as one: `le` has to be a canonical float.
 fn scaled(value: u64, scale: f64) -> String {
     format!("{:?}", value as f64 * scale)
 }
@@ -193,7 +193,7 @@ impl std::fmt::Display for Name<'_> {
     }
 }
 
-/// A text with characters that would end it escaped.
+/// A text in which characters that would end it are escaped.
 struct Escaped<'a>(&'a str);
 
 impl std::fmt::Display for Escaped<'_> {
@@ -208,7 +208,7 @@ impl std::fmt::Display for Escaped<'_> {
 }
 
 impl Unit {
-    /// The word that ends the names of a family.
+    /// The word at the end of a family's name.
     fn word(self) -> Option<&'static str> {
         match self {
             Self::Microseconds => Some("seconds"),
@@ -217,7 +217,7 @@ impl Unit {
         }
     }
 
-    /// The powers of two up to which values are shown, and the factor from a value to the unit.
+    /// The powers of two that bound the buckets, and the factor from a value to the unit.
     fn shown(self) -> (RangeInclusive<usize>, f64) {
         match self {
             // 16 microseconds to 67 seconds.
@@ -229,7 +229,7 @@ impl Unit {
     }
 }
 
-/// Labels of a histogram's sample with its bound behind them.
+/// Labels of a histogram's sample, followed by its bound.
 struct Bounded<'a>(&'a [(&'a str, &'a str)], &'a str);
 
 impl std::fmt::Display for Bounded<'_> {

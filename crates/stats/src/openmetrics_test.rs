@@ -1,4 +1,4 @@
-//! The text against its grammar, read by a small parser that refuses the same as a scraper.
+//! The text against its grammar: a small parser refuses what a scraper refuses.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn is_name(name: &str) -> bool {
         && characters.all(|next| next.is_ascii_alphanumeric() || next == '_')
 }
 
-/// Reads `{a="b",...}`; escapes are taken back.
+/// Reads `{a="b",...}` and decodes escapes.
 fn labels(text: &str) -> (BTreeMap<String, String>, &str) {
     let mut labels = BTreeMap::new();
     let Some(mut rest) = text.strip_prefix('{') else {
@@ -153,7 +153,7 @@ fn everything_recorded_follows_the_grammar() {
     assert!(families.values().all(|family| !family.samples.is_empty()));
 }
 
-/// Endings that belong to samples of one kind of family: another family that has one of them could have
+/// Endings of the sample names of one kind of family: another family with such an ending could have
 /// the name of such a sample.
 const RESERVED: [&str; 8] = [
     "_total", "_created", "_count", "_sum", "_bucket", "_gcount", "_gsum", "_info",

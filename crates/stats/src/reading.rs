@@ -3,7 +3,7 @@
 use crate::counter::{Counter, Gauge, Total};
 use crate::histogram::{Histogram, Unit};
 
-/// One entry of the table, as a reader meets it.
+/// One entry of the table for a reader.
 #[derive(Clone, Copy, Debug)]
 pub enum Reading<'a> {
     /// A counter with Riak's names for its window and its total.

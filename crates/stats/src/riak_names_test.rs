@@ -8,8 +8,8 @@ use crate::{Reading, Recording, Stats};
 const TABLE: &str = include_str!("riak_names.tsv");
 const NOW: Duration = Duration::from_secs(1000);
 
-/// Names that Kvorum adds: totals where Riak has the last minute alone, and percentiles where it has only
-/// mean and maximum.
+/// Names that Kvorum adds: totals where Riak has only the last minute, and percentiles where Riak
+/// has only mean and maximum.
 const OURS: [&str; 11] = [
     "clusteraae_fsm_create_error_total",
     "clusteraae_fsm_create_total",
@@ -43,7 +43,7 @@ fn lines() -> Vec<Line> {
     lines.map(line).collect()
 }
 
-/// Names of a fate.
+/// Names with a fate.
 fn with_fate(fate: &str) -> BTreeSet<&'static str> {
     let lines = lines().into_iter();
     lines
@@ -56,7 +56,7 @@ fn values(stats: &Stats) -> BTreeMap<&'static str, i64> {
     stats.riak_values(NOW).into_iter().collect()
 }
 
-/// Records one of what an entry of the table counts.
+/// Records one event or value of an entry of the table.
 fn record_one(reading: Reading<'_>) {
     match reading {
         Reading::Counter { counter, .. } => counter.count(NOW),

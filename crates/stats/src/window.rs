@@ -1,9 +1,8 @@
 //! A count that belongs to one turn of a window, and expires with it.
 //!
-//! A window is an array of cells, one for each slice of time, used again at every turn around it. A
-//! cell holds the turn and the count in one word, so that the first recorder of a new turn replaces
-//! the old count in one step. Clearing a slice by a sweep would need a lock, or lose counts that
-//! are recorded meanwhile.
+//! A window is an array of cells, one for each slice of time, reused at every turn around it. A cell holds
+//! the turn and the count in one word, so that the first recorder of a new turn replaces the old count in
+//! one step. Clearing a slice by a sweep would need a lock, or lose concurrent counts.
 //!
 //! ```text
 //! turn, 24 bits | count, 40 bits
@@ -17,7 +16,7 @@ const COUNT_BITS: u32 = 40;
 /// The largest count, and the largest value that a [`Cell`] keeps as a maximum.
 pub(crate) const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 const TURN_MASK: u64 = (1 << (64 - COUNT_BITS)) - 1;
-/// More than this is never added at once: so the count cannot run into the turn within one slice.
+/// The most that is added at once, so that the count cannot overflow into the turn within one slice.
 const ADDED_MAX: u64 = u32::MAX as u64;
 
 /// One slice's count or maximum.
@@ -25,7 +24,7 @@ const ADDED_MAX: u64 = u32::MAX as u64;
 pub(crate) struct Cell(AtomicU64);
 
 impl Cell {
-    /// Adds to this turn's count. A turn that is over already is not written to any more.
+    /// Adds to this turn's count, unless the turn has passed.
     #[inline]
     pub(crate) fn add(&self, stripe: Stripe, turn: u64, count: u64) {
         let turn = turn & TURN_MASK;
@@ -35,7 +34,7 @@ impl Cell {
         }
     }
 
-    /// Starts a turn at nothing, unless it is over already.
+    /// Starts a turn at zero, unless it has passed.
     #[cold]
     fn begin(&self, turn: u64) -> bool {
         let mut seen = self.0.load(Ordering::Relaxed);
@@ -55,16 +54,16 @@ impl Cell {
         true
     }
 
-    /// Raises this turn's maximum. Later turns are greater by themselves.
+    /// Raises this turn's maximum. Words of later turns are greater anyway.
     pub(crate) fn raise(&self, turn: u64, value: u64) {
         let raised = (turn & TURN_MASK) << COUNT_BITS | value.min(COUNT_MAX);
-        // Mostly there is nothing to raise, and a load leaves the cache line shared.
+        // The maximum is seldom raised, and a load leaves the cache line shared.
         if self.0.load(Ordering::Relaxed) < raised {
             self.0.fetch_max(raised, Ordering::Relaxed);
         }
     }
 
-    /// The count or maximum of this turn.
+    /// This turn's count or maximum.
     pub(crate) fn get(&self, turn: u64) -> u64 {
         let seen = self.0.load(Ordering::Relaxed);
         if seen >> COUNT_BITS == turn & TURN_MASK {

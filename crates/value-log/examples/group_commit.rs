@@ -6,7 +6,7 @@
 //!   index: the limit of the device and the system.
 //! - `file each`: every store syncs its own file, in groups, in parallel with the others.
 //! - `adopted`: the real engine with its entries in the value log, as the server runs it.
-//! - `values`: our value log with the least that a tenant needs, a hash map of places: the cost of
+//! - `values`: our value log with the least possible tenant, a hash map of places: the cost of
 //!   entries that stay where they were logged.
 //!
 //! Rounds are interleaved, medians and their ratios to the straw man are printed:
@@ -15,7 +15,7 @@
 //! cargo run --release -p kvorum-value-log --example group_commit -- [SECONDS] [ROUNDS] [DIRECTORY] [ONLY]
 //! ```
 //!
-//! With `ONLY`, the contenders of these names run alone (separated by commas).
+//! With `ONLY`, only the contenders of these names run (separated by commas).
 
 #![expect(
     clippy::unwrap_used,
@@ -43,7 +43,7 @@ use kvorum_segment::{EncodedBack, StoredBack};
 use kvorum_value_log::{LogPlace, LogPromise, LogRecord, Tenant, ValueLog, ValueLogSettings};
 use parking_lot::{Condvar, Mutex};
 
-/// As the server has it.
+/// The server's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -109,8 +109,8 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-/// Runs the clients for a while; returns writes per second and microseconds of CPU per write, the
-/// system's included where it works for this process.
+/// Runs the clients for a while. Returns writes per second and microseconds of CPU per write, with
+/// those of the system where it works for this process.
 fn load(stores: &Arc<dyn Stores>, size: usize, time: Duration) -> (f64, f64) {
     let cpu_before = cpu_micros();
     let writes = AtomicU64::new(0);
@@ -144,7 +144,7 @@ fn advance(random: &mut u64) {
         .wrapping_add(1);
 }
 
-/// Bytes that the engine's compression does not shorten: every contender writes as much.
+/// Bytes that the engine's compression does not shorten, so that every contender writes the same amount.
 fn incompressible(random: &mut u64, size: usize) -> Bytes {
     let mut draw = |_| {
         advance(random);
@@ -153,7 +153,7 @@ fn incompressible(random: &mut u64, size: usize) -> Bytes {
     (0..size).map(&mut draw).collect()
 }
 
-/// The CPU time of this process so far; the system counts in hundredths of a second.
+/// The CPU time of this process so far, at a resolution of a hundredth of a second.
 fn cpu_micros() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();

@@ -1,14 +1,14 @@
 //! Measures the memory of the key directories of 64 stores while they grow from 1 to 12 million
-//! keys of 67 bytes, a fold open part of the time. It is the growth of the process since before the
-//! first put, by the system's account, so that the allocator's waste is included.
+//! keys of 67 bytes, a fold open part of the time. The memory is the growth of the process since
+//! before the first put, so that the allocator's waste is included.
 //!
-//! With `--value-log` entries stay in a value log, as in a server by default, and the memory of
-//! stores and log for that is included.
+//! With `--value-log`, entries stay in a value log, as in a server by default, and the memory that
+//! stores and log need for it is included.
 //!
 //! Run with `MIMALLOC_ALLOW_THP=0 cargo run --release -p kvorum-value-log --example keydir_memory
 //! [--value-log] [DIRECTORY] [KEYS]`. The directory is removed at the end. Without the variable the
-//! allocator asks for huge pages, and the system's account moves in steps of 2 MB: two bytes a key
-//! at a million. Target: at most 24 bytes a key at the worst moment.
+//! allocator uses huge pages, and the measured size moves in steps of 2 MB: two bytes per key at a
+//! million keys. Target: at most 24 bytes per key at the worst moment.
 
 #![expect(
     clippy::disallowed_methods,
@@ -114,7 +114,7 @@ impl Measured {
     fn put_some(&mut self, count: u64) {
         for number in self.put..self.put + count {
             put(&self.stores, number);
-            // A server counts queued batches separately; they are not memory of keys.
+            // A server counts queued batches separately; they do not belong to the memory of keys.
             if number.is_multiple_of(1_000)
                 && let Some(log) = &self.log
             {
@@ -127,7 +127,7 @@ impl Measured {
         }
     }
 
-    /// Does a server's upkeep: nothing stays queued in memory, and due log hints are written.
+    /// Does a server's upkeep: no batch stays queued in memory, and due log hints are written.
     fn keep_log(&self) {
         let Some(log) = &self.log else {
             return;

@@ -1,10 +1,10 @@
 //! Measures the opening of 64 bitcasks with their entries in one value log, as the server runs
 //! them: after a clean stop, after a kill (with as much of the log behind the checkpoints as
 //! possible), with the checkpoint of one store missing, and with all of them missing. `open_time`
-//! of `kvorum-backend-bitcask` does so for stores with entries in files of their own.
+//! of `kvorum-backend-bitcask` does the same for stores with entries in files of their own.
 //!
 //! Stores are opened two at a time and admitted to the log together, by two threads. The bytes read
-//! are the system's count of all that the process read from files, cached or not.
+//! are the system's count for the process, cached or not.
 //!
 //! ```text
 //! cargo run --release -p kvorum-value-log --example tenant_open_time -- [DIRECTORY] [KEYS] [VALUE_BYTES]
@@ -61,7 +61,7 @@ fn main() {
     let node = Node::open(&directory);
     let replayed = node.driven(|| {
         let until = node.log.newest_segment() + SEGMENTS_BEHIND_MAX;
-        // Steps that have no factor in common with most numbers of keys: hardly a key twice.
+        // Steps with no factor in common with most numbers of keys, so that hardly any key recurs.
         let mut overwritten = (0..).map(|number| number * 7_919 % keys);
         let mut put = 0;
         while node.log.newest_segment() < until {
@@ -70,7 +70,7 @@ fn main() {
         }
         put
     });
-    // Dropped without being closed, as a kill leaves it.
+    // Dropped without being closed, as after a kill.
     drop(node);
     println!("{replayed} records in {SEGMENTS_BEHIND_MAX} segments behind the checkpoints");
     time_opening("after a kill", &directory, keys).close();
@@ -90,7 +90,7 @@ struct Node {
     admitted: Admission,
 }
 
-/// As a node does it.
+/// Admits the stores as a node does.
 fn admit(log: &ValueLog, stores: &[Arc<Bitcask>]) -> Admission {
     let mut all = Admission::default();
     let tenants = tenants_of(stores);
@@ -146,7 +146,7 @@ impl Node {
         while self.log.is_chore_due() && self.log.chore_step().unwrap() {}
     }
 
-    /// Keys go round the stores, so that each has something in every segment.
+    /// Keys go to the stores in turn, so that each store has records in every segment.
     fn put(&self, number: u64, body: &Bytes) {
         let store = number % STORES;
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -30,7 +30,7 @@ impl ValueLog {
         create_directory_durably(disk, directory).map_err(|error| from_disk(&error))?;
         let closed = files.segments();
         let closed: Vec<_> = closed.iter().filter(|it| it.number < next).collect();
-        // The newest segment is linked for its number, which must not be given to another segment.
+        // The newest segment is linked so that its number is never given to another segment.
         let newest = closed.last().map(|it| it.number);
         let is_copied =
             |number: u32| Some(number) == newest || held.iter().any(|it| it.holds(number));

@@ -21,7 +21,7 @@ const EXTENSION: &str = "contents";
 pub(crate) struct Contents {
     pub(crate) log_id: u64,
     pub(crate) number: u32,
-    /// The length of the segment's file, seal included. Bytes.
+    /// The length of the segment's file with its seal, in bytes.
     pub(crate) file_len: u64,
     /// The end of its last record. Bytes.
     pub(crate) data_end: u64,

@@ -1,13 +1,12 @@
 //! Segments that the log dropped: a small file with their numbers.
 //!
-//! Numbers are given out in order, so every number up to the newest has a file or was dropped. A
-//! number with neither was lost, and stores that still refer to it have to report that. A number is
-//! noted durably before its file is removed, so no crash makes a dropped segment look lost. A
-//! number that is noted and has a file counts as existing.
+//! Numbers are issued in order, so each number up to the newest needs a file or a note that it was
+//! dropped. A number with neither was lost, and stores that still refer to it have to report the
+//! loss. A number is noted durably before its file is removed, so no crash makes a dropped segment
+//! look lost. A noted number with a file counts as existing.
 //!
-//! On a disk too full for the note, the note itself is removed before the segments are. Without it,
-//! as in a log of a version without notes, nothing counts as lost and each missing number counts as
-//! dropped.
+//! On a disk too full for the note, the note itself is removed before the segments are. Without a
+//! note, as in logs of earlier versions, each missing number counts as dropped and none as lost.
 
 mod numbers;
 
@@ -40,9 +39,9 @@ pub(crate) struct Dropped {
 /// State of the numbers after a log was opened.
 pub(crate) struct Settled {
     pub(crate) known: Dropped,
-    /// Missing segments that have yet to be reported.
+    /// Missing segments whose loss was not reported yet.
     pub(crate) news: Numbers,
-    /// The file has the same contents.
+    /// The file has these contents.
     pub(crate) is_written: bool,
     /// The file existed: a number that has neither a file nor a note is missing.
     pub(crate) is_certain: bool,
@@ -118,15 +117,15 @@ impl Dropped {
         small_file::read(disk, &Self::path(directory), Self::decode)
     }
 
-    /// Missing segments, reported or not, when these exist.
+    /// Missing segments, reported or not, if those in `there` exist.
     pub(crate) fn missing_beside(&self, there: &Numbers) -> Numbers {
         let newest = self.newest.max(there.highest());
         self.dropped.and(there).complement(newest)
     }
 
-    /// Compares the note `noted` of an opened log, if it is one of this log, with the existing
-    /// segments. Files of other logs had the names of `foreign` ones. Of these only noted numbers
-    /// are news: a stray file with another number replaces no segment.
+    /// Compares the note `noted` of an opened log with the existing segments, if the note belongs
+    /// to this log. Files of other logs had the names of `foreign` segments. Of these only noted
+    /// numbers are news: a stray file with another number replaces no segment.
     pub(crate) fn settle(
         noted: Option<Self>,
         log_id: u64,
@@ -154,7 +153,7 @@ impl Dropped {
         let known = Self {
             log_id,
             newest,
-            // No segment existed below a foreign file with too high a number.
+            // A foreign file with too high a number proves no segment below it.
             dropped: there.and(&missing).complement(newest),
             missing: missing.clone(),
         };
@@ -250,7 +249,7 @@ mod tests {
         assert!(again.is_written);
     }
 
-    /// The loss includes the newest file: its number counts too.
+    /// The newest file is lost too, and its number counts.
     #[test]
     fn numbers_above_the_newest_file_that_had_one_are_missing() {
         let there = numbers(&[(4, 4), (6, 7)]);
@@ -267,7 +266,7 @@ mod tests {
         assert!(!settled.is_written);
     }
 
-    /// A stray file made every number below its own missing.
+    /// Regression: a stray file made every number below its own count as missing.
     #[test]
     fn a_foreign_file_makes_no_number_missing_but_its_own() {
         let there = numbers(&[(4, 4), (6, 9)]);

@@ -1,17 +1,17 @@
-//! The files of the value log: places are handed out when a batch is queued, and the bytes follow.
+//! The files of the value log: a batch gets its place when it is queued, and its bytes are written later.
 //!
-//! A place once handed out is kept: key directories point to it. So places are handed out in files with
+//! A place once issued is kept, because key directories point to it. So places are issued in files with
 //! reserved space. If there is no space for the next file, a batch is refused before any part of it is
-//! visible. If a write fails nevertheless, its group fails for its waiters, and stays, in memory and
-//! readable, until it is written; the next append tries that first, and is refused if it does not succeed.
+//! visible. If a write fails nevertheless, its group fails for its waiters. The group stays in memory,
+//! readable, until it is written; the next append tries that first, and is refused if it fails.
 //!
-//! A write takes everything that has a place. So the bytes of a group were often written by the commit before
-//! it, or by a thread that would only wait while another group is synced: the copy into the page cache then
-//! costs no time between two syncs.
+//! A write takes all batches that have places. So the bytes of a group are often written by the
+//! commit before it, or by a thread that would otherwise wait for another group's sync. The copy
+//! into the page cache then costs no time between two syncs.
 //!
-//! Two rules make recovery possible. A segment gets its first record after everything in the one
-//! before it was synced. And the newest segment that a crash left is cut at its end before a new one
-//! gets its first record. So only the newest one can be torn.
+//! Two rules make recovery possible. A segment gets its first record after all records of the
+//! segment before it were synced. And the newest segment after a crash is cut at its end before a
+//! new segment gets its first record. So only the newest segment can be torn.
 
 mod closing;
 mod drop_note;
@@ -44,42 +44,43 @@ use crate::settings::ValueLogSettings;
 
 /// Records in one write: systems take some 1,000 parts, and a record has three.
 const RECORDS_AT_ONCE: usize = 300;
-/// Less than this is not worth a write of its own. Bytes.
+/// The least bytes that are worth a write of their own.
 const WRITE_AHEAD_BYTES_MIN: u64 = 64 << 10;
-/// More than this is left to the driver: it takes a processor from the tasks for too long. Bytes.
+/// The most bytes that are written at once; longer writes, left to the driver, would take a
+/// processor from the tasks for too long.
 const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
 /// The files, and the segments that readers may use.
 ///
-/// Locks are taken in one order: `dropped`, `state`, `spares`, `cursor`, and last `placed`, `segments`
-/// or `rooms`, each for itself. Within the queue's lock neither of the first two is taken.
+/// Locks are taken in one order: `dropped`, `state`, `spares`, `cursor`, and last `placed`,
+/// `segments` or `rooms`, each alone. Neither of the first two is taken under the queue's lock.
 pub(crate) struct Files {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) directory: PathBuf,
     pub(crate) log_id: u64,
     pub(crate) settings: ValueLogSettings,
-    /// The part of the free space that is held back.
+    /// The part of the free space that is kept in reserve.
     pub(crate) reserve: Arc<Reserve>,
-    /// All segments, the one that is appended to included.
+    /// All segments, with the active one.
     segments: RwLock<BTreeMap<u32, Arc<LogSegment>>>,
-    /// Batches that have their places and that no write has taken yet, in order.
+    /// Batches that have places and were not taken by a write yet, in order.
     placed: Mutex<Placed>,
     state: Mutex<State>,
     /// Places for the next batches.
     pub(crate) room: Room,
-    /// The last place that was handed out, and up to where the log is durable.
+    /// The end of the last issued place, and the end of the durable part of the log.
     appended: AtomicU64,
     synced: AtomicU64,
-    /// The highest number that a file has: older ones may go, this one keeps the count.
+    /// The highest number of a file: older files may be removed, this one preserves the count.
     newest_file: AtomicU64,
-    /// Segments that were removed, and those that will be.
+    /// Segments that were removed or will be.
     dropped: Mutex<Settled>,
     /// The highest number that is noted on the disk.
     noted_to: AtomicU64,
     is_stalled: AtomicBool,
 }
 
-/// The result of asking for a place.
+/// The result of a request for a place.
 pub(crate) enum Placing {
     /// The batch is in this segment.
     Placed(Arc<Item>, Arc<LogSegment>),
@@ -87,11 +88,11 @@ pub(crate) enum Placing {
     NoRoom(Batch),
 }
 
-/// Batches that wait to be written, and are taken whole by the next write.
+/// Batches that wait to be written; the next write takes all of them.
 #[derive(Default)]
 struct Placed {
     items: VecDeque<Arc<Item>>,
-    /// Their length in their segments. Bytes.
+    /// Their length in their segments, in bytes.
     bytes: u64,
 }
 
@@ -100,15 +101,15 @@ struct State {
     /// The torn end of an earlier run, which is cut first.
     torn: Option<TornEnd>,
     active: Option<Active>,
-    /// Batches that a write has taken and that are not in a file yet, in order.
+    /// Batches that a write has taken and not put in a file yet, in order.
     unwritten: VecDeque<Arc<Item>>,
     /// Closed, synced, not sealed yet.
     retired: VecDeque<Active>,
-    /// The end of the active segment when upkeep looked last: an idle segment gets a mark.
+    /// The end of the active segment at the last upkeep: an idle segment gets a mark.
     seen_end: u64,
 }
 
-/// A segment that is written.
+/// A segment that is being written.
 struct Active {
     writer: SegmentWriter,
     segment: Arc<LogSegment>,
@@ -220,14 +221,15 @@ impl Files {
         Ok(next)
     }
 
-    /// Goes on to the next segment, even before its file exists.
+    /// Moves to the next segment, even before its file exists.
     fn advance(&self, cursor: &mut Cursor) -> Result<()> {
         let next = self.next_segment(&cursor.segment)?;
         self.room.advance(cursor, next);
         Ok(())
     }
 
-    /// Makes a file for a batch of this length if there is none. To be asked before a place is.
+    /// Makes a file for a batch of this length if there is none. Must be called before a place is
+    /// requested.
     ///
     /// # Errors
     /// There is no space for it.
@@ -258,7 +260,7 @@ impl Files {
         self.segments.read().values().cloned().collect()
     }
 
-    /// Segments that nothing is appended to any more and whose files may go, oldest first.
+    /// Closed segments whose files may be removed, oldest first.
     pub(crate) fn closed(&self) -> Vec<Arc<LogSegment>> {
         let newest_file = self.newest_file.load(Ordering::Acquire);
         let cursor = u64::from(self.newest().number);
@@ -273,7 +275,7 @@ impl Files {
         segments.values().filter(is_closed).cloned().collect()
     }
 
-    /// True when the directory exists, with a segment in it or with one to come.
+    /// True when the directory exists, with a segment or a spare file.
     pub(crate) fn has_files(&self) -> bool {
         self.newest_file.load(Ordering::Acquire) > 0
     }
@@ -283,7 +285,7 @@ impl Files {
         self.is_stalled.load(Ordering::Acquire)
     }
 
-    /// True when batches that could not be written may find room now. Queries the file system then.
+    /// True when batches that could not be written may now find room. Queries the file system then.
     pub(crate) fn wants_retry(&self) -> bool {
         self.is_stalled() && self.reserve.measure().available >= self.unwritten_bytes()
     }
@@ -300,7 +302,7 @@ impl Files {
         self.write_queued(&mut state)
     }
 
-    /// True when everything up to a place that was handed out is durable, including files of earlier runs.
+    /// True when everything up to an issued place is durable, including files of earlier runs.
     pub(crate) fn is_synced_to(&self, appended: u64) -> bool {
         self.synced.load(Ordering::Acquire) >= appended && self.state.lock().torn.is_none()
     }
@@ -371,7 +373,7 @@ impl Files {
         Ok(())
     }
 
-    /// Makes the segment of this number the one that is written; the one before it is synced first.
+    /// Makes the segment of this number the active one, after a sync of the one before it.
     fn make_active(&self, state: &mut State, number: u32) -> Written {
         match &state.active {
             Some(active) if active.segment.number == number => return Ok(()),
@@ -418,8 +420,8 @@ impl Files {
         self.sync_active(active)
     }
 
-    /// Writes all that is queued. An error means that bytes before `end` could not be written. If only
-    /// later bytes did not fit, their group gets the error.
+    /// Writes all queued batches. An error means that bytes before `end` could not be written. If
+    /// only later bytes did not fit, their group gets the error.
     fn write_up_to(&self, state: &mut State, end: u64) -> Written {
         let Err(failure) = self.write_queued(state) else {
             return Ok(());
@@ -444,7 +446,7 @@ impl Files {
 }
 
 impl Files {
-    /// Writes a group, and makes it durable if that was promised. One group at a time.
+    /// Writes a group, and makes it durable if that was promised. Writes one group at a time.
     pub(crate) fn write(&self, group: &[Arc<Item>], promise: LogPromise) -> Written {
         match self.write_group(group, promise) {
             Err(GroupFailure::ForGood(_)) if is_planted!(FailedSyncForgotten) => Ok(()),
@@ -452,8 +454,8 @@ impl Files {
         }
     }
 
-    /// Writes the queued batches while another thread's group is being synced, where that can be done
-    /// without waiting. Its outcome is that of the groups, unless it is final.
+    /// Writes the queued batches while another thread's group is being synced, if that needs no
+    /// wait. Its outcome counts only if it is final; otherwise the groups report theirs.
     pub(crate) fn write_ahead(&self) -> Written {
         if self.placed.lock().bytes < WRITE_AHEAD_BYTES_MIN {
             return Ok(());
@@ -464,22 +466,22 @@ impl Files {
         }
     }
 
-    /// The files for one write that waits for nothing, unless another thread writes.
+    /// The files for one write without waits, unless another thread writes.
     pub(crate) fn at_once(&self) -> Option<AtOnce<'_>> {
         let state = self.state.try_lock()?;
         Some(AtOnce { files: self, state })
     }
 }
 
-/// The files, locked for one write that waits for nothing: no sync, no new segment, few bytes.
+/// The files, locked for one write without waits: no sync, no new segment, few bytes.
 pub(crate) struct AtOnce<'a> {
     files: &'a Files,
     state: MutexGuard<'a, State>,
 }
 
 impl AtOnce<'_> {
-    /// True when all that has a place can be written so. The caller holds the queue's lock until it has
-    /// taken the oldest group: nothing gets a place meanwhile.
+    /// True when all batches with places can be written so. The caller holds the queue's lock until
+    /// it has taken the oldest group, so that no batch gets a place meanwhile.
     pub(crate) fn suits(&mut self) -> bool {
         self.files.take_placed(&mut self.state);
         let State {
@@ -498,7 +500,7 @@ impl AtOnce<'_> {
             && !self.files.is_stalled()
     }
 
-    /// Writes the group with all that has a place.
+    /// Writes the group with all batches that have places.
     pub(crate) fn write(mut self, group: &[Arc<Item>]) -> Written {
         self.files.write_up_to(&mut self.state, end_of(group))
     }

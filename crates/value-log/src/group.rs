@@ -12,14 +12,14 @@ pub(crate) trait Committing: Send + Sync {
     /// True while a driver commits groups.
     fn is_driven(&self) -> bool;
 
-    /// An error where awaiting a ticket would take for ever.
+    /// An error if awaiting a ticket would never end.
     fn check_driven(&self) -> Result<()>;
 
     /// Writes the queued batches if another thread's sync keeps this thread waiting.
     fn write_ahead(&self);
 
-    /// The part of a thread that waits for this group. One that is to sleep is counted
-    /// ([`Group::count_sleeper`]) under the queue's lock.
+    /// The next move of a thread that waits for this group. A thread that is about to sleep is
+    /// counted ([`Group::count_sleeper`]) under the queue's lock.
     fn turn(&self, group: &Group) -> Turn;
 
     /// Commits the oldest group; for a thread whose turn it is.
@@ -36,8 +36,8 @@ pub(crate) enum Turn {
     Sleep,
 }
 
-/// The sync point of its tickets, whose positions are places in the group. An outcome is kept as long as a
-/// ticket may ask for it.
+/// The sync point of its tickets, whose positions are places in the group. An outcome is kept as
+/// long as a ticket may need it.
 pub(crate) struct Group {
     queue: Weak<dyn Committing>,
     outcome: OnceLock<Result<()>>,
@@ -50,7 +50,7 @@ pub(crate) struct Group {
 /// The bell of sleeping threads: rung when the group is done or a leader is wanted.
 ///
 /// The standard library's condition variable wakes all of them in one call. That of `parking_lot`
-/// moves them to the lock and wakes each when the one before it releases the lock. That serialises
+/// moves them to the lock, and each wakes when the one before it releases the lock. This serialises
 /// work that two processors could do in parallel, and delays the next group's records.
 #[derive(Default)]
 struct Bell {
@@ -95,7 +95,7 @@ impl Bell {
 struct Tasks {
     /// One for each ticket, by its place.
     by_place: Vec<Option<Waker>>,
-    /// Those of clones of tickets.
+    /// Tasks of cloned tickets.
     others: Vec<Waker>,
 }
 
@@ -117,14 +117,14 @@ impl Group {
         group
     }
 
-    /// Notes how the group ended, once. The caller holds the queue's lock: a thread that is counted as a
-    /// sleeper later sees it.
+    /// Notes how the group ended, once. The caller holds the queue's lock, so a thread that is
+    /// counted as a sleeper later sees the outcome.
     pub(crate) fn end(&self, outcome: Result<()>) {
         let _first = self.outcome.set(outcome);
     }
 
-    /// Wakes the threads and tasks of an ended group. No lock is held: wakers are others' code, and
-    /// threads want the queue's lock next.
+    /// Wakes the threads and tasks of an ended group. No lock is held: wakers run foreign code, and
+    /// the threads need the queue's lock next.
     pub(crate) fn wake_all(&self) {
         if self.has_sleepers() {
             self.bell.ring_for_all();
@@ -140,13 +140,13 @@ impl Group {
         self.sleepers.load(Ordering::Relaxed) > 0
     }
 
-    /// Wakes one thread, for it to lead. The queue's lock is held.
+    /// Wakes one thread to lead. The queue's lock is held.
     pub(crate) fn call_leader(&self) {
         self.bell.ring_for_leader();
     }
 
-    /// Counts a thread that is about to sleep. The caller holds the queue's lock: the end of the
-    /// group and the search for a leader see this thread.
+    /// Counts a thread that is about to sleep. The caller holds the queue's lock, so that the end
+    /// of the group and the search for a leader find this thread.
     pub(crate) fn count_sleeper(&self) {
         self.sleepers.fetch_add(1, Ordering::Relaxed);
     }
@@ -193,7 +193,7 @@ impl SyncPoint for Group {
             return Poll::Ready(self.outcome().unwrap_or(Err(error)));
         }
         let mut tasks = self.tasks.lock();
-        // The outcome is set before the tasks are taken: it is seen here, or the waker is registered.
+        // The outcome is set before the tasks are taken: it is visible here, or the waker is registered.
         if let Some(outcome) = self.outcome() {
             return Poll::Ready(outcome);
         }
@@ -211,7 +211,7 @@ impl SyncPoint for Group {
 }
 
 impl Group {
-    /// Waits until the group is done, committing where no other committer works.
+    /// Waits until the group is done, and commits if no other committer works.
     pub(crate) fn wait(&self) -> Result<()> {
         if let Some(outcome) = self.outcome() {
             return outcome;
@@ -221,7 +221,7 @@ impl Group {
         };
         queue.write_ahead();
         loop {
-            // A thread that was woken by the end of the group needs no lock.
+            // A thread that was woken at the end of the group needs no lock.
             if let Some(outcome) = self.outcome() {
                 return outcome;
             }

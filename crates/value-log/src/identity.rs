@@ -1,8 +1,7 @@
 //! The log's identity, and the erased stores: a small file beside the segments.
 //!
-//! A segment names stores by their identities. A store that is not open may be on a disk that is
-//! absent for now, so its segments are kept; or it was erased, and they need not be. This file
-//! distinguishes the two.
+//! A segment names stores by their identities. The disk of an unopened store may be absent for now,
+//! so the store's segments are kept; an erased store needs none. This file distinguishes the two.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ pub(crate) const NAME: &str = "log";
 /// Contents of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Drawn when the log began.
+    /// Drawn at random when the log began.
     pub(crate) log_id: u64,
     /// Stores that are erased, or about to be.
     pub(crate) erased: BTreeSet<StoreId>,

@@ -1,4 +1,4 @@
-//! A batch on its way into the value log: its records, and the place they were given.
+//! A batch on its way into the value log: its records, and their places.
 
 use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Result, Sequence, StoreId};
@@ -8,12 +8,12 @@ use kvorum_segment::{
 
 use crate::record::{LogPlace, LogRecord, LoggedFront, LoggedRecord, PREFIX_BYTES};
 
-/// The approximate memory of an item without its fronts and backs. Bytes.
+/// The approximate memory of an item without its fronts and backs, in bytes.
 const OVERHEAD_BYTES: u64 = 256;
-/// The most that a segment adds to a front. Bytes.
+/// The most bytes that a segment adds to a front.
 const FRONT_SLACK_BYTES: u64 = 64;
 
-/// A batch, encoded and not yet placed.
+/// An encoded batch without a place.
 pub(crate) struct Batch {
     store: StoreId,
     sequence: Sequence,
@@ -57,7 +57,7 @@ impl Batch {
         })
     }
 
-    /// The batch's length in a segment. Bytes.
+    /// The batch's length in a segment, in bytes.
     pub(crate) fn stored_len(&self) -> u64 {
         self.records()
             .map(|record| record.location_at(0).next_offset())
@@ -104,12 +104,12 @@ impl Item {
         self.end
     }
 
-    /// Bytes of memory, roughly.
+    /// Its approximate memory, in bytes.
     pub(crate) fn queued_bytes(&self) -> u64 {
         self.end - self.offset() + OVERHEAD_BYTES
     }
 
-    /// Its records, to be appended.
+    /// Its records, for an append.
     pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_>> {
         self.batch.records()
     }

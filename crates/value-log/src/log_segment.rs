@@ -32,12 +32,12 @@ pub(crate) struct Holding {
     pub(crate) first: Sequence,
     /// The highest batch.
     pub(crate) last: Sequence,
-    /// The store needs it, as far as is known.
+    /// The store needs the segment, as far as is known.
     pub(crate) is_needed: bool,
 }
 
 impl Holding {
-    /// Notes that a store, which needs it, has a batch in the segment of these holders.
+    /// Notes that a store has, and needs, a batch in the segment with these holders.
     pub(crate) fn note(holders: &mut BTreeMap<StoreId, Self>, store: StoreId, sequence: Sequence) {
         let holding = holders.entry(store).or_insert(Self {
             first: sequence,
@@ -50,8 +50,8 @@ impl Holding {
     }
 }
 
-/// A segment of the log. It exists before its file does. Its readers keep it open after the file is
-/// removed.
+/// A segment of the log. It exists before its file does, and its readers keep it open after the
+/// file is removed.
 pub struct LogSegment {
     pub(crate) number: u32,
     pub(crate) path: PathBuf,
@@ -85,7 +85,7 @@ impl LogSegment {
         }
     }
 
-    /// A segment that an earlier run left.
+    /// A segment left by an earlier run.
     pub(crate) fn found(number: u32, path: PathBuf, reader: SegmentReader, end: u64) -> Self {
         let segment = Self::new(number, path);
         let _first = segment.reader.set(reader);
@@ -94,7 +94,7 @@ impl LogSegment {
         segment
     }
 
-    /// The end of its last record, queued ones included. Bytes.
+    /// The end of its last record, queued ones included, in bytes.
     pub(crate) fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
@@ -117,12 +117,12 @@ impl LogSegment {
         }
     }
 
-    /// Sets the reader of its file, which was created.
+    /// Sets the reader of the newly created file.
     pub(crate) fn set_reader(&self, reader: SegmentReader) {
         let _first = self.reader.set(reader);
     }
 
-    /// Takes an item whose place is the segment's end.
+    /// Adds an item whose place is the segment's end.
     pub(crate) fn queue(&self, item: Arc<Item>) {
         self.hold(item.store(), item.sequence());
         self.end.store(item.end(), Ordering::Release);
@@ -135,7 +135,7 @@ impl LogSegment {
         self.written_to.store(end, Ordering::Release);
     }
 
-    /// Notes that everything up to `end` is in the file.
+    /// Notes that all records up to `end` are in the file.
     pub(crate) fn set_written(&self, end: u64) {
         self.written_to.store(end, Ordering::Release);
         let mut unwritten = self.unwritten.lock();
@@ -163,8 +163,8 @@ impl LogSegment {
         self.holders.lock().get(&store).copied()
     }
 
-    /// Decides again which holders need the segment, given the last state of each; false when none
-    /// does.
+    /// Updates the holders' need of the segment, from the last known need of each; false when no
+    /// holder needs it.
     pub(crate) fn judge_holders(&self, is_needed_by: impl Fn(StoreId, bool) -> bool) -> bool {
         let mut holders = self.holders.lock();
         for (store, holding) in holders.iter_mut() {
@@ -173,7 +173,7 @@ impl LogSegment {
         holders.values().any(|holding| holding.is_needed)
     }
 
-    /// True when the holders are known from elsewhere, and are right despite damage.
+    /// True when the holders are known from elsewhere, and so are correct despite damage.
     pub(crate) fn is_listed(&self) -> bool {
         self.is_listed.load(Ordering::Relaxed)
     }
@@ -217,7 +217,7 @@ impl LogSegment {
         found.ok_or_else(|| self.no_record(at))
     }
 
-    /// Reads a whole record, likewise.
+    /// Reads a whole record, in the same way.
     ///
     /// # Errors
     /// Those of [`SegmentReader::read`]; damage too if no record begins there.
@@ -257,8 +257,8 @@ impl LogSegment {
         Ok(scan.transpose()?.map(|it| Records::of(self.number, it)))
     }
 
-    /// True when a part is known to be unreadable. Offering such a segment from end to end by
-    /// [`Tenant::relocate`](crate::Tenant::relocate) may miss records.
+    /// True when a part is known to be unreadable. An offer of the whole segment by
+    /// [`Tenant::relocate`](crate::Tenant::relocate) may then miss records.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
     }
@@ -275,7 +275,7 @@ impl LogSegment {
             if let Some((item, index)) = self.queued_at(at.offset) {
                 return Ok(in_memory(&item, index));
             }
-            // It may have been written in between.
+            // It may have been written meanwhile.
             if !is_written() {
                 return Err(self.no_record(at));
             }

@@ -1,10 +1,9 @@
 //! Batches that the log is known to have lost, by store: a small file beside the segments.
 //!
-//! A batch that cannot be read may have overwritten or removed any key of its store. The node notes
-//! such a store as incomplete, which outlives restarts; then it has the log note the last lost
-//! batch here. Each opening meets the same gap until the store's own files cover it, and must not
-//! make a store incomplete that was repaired meanwhile. After a crash between the two notes the
-//! loss is reported twice.
+//! A batch that cannot be read may have overwritten or removed any key of its store. The node notes such a
+//! store as incomplete, which outlives restarts, and then has the log note the last lost batch here. Each
+//! opening meets the same gap until the store's own files cover it, and must not mark the store incomplete
+//! again after its repair. After a crash between the two notes the loss is reported twice.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +31,7 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Reads the file. A missing or damaged one counts as empty: losses are reported once more.
+    /// Reads the file. A missing or damaged one counts as empty: losses are then reported once more.
     ///
     /// # Errors
     /// Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
@@ -62,7 +61,7 @@ impl Losses {
         self.change(|rows| _ = rows.insert(store, lost_to))
     }
 
-    /// Removes the loss of a store whose own files go beyond it.
+    /// Removes the loss of a store whose own files extend beyond it.
     pub(crate) fn forget(&self, store: StoreId, covered: Sequence) -> Result<()> {
         let known = self.rows.lock().get(&store).copied();
         match known {

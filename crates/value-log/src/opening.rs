@@ -1,10 +1,10 @@
 //! Opening a value log: its segments, their contents, and the end of the newest one.
 //!
-//! The small file beside a sealed segment lists its contents. The few without one, which a crash
-//! left, are read. The newest of those with records may be torn: it is cut behind its last whole
-//! batch, and the rest is made durable before anything is appended to a later one. All others were
-//! synced before their successors were begun, so an error in them is damage. A number with neither
-//! a file nor a note that it was dropped is damage as well.
+//! The small file beside a sealed segment lists its contents. The few segments without one, left by
+//! a crash, are read. The newest of those with records may be torn: it is cut behind its last whole
+//! batch, and the rest is made durable before the first append to a later segment. All others were
+//! synced before their successors were begun, so an error in them is damage. A missing number
+//! without a note that it was dropped is damage as well.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,11 +30,11 @@ pub(crate) const LOST_NAME: &str = "lost";
 /// Findings and results of opening.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueLogOpening {
-    /// Segments that were read from end to end, because the file with their contents is missing.
+    /// Segments that were read from end to end, because their lists of contents are missing.
     pub segments_read: u64,
     /// Bytes behind the last whole batch that a crash cut short; they were never acknowledged.
     pub torn_bytes: u64,
-    /// Durable places that are damaged, in words. Their contents may be lost.
+    /// Descriptions of damaged durable places. Their contents may be lost.
     pub damage: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Opened {
     pub(crate) segments: BTreeMap<u32, Arc<LogSegment>>,
     /// The numbers that were dropped, and those that are missing.
     pub(crate) dropped: Settled,
-    /// The highest number that any file has or is known to have had; 0 for none.
+    /// The highest number that any file has, or had according to a note; 0 for none.
     pub(crate) newest_file: u32,
     /// The torn end that could not be cut for want of space.
     pub(crate) torn: Option<TornEnd>,
@@ -133,7 +133,7 @@ pub fn find_log_id(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
     known_id(disk, directory, identity.as_ref(), &numbers, noted.as_ref())
 }
 
-/// The log's id by its identity file, or else by its segments, or by its note of dropped segments.
+/// The log's id by its identity file, or else by its segments or by its note of dropped segments.
 fn known_id(
     disk: &dyn Disk,
     directory: &Path,
@@ -192,7 +192,7 @@ pub(crate) fn log_id_of(disk: &dyn Disk, directory: &Path, numbers: &[u64]) -> R
     Ok(None)
 }
 
-/// The newest segment after a crash, still to be cut and made durable.
+/// The newest segment after a crash, which has to be cut and made durable.
 pub(crate) struct TornEnd {
     path: PathBuf,
     id: SegmentId,
@@ -293,7 +293,7 @@ impl Opening<'_> {
         if !is_proven && !matches!(read.end.map(|end| end.tail), Some(Tail::Sealed(_))) {
             self.end_torn(file, &read)?;
         }
-        // An empty file is one that a crash found being created.
+        // An empty file was being created at the crash.
         let is_begun = file
             .reader
             .file_len()
@@ -302,7 +302,7 @@ impl Opening<'_> {
         if !file.is_header_whole && is_begun && (is_proven || read.at.records > 0) {
             read.damage.push("the header of the file".to_owned());
         }
-        // A segment without records counts as empty, wherever it ends.
+        // A segment without records counts as empty, wherever its file ends.
         let segment = segment(if read.at.records > 0 || is_proven {
             end
         } else {
@@ -318,7 +318,7 @@ impl Opening<'_> {
         Ok(segment)
     }
 
-    /// Cuts everything behind a segment's header, for good, and the header too if it is torn.
+    /// Durably cuts everything behind a segment's header, and the header too if it is torn.
     fn cut_all(&self, file: &File) -> Result<()> {
         let kept = if file.is_header_whole {
             FILE_HEADER_BYTES
@@ -336,7 +336,7 @@ impl Opening<'_> {
         cut().map_err(|error| from_disk(&error))
     }
 
-    /// Cuts a segment behind its last whole batch, for good.
+    /// Durably cuts a segment behind its last whole batch.
     fn end_torn(&mut self, file: &File, read: &Read) -> Result<()> {
         let Some(end) = read.end else {
             return Ok(());
@@ -345,8 +345,8 @@ impl Opening<'_> {
             self.report.torn_bytes += len;
         }
         if read.at.records == 0 {
-            // Nothing in it was ever synced. The file stays for its number, without its bytes:
-            // a later segment would seem to prove parts of a batch whose sequence is given out again.
+            // Its records were never synced. The file is kept, empty, for its number: otherwise
+            // a later segment would seem to prove parts of a batch whose sequence is issued again.
             return self.cut_all(file);
         }
         let torn = TornEnd {
@@ -374,7 +374,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Moves a file out of the reach of openings; on a full disk it stays and is skipped.
+    /// Moves a file out of the way of later openings; on a full disk it stays and is skipped.
     fn put_aside(&self, path: &Path) -> Result<()> {
         let lost = self.directory.join(LOST_NAME);
         let name = path.file_name().unwrap_or_default();
@@ -389,7 +389,7 @@ impl Opening<'_> {
     }
 }
 
-/// Removes small files beside segments that are gone.
+/// Removes small files of missing segments.
 pub(crate) fn remove_orphans(
     disk: &dyn Disk,
     directory: &Path,

@@ -1,12 +1,12 @@
 //! Choice of the next segment to collect: a function of sizes and ages.
 //!
-//! Garbage may take a set share of the log, the active segment included. Beyond that, the segment
-//! with the highest gain for its cost is collected, older ones first: long-lived data is likely to
-//! live on, and repays its copy for longer.
+//! Garbage may take a set share of the log, with the active segment. Beyond that, the segment with
+//! the highest gain for its cost is collected, older ones first: long-lived data is likely to live
+//! longer, and repays its copy for longer.
 //!
-//! A segment counts as free of garbage, and is not collected, while a store has a part of it in
-//! memory alone. The store will write that part by itself before it lies too far behind. Collecting
-//! the segment now would make all stores write their memory at once.
+//! A segment counts as free of garbage, and is not collected, while a store has a part of it only
+//! in memory. The store will soon write that part by itself. Collecting the segment now would make
+//! all stores write their memory at once.
 
 /// The most victims that an estimate of the work counts.
 const VICTIMS_COUNTED: usize = 32;
@@ -21,9 +21,9 @@ pub(crate) struct SegmentFacts {
     /// Approximate bytes that stores would have to write in addition. They are written once for all
     /// older segments.
     pub(crate) settle_bytes: u64,
-    /// A store will need less of it soon, by itself.
+    /// A store will soon need less of it, without a collection.
     pub(crate) is_passing: bool,
-    /// Nothing is appended to it any more, so that it may be collected.
+    /// It is closed, so that it may be collected.
     pub(crate) is_closed: bool,
 }
 
@@ -48,12 +48,12 @@ impl SegmentFacts {
         }
     }
 
-    /// Bytes that reading and copying all of it takes.
+    /// Bytes of reading and copying all of it.
     fn cost_bytes(&self) -> u64 {
         self.unread_cost_bytes(0)
     }
 
-    /// Bytes that reading and copying the rest takes; live records are taken to be spread evenly.
+    /// Bytes of reading and copying the rest; live records are assumed to be spread evenly.
     pub(crate) fn unread_cost_bytes(&self, read_to: u64) -> u64 {
         if !self.has_to_be_read() {
             return 0;
@@ -80,8 +80,8 @@ pub(crate) fn totals(segments: &[SegmentFacts]) -> (u64, u64) {
     (bytes, garbage)
 }
 
-/// The segment to collect now, if garbage takes more than `garbage_percent_max` of all. Its copies
-/// have to fit into `room_bytes`.
+/// The segment to collect now, if garbage takes more than `garbage_percent_max` of all bytes. Its
+/// copies have to fit into `room_bytes`.
 pub(crate) fn choose(
     segments: &[SegmentFacts],
     garbage_percent_max: u8,
@@ -100,11 +100,11 @@ pub(crate) fn choose(
     (best.garbage_bytes() > 0).then_some(best.number)
 }
 
-/// Bytes that collecting reads and copies until garbage takes at most `garbage_percent_max`, as far as
-/// is known: the first victims.
+/// Estimates the bytes that collections read and copy until garbage takes at most
+/// `garbage_percent_max`, from the first victims.
 pub(crate) fn backlog_bytes(segments: &[SegmentFacts], garbage_percent_max: u8) -> u64 {
     let mut left = segments.to_vec();
-    // They go first, for nothing, and allow no estimate for the others.
+    // They are removed first, at no cost, and allow no estimate for the others.
     left.retain(|it| it.has_to_be_read() || !it.is_closed);
     let mut backlog = 0;
     for _ in 0..VICTIMS_COUNTED {
@@ -125,8 +125,8 @@ mod tests {
         super::choose(segments, garbage_percent_max, u64::MAX)
     }
 
-    /// Segments of an earlier version were longer than the reserve. The one with the highest worth
-    /// was tried for ever, since its copy never fitted.
+    /// Regression: segments of an earlier version were longer than the reserve. The one with the
+    /// highest worth was tried for ever, since its copy never fitted.
     #[test]
     fn a_segment_of_which_the_copy_does_not_fit_is_left_alone() {
         let segments = [facts(1, 40), facts(2, 20), facts(3, 0)];

@@ -3,8 +3,8 @@
 /// The state of a batch when its ticket resolves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogPromise {
-    /// The batch is with the system: a crash of this process does not lose it.
+    /// The system has the batch: a crash of this process does not lose it.
     Written,
-    /// It is on the device: a power cut does not lose it either.
+    /// The device has the batch: a power cut does not lose it either.
     Durable,
 }

@@ -1,8 +1,8 @@
-//! The queue: records that wait, the choice of their committer, and the calls when a group is done.
+//! The queue: waiting records, the choice of their committer, and the wake-ups at the end of a group.
 //!
-//! One committer works at a time: the driver, if one runs, or a waiting thread that finds no committer at
-//! work. No wake-up is lost: the end of a group calls the next committer (the driver, or a thread that waits
-//! for a queued group), and a thread that finds no committer becomes one.
+//! One committer works at a time: the driver, if one runs, or a waiting thread that finds no
+//! committer. No wake-up is lost: the end of a group wakes the next committer (the driver, or a
+//! thread that waits for a queued group), and a thread that finds no committer becomes one.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -18,11 +18,11 @@ use crate::group::{Committing, Group, Turn};
 use crate::item::Item;
 use crate::promise::LogPromise;
 
-/// A group is cut here, so that one write stays bounded. Bytes.
+/// The length at which a group is cut, so that one write stays bounded. Bytes.
 const GROUP_BYTES_MAX: u64 = 8 << 20;
-/// From here on puts that asked for nothing have to wait for their group as well. Bytes.
+/// From this length on, puts that requested no durability have to wait for their group as well. Bytes.
 const CROWDED_BYTES: u64 = 16 << 20;
-/// With more than this queued, the next put waits before it does anything. Bytes.
+/// Beyond this length, the next put waits before it does anything. Bytes.
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
 
 /// A queue and the files that it goes to.
@@ -35,18 +35,18 @@ pub(crate) struct Shared {
 /// Records that wait to be committed.
 #[derive(Default)]
 pub(crate) struct Queue {
-    /// Groups that gather, oldest first.
+    /// Groups that still accept records, oldest first.
     gathering: VecDeque<Gathering>,
     /// The group that is being committed.
     committing: Option<Arc<Group>>,
-    /// Bytes queued, those of the group being written included.
+    /// Bytes queued, with those of the group being written.
     bytes: u64,
     has_committer: bool,
     is_driven: bool,
-    /// The task that drives or calls, where it waits for something to do.
+    /// The task that drives the log or wakes the driver, while it waits for work.
     driving_task: Option<Waker>,
     driver_sleeps: bool,
-    /// A task calls the driver ([`Shared::call_driver`]).
+    /// A task wakes the driver ([`Shared::call_driver`]).
     has_caller: bool,
     is_stopping: bool,
     failure: Option<BackendError>,
@@ -59,14 +59,14 @@ struct Gathering {
     group: Arc<Group>,
     records: Vec<Arc<Item>>,
     bytes: u64,
-    /// The most that any of its records was promised.
+    /// The highest promise for any of its records.
     promise: LogPromise,
 }
 
-/// Signals that go with the queue's lock.
+/// Signals under the queue's lock.
 #[derive(Default)]
 pub(crate) struct Signals {
-    /// There is something to commit, or the driver is to stop.
+    /// There is work to commit, or the driver has to stop.
     pub(crate) driver: Condvar,
     /// There is room in the queue again, or no committer works.
     pub(crate) room: Condvar,
@@ -76,7 +76,7 @@ pub(crate) struct Signals {
 pub(crate) struct Queued {
     pub(crate) group: Arc<Group>,
     pub(crate) place: u64,
-    /// The device is slower than what comes in.
+    /// The device is slower than the puts.
     pub(crate) is_crowded: bool,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Pushed {
 }
 
 impl Queue {
-    /// Adds a record to the group that gathers.
+    /// Adds a record to the open group.
     pub(crate) fn push(
         &mut self,
         record: Arc<Item>,
@@ -119,8 +119,8 @@ impl Queue {
         }
     }
 
-    /// Makes the caller the committer if there is something to commit and no other committer. Where a
-    /// driver runs, it may still be asleep: a waiting thread is awake, and begins at once.
+    /// Makes the caller the committer if there is work and no other committer. A running driver may
+    /// still be asleep; a waiting thread is awake and begins at once.
     pub(crate) fn takes_turn(&mut self) -> bool {
         let is_free = !self.has_committer && !self.gathering.is_empty();
         self.has_committer |= is_free;
@@ -131,13 +131,13 @@ impl Queue {
         self.bytes > QUEUE_BYTES_MAX
     }
 
-    /// The group that ends last of those there are.
+    /// The last of the pending groups.
     pub(crate) fn last_group(&self) -> Option<Arc<Group>> {
         let gathering = self.gathering.back().map(|it| &it.group);
         gathering.or(self.committing.as_ref()).cloned()
     }
 
-    /// Why the log takes nothing any more.
+    /// The reason why the log accepts nothing more.
     pub(crate) fn failure(&self) -> Option<&BackendError> {
         self.failure.as_ref()
     }
@@ -147,12 +147,12 @@ impl Queue {
         (self.groups, self.batches)
     }
 
-    /// Takes everything that waits.
+    /// Takes all waiting groups.
     pub(crate) fn take_all(&mut self) -> Vec<Arc<Group>> {
         self.gathering.drain(..).map(|it| it.group).collect()
     }
 
-    /// Calls the next committer.
+    /// Wakes the next committer.
     pub(crate) fn call_committer(&mut self, signals: &Signals) {
         if self.has_committer {
             return;
@@ -204,7 +204,7 @@ impl Shared {
         }
     }
 
-    /// Queues the batch, which is made under the queue's lock.
+    /// Queues the batch that `record` creates under the queue's lock.
     pub(crate) fn push(
         self: &Arc<Self>,
         promise: LogPromise,
@@ -233,7 +233,7 @@ impl Shared {
         Arc::<Self>::downgrade(self)
     }
 
-    /// Ends the log: nothing can be promised any more.
+    /// Ends the log: no further promise can be kept.
     pub(crate) fn fail_for_good(&self, error: &BackendError) {
         let mut queue = self.queue.lock();
         queue.failure.get_or_insert(error.clone());
@@ -248,7 +248,7 @@ impl Shared {
         }
     }
 
-    /// Waits until everything queued so far is committed, or is not going to be.
+    /// Waits until all batches queued so far are committed or have failed.
     pub(crate) fn flush(&self) -> Result<()> {
         let last = self.queue.lock().last_group();
         last.map_or(Ok(()), |group| group.wait())
@@ -258,7 +258,7 @@ impl Shared {
     pub(crate) fn stop(&self) {
         let mut queue = self.queue.lock();
         queue.is_stopping = true;
-        // A driver may have begun or not.
+        // The driver may not have begun yet.
         if let Some(task) = queue.driving_task.take() {
             task.wake();
         }
@@ -272,7 +272,7 @@ impl Shared {
         loop {
             let is_idle = queue.gathering.is_empty();
             if is_idle && queue.is_stopping && !queue.has_committer {
-                // Under the same lock: the next record must not await a driver that is gone.
+                // Under the same lock: no later record may wait for a driver that has ended.
                 queue.is_driven = false;
                 return;
             }
@@ -289,9 +289,10 @@ impl Shared {
         }
     }
 
-    /// Commits a group when the tasks that are ready have queued their records, until the log is stopped. If
-    /// the commit may have to wait for the device, wakes the driver for it. A driver that is woken by the
-    /// first record, on another processor, begins at once, and the others have to wait for the next group.
+    /// Commits a group once all ready tasks have queued their records, until the log is stopped. If
+    /// the commit may have to wait for the device, it wakes the driver instead. A driver woken by
+    /// the first record would begin at once on another processor, and the other records would wait
+    /// for the next group.
     pub(crate) async fn call_driver(&self, runtime: &Runtime) {
         let _role = CallerRole::take(self);
         while poll_fn(|context| self.poll_driver_wanted(context.waker())).await {
@@ -302,8 +303,8 @@ impl Shared {
         }
     }
 
-    /// Commits the oldest group where that waits for nothing; true when it did. Two switches of threads are
-    /// more than a write of some kilobytes into the page cache costs.
+    /// Commits the oldest group if that needs no wait; true when it did. Two thread switches cost
+    /// more than a write of some kilobytes into the page cache.
     fn commit_at_once(&self) -> bool {
         let Some(mut files) = self.writer.at_once() else {
             return false;
@@ -316,7 +317,7 @@ impl Shared {
         true
     }
 
-    /// Takes the oldest group, for a write that waits for nothing.
+    /// Takes the oldest group, for a write without waits.
     fn take_at_once(&self, files: &mut AtOnce<'_>) -> Option<Gathering> {
         let mut queue = self.queue.lock();
         let oldest = queue.gathering.front()?;
@@ -327,8 +328,7 @@ impl Shared {
         }
     }
 
-    /// Ready with true when something waits to be committed without a committer, with false when the log
-    /// is stopped.
+    /// Ready with true when work waits without a committer, with false when the log is stopped.
     fn poll_driver_wanted(&self, waker: &Waker) -> Poll<bool> {
         let mut queue = self.queue.lock();
         if queue.is_stopping {
@@ -346,7 +346,7 @@ impl Shared {
         self.queue.lock().is_driven = true;
     }
 
-    /// Ends that.
+    /// Ends the role of the driver.
     pub(crate) fn give_task_role_back(&self) {
         let mut queue = self.queue.lock();
         queue.is_driven = false;
@@ -355,7 +355,7 @@ impl Shared {
         self.signals.room.notify_all();
     }
 
-    /// Ready with true when something waits to be committed, with false when the log is stopped.
+    /// Ready with true when work waits, with false when the log is stopped.
     pub(crate) fn poll_queued(&self, waker: &Waker) -> Poll<bool> {
         let mut queue = self.queue.lock();
         if !queue.gathering.is_empty() {
@@ -376,7 +376,7 @@ impl Shared {
         }
     }
 
-    /// Commits the oldest group. The caller has made itself the committer.
+    /// Commits the oldest group, for a caller that is the committer.
     pub(crate) fn commit_next(&self) {
         let next = self.queue.lock().take_next();
         let Some(gathering) = next else {
@@ -396,7 +396,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the queue has room, committing where no other committer works.
+    /// Waits until the queue has room, and commits if no other committer works.
     ///
     /// # Errors
     /// The log has failed.
@@ -504,7 +504,7 @@ impl Committing for Shared {
     }
 }
 
-/// One group in the making. Whatever happens to the committer, the group ends.
+/// The commit of one group. However the committer ends, the group ends too.
 struct GroupCommit<'a> {
     log: &'a Shared,
     group: Arc<Group>,
@@ -519,7 +519,7 @@ impl Drop for GroupCommit<'_> {
     }
 }
 
-/// The driver's part, given back whatever happens to the driver.
+/// The driver's role, returned however the driver ends.
 struct DriverRole<'a>(&'a Shared);
 
 impl<'a> DriverRole<'a> {
@@ -538,7 +538,7 @@ impl Drop for DriverRole<'_> {
     }
 }
 
-/// The caller's part, given back whatever happens to the caller.
+/// The caller's role, returned however the caller ends.
 struct CallerRole<'a>(&'a Shared);
 
 impl<'a> CallerRole<'a> {
@@ -558,7 +558,7 @@ impl Drop for CallerRole<'_> {
 }
 
 impl Drop for Shared {
-    /// No thread waits, for it would hold the log; tasks may.
+    /// No thread waits, since it would hold the log; tasks may wait.
     fn drop(&mut self) {
         let groups = self.queue.get_mut().take_all();
         for group in &groups {

@@ -29,12 +29,12 @@ pub struct LogPlace {
 pub struct LogRecord {
     /// The tenant's kind of record, below [`LogRecord::KINDS`].
     pub kind: u8,
-    /// The record says that something is gone.
+    /// The record states that a key is gone.
     pub removal: bool,
-    /// [`LogRecord::PREFIX_BYTES`] bytes that the log fills in, then the tenant's part that is read
-    /// without the back.
+    /// [`LogRecord::PREFIX_BYTES`] bytes that the log fills in, then the part of the tenant that is
+    /// read without the back.
     pub front: Vec<u8>,
-    /// The rest. Its checksum is taken on trust: a wrong one makes an unreadable record.
+    /// The rest. Its checksum is not verified: a wrong checksum makes an unreadable record.
     pub back: StoredBack,
 }
 
@@ -62,7 +62,7 @@ pub struct LoggedFront {
 }
 
 impl LoggedFront {
-    /// A front as a segment of the log has it; `None` when it names no store.
+    /// A front in the form of the log's segments; `None` when it names no store.
     pub fn of(mut stored: StoredFront) -> Option<Self> {
         let (store, front) = split_front(&stored.front)?;
         stored.front = front;
@@ -79,12 +79,12 @@ pub struct LoggedRecord {
     pub segment: u32,
     /// The record, with the tenant's part of the front.
     pub stored: StoredRecord,
-    /// The back is damaged, and an empty one stands for it. Reading the place returns the error.
+    /// The back is damaged, and is replaced by an empty one. Reading the place returns the error.
     pub is_back_lost: bool,
 }
 
 impl LoggedRecord {
-    /// A record as a segment of the log has it; `None` when its front names no store.
+    /// A record in the form of the log's segments; `None` when its front names no store.
     pub fn of(segment: u32, mut stored: StoredRecord) -> Option<Self> {
         let (store, front) = split_front(&stored.head.front)?;
         stored.head.front = front;

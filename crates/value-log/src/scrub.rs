@@ -1,9 +1,8 @@
-//! Scrubbing: closed segments are read again now and then, so that corruption is reported before a
+//! Scrubbing: closed segments are read again periodically, so that corruption is reported before a
 //! client's read meets it.
 //!
-//! The list of contents beside a segment is read too. If it is corrupt nothing is lost, since the
-//! segment has the same contents, but every start would have to read the segment. The list is
-//! rewritten.
+//! The list of contents beside a segment is read too. If the list is corrupt nothing is lost, since the
+//! segment has the same contents, but every start would have to read the segment. So the list is rewritten.
 
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use crate::log::ValueLog;
 use crate::log_segment::LogSegment;
 
 impl ValueLog {
-    /// The next read of scrubbing, if each closed segment is to be read once in a period.
+    /// The next read of a scrub that reads each closed segment once in a period.
     pub fn scrub_due(&self, period: Option<Duration>, now: Timestamp) -> Option<Task> {
         let files = self.keeper.files();
         let closed: Vec<ScrubFile> = files.closed().iter().map(|it| file_of(it)).collect();

@@ -43,8 +43,8 @@ pub(crate) fn sealed(mut out: Vec<u8>) -> Vec<u8> {
     out
 }
 
-/// Takes a file apart: `rest` reads the part behind the log's id, and returns `None` if that is not
-/// as drawn. `None` for anything but a whole file of this magic; the inner error is the version of
+/// Decodes a file: `rest` reads the part behind the log's id, and returns `None` if that part is
+/// malformed. `None` for anything but a whole file of this magic; the inner error is the version of
 /// a file that is newer than this program.
 pub(crate) fn decode<T>(
     bytes: &[u8],
@@ -88,7 +88,7 @@ pub(crate) fn read<T>(
         return Ok(None);
     };
     let decoded = match decode(&bytes) {
-        // A device may err once: a file that looks damaged is read again.
+        // A device may fail once: a file that looks damaged is read again.
         None => read()?.and_then(|bytes| decode(&bytes)),
         decoded => decoded,
     };

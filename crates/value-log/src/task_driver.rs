@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::queue::Shared;
 
-/// Commits groups as a task. While it exists, awaiting a ticket is enough. A wait that blocks a
-/// thread commits by itself, since this task may be behind it on the same thread.
+/// Commits groups as a task. While it exists, awaiting a ticket is enough. A blocking wait commits
+/// by itself, since this task may be on the same thread.
 pub struct TaskDriver {
     log: Arc<Shared>,
 }
@@ -22,7 +22,7 @@ impl TaskDriver {
         poll_fn(|context| self.log.poll_queued(context.waker())).await
     }
 
-    /// Commits the group that has gathered, if there is one: an append and a sync.
+    /// Commits the open group, if there is one: an append and a sync.
     pub fn commit(&self) {
         self.log.commit_as_task();
     }

@@ -1,8 +1,7 @@
 //! Entries whose bodies cannot be read any more.
 //!
-//! Replicas compare heads. Damage to a body leaves its head as it was: the entry is in the tree, and no
-//! exchange finds it. So when a store reports damage, all of its entries are read once, and those that
-//! cannot be read are named.
+//! Replicas compare heads. Damage to a body does not change its head, so no exchange finds it. When
+//! a store reports damage, all of its entries are read once, and the unreadable ones are reported.
 
 use kvorum_backend::{FoldClock, FoldRange, Lease, ReadAt, Reading};
 use kvorum_encoding::StorageKey;
@@ -23,13 +22,13 @@ pub struct BodyCheck {
 }
 
 impl Vnode {
-    /// Damaged ranges that the store has set aside, and reads that met damage. Belongs on the blocking
-    /// pool.
+    /// Counts damaged ranges that the store has set aside, and reads that met damage. Belongs on
+    /// the blocking pool.
     pub fn losses(&self) -> u64 {
         losses_of(&self.store_status())
     }
 
-    /// Reads so many entries from a key on, or from the first one. Blocks.
+    /// Reads up to `entries_max` entries from a key on, or from the first one. Blocks.
     ///
     /// # Errors
     /// When the store cannot be read for another reason than damage.

@@ -8,9 +8,9 @@ use kvorum_tictac::{Tree, TreeSize};
 use crate::kept_trees::OpenedStore;
 use crate::tree_name::TreeName;
 
-/// Segments that are noted before trees are taken from a file. When more were changed, trees are built anew.
+/// The most segments that are noted before trees are taken from a file. With more, trees are built anew.
 const NOTED_MAX: usize = 1 << 16;
-/// At most one in this number of leaves is caught up: to fill more costs as much as new trees.
+/// At most one leaf in this many is caught up: filling more costs as much as new trees.
 const CAUGHT_UP_PART: usize = 8;
 
 /// The store at the opening of its vnode, and the segments that were changed since.
@@ -44,7 +44,7 @@ impl SinceOpening {
         }
     }
 
-    /// The changed segments, unless they are not all known.
+    /// The changed segments; `None` when not all are known.
     pub(crate) fn changed(self) -> Option<BTreeSet<u32>> {
         (!self.is_overfull).then_some(self.changed)
     }
@@ -71,13 +71,13 @@ impl Scope {
         self.leaves.is_empty()
     }
 
-    /// True for an entry of these leaves, by its segment.
+    /// True if entries of this segment are in these leaves.
     pub(crate) fn has(&self, segment: u32) -> bool {
         let leaf = self.size.leaf_of(segment);
         self.leaves.binary_search(&leaf).is_ok()
     }
 
-    /// Forgets the leaves of a tree.
+    /// Clears these leaves in a tree.
     pub(crate) fn forget_in(&self, tree: &mut Tree) {
         tree.forget_leaves(self.size, &self.leaves);
     }

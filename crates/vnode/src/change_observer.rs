@@ -22,11 +22,11 @@ pub struct Change<'a> {
 /// Observes the changes of a vnode.
 ///
 /// The changes of one key come one at a time, in the order in which they were made: the vnode holds the
-/// key's lock meanwhile. So an observer is quick, waits for nothing, and asks nothing of the vnode.
+/// key's lock meanwhile. So an observer must be quick, must not wait, and must not call the vnode.
 ///
-/// The store has accepted a change that is shown, and reads see it. It need not be durable yet: after a
-/// crash the change may never have happened. Four things happen without being shown: the store is erased
-/// or replaced as a whole or hidden, an object expires, and a put that failed took effect all the same.
+/// A shown change is accepted by the store and visible to reads, but not necessarily durable: a
+/// crash may undo it. Four events are not shown: the store is erased, replaced as a whole or
+/// hidden, an object expires, and a put that failed takes effect all the same.
 pub trait ChangeObserver: Send + Sync {
     /// A change was made.
     fn changed(&self, change: &Change<'_>);

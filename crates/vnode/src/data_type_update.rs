@@ -1,10 +1,9 @@
 //! Operations on data types as functions of objects: the part of an object that is of a type, and the
 //! object after an operation.
 //!
-//! Values of concurrent operations lie side by side as siblings, each under its own dot, and stay so at
-//! the replicas that merge objects. The next operation takes all of them up into one value, and a read
-//! merges them. So the object's clock alone shows if a replica lacks something, for values as for plain
-//! objects.
+//! Concurrent operations leave their values as siblings, each under its own dot. Replicas keep these
+//! siblings when they merge objects. The next operation merges them into one value, as a read does. So the
+//! object's clock alone shows whether a replica lacks something, as with plain objects.
 
 use bytes::Bytes;
 use kvorum_data_types::{Actor, DataType, Kind, Operation, OperationError, Update};
@@ -27,8 +26,7 @@ pub struct DataTypeUpdate {
     pub tag: ObjectTag,
 }
 
-/// The value of a type that an object holds: that of all its siblings of the type, merged. The type's empty
-/// value where none is of it.
+/// The merged value of an object's siblings of a type; the type's empty value if there are none.
 pub fn value_of_type(object: &Object, kind: Kind, precision: u8) -> DataType {
     let value = Held::of(object, kind).value;
     value.unwrap_or_else(|| DataType::new(kind, precision))
@@ -39,9 +37,9 @@ pub fn value_of_type(object: &Object, kind: Kind, precision: u8) -> DataType {
 struct Held {
     /// The siblings of the type, merged.
     value: Option<DataType>,
-    /// The metadata of the newest of them, which clients may have given it.
+    /// The metadata of the newest of these siblings; clients may have set it.
     metadata: Metadata,
-    /// The dots that give way to the next value: siblings of the type, and tombstones.
+    /// The dots that the next value replaces: those of siblings of the type, and of tombstones.
     dots: Vec<Dot>,
 }
 
@@ -77,8 +75,8 @@ impl Held {
 }
 
 impl DataTypeUpdate {
-    /// The object after the operation, and facts about its value. Tombstones give way, siblings of other
-    /// types stay beside it.
+    /// The object after the operation, and facts about its value. The value replaces tombstones;
+    /// siblings of other types stay.
     pub(crate) fn apply(
         &self,
         stored: Option<Object>,

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 /// Issues the dots of one vnode, from memory alone.
 pub struct DotSource {
     state: Mutex<SourceState>,
-    /// False while the file still has a lease for the partition: nothing may be written before it is
-    /// void, or a crash would make it look unused.
+    /// False while the file still has a lease for the partition. The lease must be void before the
+    /// first write, or it would look unused after a crash.
     is_ready: AtomicBool,
 }
 
@@ -24,9 +24,9 @@ struct SourceState {
 
 /// The lane of an entry: one of a vnode's actors.
 ///
-/// An actor's writes to a key have to be in the entry that it writes over: its next dot claims to have
-/// seen all of its earlier ones. A store that keeps several entries for one key, each for another
-/// replica's place, therefore writes each of them under an actor of its own, drawn from the vnode's.
+/// An actor's next dot claims to have seen all of its earlier ones. So the actor's earlier writes to a key
+/// must be in the entry that it writes over. A store may keep several entries for one key, one for each
+/// replica's place; each is written under an actor of its own, derived from the vnode's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane(u64);
 
@@ -35,7 +35,7 @@ impl Lane {
     #[cfg(test)]
     pub(crate) const OWN: Self = Self(0);
 
-    /// The lane that a key's first bytes name; with none of them it is the vnode's own actor.
+    /// The lane named by a key's first bytes; that of the vnode's own actor if there are none.
     pub(crate) fn of(key: &StorageKey, prefix_bytes: usize) -> Self {
         let prefix = key.as_bytes().iter().take(prefix_bytes);
         // A leading one, so that no prefix is lane 0.
@@ -115,7 +115,7 @@ impl DotSource {
         self.is_ready.store(true, Ordering::Release);
     }
 
-    /// Goes on under another actor.
+    /// Continues under another actor.
     pub(crate) fn change_actor(&self, store: StoreId, actor: ActorId) {
         let next = 1;
         *self.state.lock() = SourceState { store, actor, next };

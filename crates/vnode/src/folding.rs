@@ -17,25 +17,25 @@ use crate::vnode::Vnode;
 /// The range of a listing, and its time.
 #[derive(Clone, Debug)]
 pub struct FoldRequest {
-    /// The partition's epoch in the asker's ring.
+    /// The partition's epoch in the sender's ring.
     pub epoch: Epoch,
-    /// The keys that are looked at.
+    /// The keys of the listing.
     pub range: FoldRange,
-    /// Expiry is judged by its time at the beginning, and the lease all the while.
+    /// Gives the time for expiry, read once at the beginning, and measures the lease.
     pub clock: FoldClock,
     /// Time for which the snapshot may pin its data.
     pub lease: Lease,
 }
 
 /// The clock of a fold that begins now. It advances with monotonic time: a lease ends no earlier and no
-/// later when the wall clock is set meanwhile.
+/// later if the wall clock is set.
 pub fn fold_clock(clock: Arc<dyn Clock>) -> FoldClock {
     let (began, wall) = (clock.now(), clock.wall_time());
     FoldClock::new(move || Timestamp(wall.plus(clock.now().since(began)).micros()))
 }
 
 impl Vnode {
-    /// Visits the keys of a range in order, tombstones left out. Blocks.
+    /// Visits the keys of a range in order, without tombstones. Blocks.
     ///
     /// # Errors
     /// [`ReplicaFailure::Damaged`] where keys may be missing: another replica has them.
@@ -59,7 +59,7 @@ impl Vnode {
 
     /// Visits one key of each bucket in the range that holds more than tombstones. Blocks.
     ///
-    /// Buckets come in order, but for those whose first key is a tombstone: they come last, after a
+    /// Buckets come in order, except that those whose first key is a tombstone come last, after a
     /// search for a key that is not one.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Vnode {
         for first in &doubtful {
             match first_living(&*snapshot, first, &filter)? {
                 Living::Found(key) => {
-                    // The part is over in any case, with or without room for more.
+                    // The range has been folded: the answer of the visitor does not matter.
                     let _flow = visitor(&key);
                 }
                 Living::None => {}
@@ -127,7 +127,7 @@ impl Vnode {
     }
 }
 
-/// Fails where damage may have taken keys of the range visited.
+/// Fails if damage may have removed keys from the visited range.
 fn check_unharmed(snapshot: &dyn Snapshot) -> Result<(), ReplicaFailure> {
     match snapshot.has_met_damage() {
         true => Err(ReplicaFailure::Damaged(

@@ -1,22 +1,23 @@
 //! The trees of one vnode: changed in the same step as the store, and built from folds beside writes.
 //!
-//! A fold shows the store page by page, each page on a snapshot of its own, while writes go on. Each entry
-//! has to be in its tree exactly once:
+//! A fold shows the store page by page, each page on a snapshot of its own, during writes. Each
+//! entry has to be in its tree exactly once:
 //!
 //! - In pages that were read, each change is applied at once, from the old entry to the new one. In later
 //!   pages it is left to the fold.
-//! - While a page is read, the present entry of each key that is changed is *recorded*. The page is complete
-//!   after every write that it may contain has been recorded. Then a recorded key counts as recorded, and all
-//!   others as in the page. So it does not matter on which side of the snapshot a write fell.
+//! - While a page is read, the present entry of each key that is changed is *recorded*. The page is
+//!   complete after every write that it may contain has been recorded. Then each recorded key
+//!   counts with its recorded entry, every other key with its entry in the page. So a write may
+//!   fall on either side of the snapshot.
 //!
 //! Leaves are corrected in the same way: by a fold of the leaves and the changes recorded meanwhile.
 //!
-//! Trees that were kept in a file are *caught up* in the same way: the leaves of all entries that were written
-//! since are forgotten, and a fold of these leaves alone fills them again. Until the trees are taken, each
-//! segment that is changed is noted.
+//! Trees that were kept in a file are *caught up* in the same way: the leaves of all entries
+//! written since are cleared, and a fold of these leaves alone fills them again. Until the trees
+//! are taken, each segment that is changed is noted.
 //!
-//! A change that their vnode cannot show (an entry that expired, a write that failed and took effect all the
-//! same) makes a leaf wrong; exchanges find such leaves and have them corrected.
+//! A change that the vnode cannot show (an entry that expired, a write that failed and took effect
+//! all the same) makes a leaf wrong; exchanges find such leaves and have them corrected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ use crate::catching_up::{Scope, SinceOpening};
 use crate::kept_trees::OpenedStore;
 use crate::tree_name::{TreeName, TreePlacing};
 
-/// Keys that are recorded during one page. A page during which more were changed is read again.
+/// The most keys that are recorded during one page. If more change, the page is read again.
 const RECORDED_MAX: usize = 100_000;
 
 /// One entry, as trees take it in.
@@ -71,13 +72,13 @@ pub(crate) struct HashTrees {
 struct Trees {
     trees: BTreeMap<TreeName, Tree>,
     progress: Progress,
-    /// Only the entries of these leaves are taken in; all others are in the trees.
+    /// Only the entries of these leaves are taken in; all others are in the trees already.
     scope: Option<Scope>,
     recording: Option<Recording>,
-    /// There until trees are taken from a file, built, or dropped.
+    /// `None` once trees are taken from a file, built, or dropped.
     opening: Option<SinceOpening>,
     origin: TreesOrigin,
-    /// Rises whenever the trees are dropped or have become whole.
+    /// Rises whenever the trees are dropped or become whole.
     generation: u64,
     /// Number of changes.
     changes: u64,
@@ -105,15 +106,15 @@ enum Progress {
 /// The circumstances in which trees were built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TreesOrigin {
-    /// Stands for the properties of buckets that place keys in trees.
+    /// Identifies the properties of buckets by which keys are placed in trees.
     pub(crate) placements: u32,
     /// The time at which their building began, in microseconds since the Unix epoch.
     pub(crate) begun_at: u64,
-    /// Losses and failed reads of the store when they were whole.
+    /// The store's losses and failed reads at the moment when the trees became whole.
     pub(crate) losses: u64,
 }
 
-/// Whole trees at one moment. Two of them are equal if nothing but shown changes came in between.
+/// Whole trees at one moment. Two values are equal if only shown changes lie between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WholeTrees {
     pub(crate) origin: TreesOrigin,
@@ -127,7 +128,7 @@ struct Kept {
     complete: Sequence,
 }
 
-/// Trees that are to be taken from a file.
+/// Trees to take from a file.
 pub(crate) struct Taking {
     pub(crate) trees: BTreeMap<TreeName, Tree>,
     /// Segments whose entries were changed between the file and the opening of the vnode.
@@ -137,14 +138,14 @@ pub(crate) struct Taking {
     pub(crate) origin: TreesOrigin,
 }
 
-/// Present entries of keys that were changed while a fold went on.
+/// Present entries of keys that were changed during a fold.
 #[derive(Default)]
 struct Recording {
     present: BTreeMap<StorageKey, Option<(TreeName, TreeEntry)>>,
     is_overfull: bool,
 }
 
-/// A fold of leaves that goes on.
+/// A fold of leaves in progress.
 pub(crate) struct RecountOrder {
     pub(crate) tree: TreeName,
     pub(crate) size: TreeSize,
@@ -159,7 +160,7 @@ impl HashTrees {
         }
     }
 
-    /// Lets trees be taken that were kept of this store. Nothing was written to it since.
+    /// Allows trees from a file of this store, which was opened and not written to since.
     pub(crate) fn opened_on(self, opened: OpenedStore) -> Self {
         self.state.lock().opening = Some(SinceOpening::new(opened));
         self
@@ -195,7 +196,7 @@ impl HashTrees {
         }
     }
 
-    /// Drops the trees; they are to be built again.
+    /// Drops the trees; they have to be built again.
     pub(crate) fn drop_all(&self) {
         self.state.lock().drop_all();
     }
@@ -205,7 +206,7 @@ impl HashTrees {
         self.state.lock().is_in_doubt = true;
     }
 
-    /// True if a leaf may be wrong for a failed write.
+    /// True if a leaf may be wrong because of a failed write.
     pub(crate) fn are_in_doubt(&self) -> bool {
         self.state.lock().is_in_doubt
     }
@@ -215,9 +216,9 @@ impl HashTrees {
         self.state.lock().progress != Progress::Unbuilt
     }
 
-    /// The beginning of the next page of the fold; `None` when none is needed. Changes are recorded
-    /// from here on. `keys_expected` is the number of keys of a tree without a record; it counts at the
-    /// first page.
+    /// Begins the next page of the fold and returns its first key; `None` when no page is needed.
+    /// Changes are recorded from now on. `keys_expected`, used at the first page, is the size of a
+    /// tree without a record.
     pub(crate) fn begin_page(&self, keys_expected: u64) -> Option<StorageKey> {
         let mut state = self.state.lock();
         let from = match &state.progress {
@@ -235,8 +236,8 @@ impl HashTrees {
         Some(from)
     }
 
-    /// Takes in a page that reaches up to `next`, or to the last key. The caller has waited for the writes that
-    /// the page may have seen. False when the page is to be read again.
+    /// Takes in a page that reaches up to `next`, or to the last key. The caller has waited for the
+    /// writes that the page may have seen. False when the page has to be read again.
     pub(crate) fn take_page(
         &self,
         page: Vec<(StorageKey, TreeEntry)>,
@@ -271,14 +272,14 @@ impl HashTrees {
         true
     }
 
-    /// The entries that the fold of building has to show; `None` for all.
+    /// The entries that a building fold has to show; `None` for all.
     pub(crate) fn scope(&self) -> Option<SegmentFilter> {
         let state = self.state.lock();
         state.scope.as_ref().map(Scope::filter)
     }
 
-    /// Notes under which circumstances trees are built from here on, and returns the store for which trees may
-    /// be taken from a file; `None` when it is too late for that.
+    /// Notes the circumstances of trees that are built from now on. Returns the store whose trees
+    /// may be taken from a file; `None` when it is too late for that.
     pub(crate) fn begin_taking(&self, placements: u32, now: u64) -> Option<OpenedStore> {
         let mut state = self.state.lock();
         if state.progress != Progress::Unbuilt {
@@ -292,8 +293,8 @@ impl HashTrees {
         state.opening.as_ref().map(|it| it.opened.clone())
     }
 
-    /// Takes trees from a file, or nothing when building new trees would not cost more; true when they are
-    /// taken. They are whole at once, or when a fold has filled the leaves that they lack.
+    /// Takes trees from a file, unless new trees cost no more; true when taken. They are whole at
+    /// once, or after a fold has filled the leaves that they lack.
     pub(crate) fn take(&self, taking: Taking) -> bool {
         let mut state = self.state.lock();
         let Some(since) = state.opening.take() else {
@@ -330,7 +331,7 @@ impl HashTrees {
         true
     }
 
-    /// Takes nothing from a file any more.
+    /// From now on, takes no trees from a file.
     pub(crate) fn give_up_taking(&self) {
         self.state.lock().opening = None;
     }
@@ -340,7 +341,7 @@ impl HashTrees {
         self.state.lock().scope.is_some()
     }
 
-    /// Notes losses of the store by which whole trees count as built.
+    /// Notes the store's losses as those at which the whole trees were built.
     pub(crate) fn note_losses(&self, losses: u64) {
         self.state.lock().origin.losses = losses;
     }
@@ -360,7 +361,7 @@ impl HashTrees {
         (state.progress == Progress::Built).then_some((whole, state.changes))
     }
 
-    /// All trees as bytes. Writers wait for one of them at a time.
+    /// All trees as bytes. Writers wait while one tree is encoded, not for all.
     pub(crate) fn encoded(&self, stamp: Stamp) -> Vec<(TreeName, Vec<u8>)> {
         let names: Vec<TreeName> = self.state.lock().trees.keys().copied().collect();
         let encoded = names.into_iter().filter_map(|name| {
@@ -371,7 +372,7 @@ impl HashTrees {
         encoded.collect()
     }
 
-    /// Notes that a file has the trees with so many changes, up to a batch.
+    /// Notes that a file has the trees after so many changes, up to this batch.
     pub(crate) fn note_kept(&self, changes: u64, complete: Sequence) {
         self.state.lock().kept = Some(Kept { changes, complete });
     }
@@ -394,8 +395,8 @@ impl HashTrees {
         self.state.lock().memory_bytes()
     }
 
-    /// Records no more: the page could not be read. Trees that are being caught up are dropped: entries that
-    /// come after the page may be far, and pages of all entries always end.
+    /// Stops recording: the page could not be read. Trees that are being caught up are dropped: the
+    /// next entry of their leaves may be far away, whereas a page of all entries always ends.
     pub(crate) fn give_up(&self) {
         let mut state = self.state.lock();
         state.recording = None;
@@ -404,7 +405,7 @@ impl HashTrees {
         }
     }
 
-    /// Begins to record for a fold of leaves; false when the trees are not built, or another fold goes on.
+    /// Begins to record for a fold of leaves; false when the trees are not built, or during another fold.
     pub(crate) fn begin_recount(&self) -> bool {
         let mut state = self.state.lock();
         let is_free = state.progress == Progress::Built && state.recording.is_none();
@@ -438,7 +439,7 @@ impl HashTrees {
         state.changes += corrected;
     }
 
-    /// Shows one tree, and true if it lacks entries; an empty one if there is none.
+    /// Shows one tree, or an empty one if there is none, with true if it lacks entries.
     pub(crate) fn look<T>(&self, name: TreeName, show: impl FnOnce(&Tree, bool) -> T) -> T {
         let state = self.state.lock();
         let is_building = state.progress != Progress::Built;
@@ -542,7 +543,7 @@ fn first_key() -> StorageKey {
     StorageKey::from_encoded(Bytes::new())
 }
 
-/// Corrects the leaves of a tree that fold onto those of an order; how many were wrong.
+/// Corrects the leaves of a tree that fold onto those of an order. Returns how many were wrong.
 fn correct(tree: &mut Tree, order: &RecountOrder, entries: &[TreeEntry]) -> u64 {
     let size = order.size.min(tree.size());
     let own = tree.size();

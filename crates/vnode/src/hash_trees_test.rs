@@ -15,7 +15,7 @@ use crate::hash_trees::{HashTrees, RecountOrder, Taking, TreeEntry, TreesOrigin}
 use crate::kept_trees::OpenedStore;
 use crate::tree_name::{TreeName, TreePlacing};
 
-/// Keys are in one of two trees, or in none.
+/// Places each key in one of two trees, or in none.
 struct ByRemainder;
 
 fn partition(number: u16) -> Partition {
@@ -218,7 +218,7 @@ impl World {
         }
     }
 
-    /// Lets everything that goes on end, and the trees be built.
+    /// Ends everything in progress and builds the trees.
     fn settle(&mut self) {
         self.step(&Step::TakeSnapshot);
         self.end(3);
@@ -320,8 +320,8 @@ fn accept_all(world: &mut World, writes: &[(u8, bool)]) {
     writes.for_each(|(number, is_put)| world.step(&Step::Accept(*number, *is_put)));
 }
 
-/// A run that takes the trees of a run before: those lack the writes `since`, of which `lacking` is known,
-/// and meet the `early` writes of this run.
+/// A run that takes the trees of the run before. They lack the writes `since`, of which `lacking`
+/// is reported, and meet the `early` writes of this run.
 fn gone_on(
     before: &[Step],
     since: &[(u8, bool)],
@@ -355,7 +355,7 @@ proptest! {
     }
 }
 
-/// The property above finds trees that are taken though they lack writes, as after a rollback.
+/// The property above finds trees that are taken although they lack writes, as after a rollback.
 #[test]
 fn trees_that_lack_writes_are_found() {
     let puts: Vec<Step> = (0..9).map(|number| Step::Accept(number, true)).collect();

@@ -1,8 +1,7 @@
 //! One part of an index query to one vnode, on any node.
 //!
-//! A part is bounded in its results and in the entries that it reads: so a query over any range holds a
-//! thread and memory for a short while only. It goes on behind the position that the part ended at, on
-//! another snapshot.
+//! A part has limits on its results and on the entries that it reads. So a query over any range holds a
+//! thread and memory only briefly. The next part continues behind the end of this one, on another snapshot.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -18,9 +17,9 @@ use crate::page::PageFailure;
 use crate::replica_request::ReplicaFailure;
 use crate::vnode::Vnode;
 
-/// Entries that a part looks at, wanted or not.
+/// The most entries that a part reads, wanted or not.
 const LOOKED_AT_MAX: usize = 50_000;
-/// Terms and keys of a part, in bytes; one entry may exceed it.
+/// The most bytes of terms and keys in a part; one entry may exceed it.
 const PART_BYTES_MAX: usize = 1 << 20;
 
 impl Vnode {

@@ -13,18 +13,18 @@ use crate::term_pattern::TermPattern;
 pub enum IndexScan {
     /// The bucket's keys themselves.
     Keys {
-        /// The first.
+        /// The lower bound.
         from: Bound<Bytes>,
-        /// The last.
+        /// The upper bound.
         to: Bound<Bytes>,
     },
     /// Terms of an index.
     Terms {
         /// The index.
         field: Bytes,
-        /// The first, in order-preserving form.
+        /// The lower bound, in order-preserving form.
         from: Bound<Bytes>,
-        /// The last.
+        /// The upper bound.
         to: Bound<Bytes>,
     },
 }
@@ -32,7 +32,7 @@ pub enum IndexScan {
 /// An entry that a query found, and a place to continue behind. Ordered by term and then by key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IndexPosition {
-    /// The term in order-preserving form; empty when keys are looked through.
+    /// The term in order-preserving form; empty in a scan of keys.
     pub term: Bytes,
     /// The object's key.
     pub key: Key,
@@ -43,7 +43,7 @@ pub struct IndexPosition {
 pub struct IndexPageRequest {
     /// The vnode.
     pub partition: Partition,
-    /// The partition's epoch in the asker's ring.
+    /// The partition's epoch in the sender's ring.
     pub epoch: Epoch,
     /// The placement of the bucket's keys.
     pub hash: KeyHash,
@@ -57,9 +57,9 @@ pub struct IndexPageRequest {
     pub bucket: Bucket,
     /// The keys or terms to look through.
     pub scan: IndexScan,
-    /// Pattern for terms; for keys in a scan of keys.
+    /// A pattern that terms must match, or keys in a scan of keys.
     pub pattern: Option<TermPattern>,
-    /// Continue behind this.
+    /// The position to continue behind.
     pub after: Option<IndexPosition>,
     /// The most entries in the answer.
     pub entries_max: u32,
@@ -70,6 +70,6 @@ pub struct IndexPageRequest {
 pub struct IndexPage {
     /// The entries found, in order.
     pub entries: Vec<IndexPosition>,
-    /// Continue behind this; `None` when nothing is left.
+    /// The position to continue behind; `None` when nothing is left.
     pub next: Option<IndexPosition>,
 }

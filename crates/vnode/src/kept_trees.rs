@@ -1,19 +1,20 @@
 //! The trees of a vnode as a file, and the rule by which such a file is trusted.
 //!
-//! A file names the contents of its trees: of the store with this identity, every batch up to `complete`
-//! is in them, and none behind `reached`. Both were durable before the file was written. So the store of
-//! the next run has these batches and perhaps later ones, except in these cases:
+//! A file states the contents of its trees: every batch of the named store up to `complete`, and
+//! none behind `reached`. Both batches were durable before the file was written. So the store of
+//! the next run has them and perhaps later ones, with these exceptions:
 //!
 //! - another store, or one that was erased, has another identity;
 //! - a store that was rolled back, restored or cut ends before `reached`;
-//! - one that was repaired, or has lost something in another way, lists more losses;
+//! - a store that was repaired, or lost data in another way, lists more losses;
 //! - keys are in other trees when the properties of buckets have changed.
 //!
-//! Then the file is of no use, and the trees are built anew. A file that is behind its store is of use if
-//! the log has given back all batches since (after a crash): the leaves of their entries are counted again.
+//! In these cases the file is useless, and the trees are built anew. A file that is behind its
+//! store is useful if the log has replayed all later batches (after a crash): the leaves of their
+//! entries are counted again.
 //!
 //! A file that does not fit is removed before the first write of the run ([`crate::TreeFiles::sift`]):
-//! later, the store may come to the same number with other contents.
+//! later, the store may reach the same batch number with other contents.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,7 @@ pub(crate) const STAMP_BYTES: usize = 8 + 5 * 8 + 2 * 4 + CHECKSUM_BYTES;
 /// The length of a tree's name, in bytes.
 pub(crate) const NAME_BYTES: usize = 8;
 
-/// The contents that the trees of a file are over.
+/// The contents that the trees of a file cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeptStamp {
     pub(crate) store: StoreId,
@@ -45,7 +46,7 @@ pub(crate) struct KeptStamp {
     pub(crate) lost: u64,
     /// The time at which their building began, in microseconds since the Unix epoch.
     pub(crate) built_at: u64,
-    /// Stands for the properties of buckets that place keys in trees.
+    /// Identifies the properties of buckets by which keys are placed in trees.
     pub(crate) placements: u32,
 }
 
@@ -54,11 +55,11 @@ pub(crate) struct KeptStamp {
 pub(crate) struct OpenedStore {
     pub(crate) store: StoreId,
     pub(crate) sequence: Sequence,
-    /// The entries that the log gave back.
+    /// The entries that the log replayed.
     pub(crate) replayed: Option<Replayed>,
 }
 
-/// The state of a vnode without its batches, at the moment at which trees would be taken from a file.
+/// The state of a vnode, apart from its batches, when trees could be taken from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Present {
     pub(crate) lost: u64,
@@ -72,11 +73,11 @@ pub(crate) enum Trust {
     Whole,
     /// They lack the changes of entries in these segments.
     Lacking(Vec<u32>),
-    /// They are of no use.
+    /// They are useless.
     Refused(Refusal),
 }
 
-/// The reason why trees that were kept are not taken.
+/// The reason why trees of a file are not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     OtherStore,
@@ -87,7 +88,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// In words.
+    /// The reason as text.
     pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::OtherStore => "they are of another store",
@@ -102,7 +103,7 @@ impl Refusal {
 }
 
 impl KeptStamp {
-    /// The reason why the file is not of this store's past, if it is not.
+    /// The reason why the file does not belong to this store's past; `None` if it does.
     pub(crate) fn foreign_to(&self, store: StoreId, sequence: Sequence) -> Option<Refusal> {
         if self.store != store {
             return Some(Refusal::OtherStore);
@@ -141,7 +142,7 @@ impl KeptStamp {
     }
 }
 
-/// The reason why bytes are no file of trees.
+/// The reason why bytes are not a file of trees.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DecodeError {
     #[error("it begins with \"{}\" where \"{}\" is expected", got.escape_ascii(), MAGIC.escape_ascii())]
@@ -200,7 +201,7 @@ pub(crate) fn encode(stamp: &KeptStamp, trees: &[(TreeName, Vec<u8>)]) -> Vec<u8
 /// Reads the stamp, and the number of trees that follow it.
 ///
 /// # Errors
-/// Any byte of it that is not as it was written.
+/// When a byte of the stamp is not as it was written.
 pub(crate) fn decode_stamp(bytes: &[u8]) -> Result<(KeptStamp, u32), DecodeError> {
     let mut reader = ByteReader::new(bytes);
     let magic = reader.take(MAGIC.len())?;
@@ -224,8 +225,8 @@ pub(crate) fn decode_stamp(bytes: &[u8]) -> Result<(KeptStamp, u32), DecodeError
 /// Reads what [`encode`] wrote.
 ///
 /// # Errors
-/// Any byte that is not as it was written, bytes that are missing or too many, and trees of another version
-/// of the hash or of other contents than the stamp's.
+/// When a byte is not as it was written, bytes are missing or left over, or a tree has another
+/// version of the hash or other contents than the stamp.
 pub(crate) fn decode(bytes: &[u8]) -> Result<(KeptStamp, BTreeMap<TreeName, Tree>), DecodeError> {
     let (stamp, count) = decode_stamp(bytes)?;
     let mut reader = ByteReader::new(bytes);

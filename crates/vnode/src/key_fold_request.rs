@@ -11,13 +11,13 @@ use kvorum_ring::{Epoch, KeyHash, Partition, RingSize};
 pub struct KeyFoldRequest {
     /// The vnode.
     pub partition: Partition,
-    /// The partition's epoch in the asker's ring.
+    /// The partition's epoch in the sender's ring.
     pub epoch: Epoch,
     /// The rule by which the bucket's keys are placed.
     pub hash: KeyHash,
     /// The ring's size.
     pub size: RingSize,
-    /// The owner partitions whose keys are looked at; `None` for all that the vnode has.
+    /// The owner partitions whose keys are read; `None` for all that the vnode has.
     pub owners: Option<Vec<Partition>>,
     /// The question.
     pub fold: Arc<KeyFold>,

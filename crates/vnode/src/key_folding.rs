@@ -1,8 +1,8 @@
-//! One part of a fold over keys, as it is asked of one vnode, wherever it runs.
+//! One part of a fold over keys, on one vnode of any node.
 //!
-//! A part is bounded in the entries that it looks at, in the memory of its findings and in time; the fold
-//! goes on where it ended, on another snapshot. So a fold holds a thread, a snapshot and memory for a short
-//! while only, whatever its scope. Heads are read and no bodies, so every engine can answer.
+//! A part has limits on the entries that it reads, on the bytes of its findings and on time; the next part
+//! continues at the end of this one, on another snapshot. So a fold of any scope holds a thread, a snapshot
+//! and memory only briefly. It reads heads and no bodies, so every engine can answer.
 
 use std::ops::{Bound, RangeInclusive};
 
@@ -22,11 +22,11 @@ use crate::stored_form::head_of;
 use crate::tree_building::hash_of_head;
 use crate::vnode::Vnode;
 
-/// Entries that a part looks at, whether they are found or not.
+/// The most entries that a part reads, found or not.
 const LOOKED_AT_MAX: usize = 50_000;
-/// Findings of a part, in bytes; one entry may exceed it.
+/// The most bytes of findings in a part; one entry may exceed it.
 const PART_BYTES_MAX: usize = 1 << 20;
-/// The time of a part, in microseconds: five seconds. The store is free of its snapshot after that.
+/// The most time that a part holds its snapshot, in microseconds: five seconds.
 const PART_MICROS_MAX: u64 = 5_000_000;
 
 const MICROS_A_SECOND: u64 = 1_000_000;
@@ -67,7 +67,7 @@ impl Vnode {
     }
 }
 
-/// The lease of one part: that of the whole, or the time that a part has.
+/// The lease of one part: the fold's lease, or the time of a part if that ends first.
 fn part_lease(lease: Lease, now: Timestamp) -> Lease {
     let end = Timestamp(now.0.saturating_add(PART_MICROS_MAX));
     match lease {
@@ -76,7 +76,7 @@ fn part_lease(lease: Lease, now: Timestamp) -> Lease {
     }
 }
 
-/// The times of a scope as stores have them: the last second counts to its end.
+/// The times of a scope in microseconds, with all of the last second.
 fn times_of(scope: &FoldScope) -> Option<RangeInclusive<Timestamp>> {
     let (first, last) = scope.modified_seconds?;
     let first = first.saturating_mul(MICROS_A_SECOND);
@@ -86,7 +86,7 @@ fn times_of(scope: &FoldScope) -> Option<RangeInclusive<Timestamp>> {
 }
 
 impl KeyFoldRequest {
-    /// The keys that are left to be looked at.
+    /// The keys that are left to read.
     fn range(&self) -> FoldRange {
         let scope = &self.fold.scope;
         let bound = |key: &Key| -> Bound<Bytes> {
@@ -106,7 +106,7 @@ impl KeyFoldRequest {
         }
     }
 
-    /// True for a key that the vnode is to answer for.
+    /// True for a key that the vnode answers for.
     fn admits(&self, key: &Key) -> bool {
         let scope = &self.fold.scope;
         self.owners.as_ref().is_none_or(|owners| {
@@ -121,7 +121,7 @@ struct Part<'a> {
     request: &'a KeyFoldRequest,
     findings: Findings,
     looked_at: usize,
-    /// The reason for which the part cannot be answered.
+    /// The reason why the part cannot be answered.
     failure: Option<ReplicaFailure>,
 }
 
@@ -187,7 +187,7 @@ fn unreadable(key: &StorageKey, error: &kvorum_object::DecodeError) -> ReplicaFa
     ReplicaFailure::Damaged(format!("the head of {key:?} cannot be read: {error}"))
 }
 
-/// An entry as it is stored, but for its values.
+/// A stored entry without its values.
 struct SeenHead<'a> {
     key: Key,
     stored_key: &'a StorageKey,

@@ -1,8 +1,8 @@
 //! Per-key serialisation of read-modify-write, by striped locks.
 //!
 //! A put reads the stored object, decides, and writes; two puts of one key must not interleave. A
-//! stripe serves many keys: needlessly shared waiting costs less than a map of locks. No lock is held
-//! across a sync.
+//! stripe serves many keys: a needless wait now and then costs less than a map of locks. No lock is
+//! held across a sync.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -1,4 +1,4 @@
-//! The file that dot leases are kept in.
+//! The file of dot leases.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use kvorum_object::ActorId;
 /// By partition number.
 pub(crate) type Leases = BTreeMap<u16, Lease>;
 
-/// With the store as it was at this sequence, the actor may go on at this counter.
+/// While the store is at this sequence, the actor may continue at this counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) store: StoreId,
@@ -108,9 +108,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Leases, DecodeError> {
     }
 }
 
-/// Reads a table. One that is there and unreadable is moved aside, durably, and reported. One that is
-/// missing stays so: a removal that a power cut undoes would bring back leases that stores may have come
-/// to fit again with other contents.
+/// Reads a table. An unreadable table is moved aside, durably, and reported. The removal of a missing one
+/// is made durable: if a power cut undid it, stores might fit the old leases again with other contents.
 pub(crate) fn read(
     disk: &dyn Disk,
     path: &Path,

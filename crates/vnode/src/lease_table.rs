@@ -1,26 +1,26 @@
-//! Leases: the vnodes that may go on under the actor of their last run.
+//! Leases: permissions for vnodes to continue under the actor of their last run.
 //!
-//! A dot is (actor, counter), the counter being one number for the whole vnode. Two things must never
-//! happen, for each loses writes without a trace (the family of failures known as kv679):
+//! A dot is (actor, counter), the counter being one number for the whole vnode. Two things must
+//! never happen, because each loses writes without a trace (the family of failures known as kv679):
 //!
 //! - The same dot is issued twice.
 //! - A vnode that has lost an entry writes its key again under the same actor. The new clock counts
-//!   from the actor's first dot, so it claims to have seen the lost write, and the replicas that still
-//!   have that write drop it. No bound on counters helps against this one.
+//!   from the actor's first dot, so it claims to have seen the lost write, and replicas that have
+//!   that write drop it. No bound on counters prevents this.
 //!
-//! So an actor lives as long as its vnode is known to have lost nothing, and no longer. Actors are random
-//! numbers, and a fresh one may be used at once. After a clean stop a vnode continues with its actor and its
-//! counter, which keeps clocks short: when everything is synced, [`LeaseTable::seal`] writes a lease for each
-//! vnode. The next run takes the lease back before it writes anything ([`LeaseTable::renew`]), so a run that
-//! ends in a crash leaves none. A lease names the store's identity and its sequence: a store that was wiped,
-//! erased, put back to an older copy or that lost its end does not fit its lease and gets a fresh actor. So
-//! does every vnode if the table is missing or unreadable, and so does a vnode with a damaged entry, or one
-//! that meets a clock with dots of its actor that it has not issued.
+//! So an actor lives as long as its vnode is known to have lost nothing, and no longer. Actors are
+//! random numbers, and a fresh one may be used at once. After a clean stop a vnode continues with
+//! its actor and its counter, which keeps clocks short: when everything is synced,
+//! [`LeaseTable::seal`] writes a lease for each vnode. The next run takes the lease back before it
+//! writes anything ([`LeaseTable::renew`]), so a run that ends in a crash leaves none. A lease
+//! names the store's identity and sequence. A store that was wiped, erased, rolled back or cut
+//! short does not fit its lease. Its vnode gets a fresh actor, and so does a vnode without a
+//! readable lease, with a damaged entry, or with a clock that has unissued dots of its actor.
 //!
-//! Riak starts a fresh actor for each key that is not found; a fresh actor for every run was the other
-//! choice, and makes the clocks of long-lived keys grow with every restart. One case is left open: a
-//! node put back as a whole to a copy that was made after a clean stop fits its leases. An operator
-//! that restores one removes the table first; without it all actors are fresh.
+//! Riak starts a fresh actor for each key that is not found. A fresh actor for every run, the other
+//! choice, makes the clocks of long-lived keys grow with every restart. One case is left open: a
+//! whole node that is restored from a copy made after a clean stop fits its leases. The operator
+//! has to remove the table first; without it all actors are fresh.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,9 +77,8 @@ impl LeaseTable {
         Ok((table, unreadable))
     }
 
-    /// The dot source of a vnode whose store has this identity and was opened at this sequence. It
-    /// uses up the partition's lease, which [`LeaseTable::renew`] makes known to the file, for all
-    /// vnodes at once.
+    /// The dot source of a vnode whose store has this identity and was opened at this sequence. Consumes
+    /// the partition's lease; [`LeaseTable::renew`] removes all consumed leases from the file at once.
     pub fn source(
         &self,
         partition: Partition,
@@ -105,9 +104,8 @@ impl LeaseTable {
         source
     }
 
-    /// The sequence at which the store of a partition was closed, if nothing was written to it since
-    /// then; `None` if that is not known, or for another store. To be called before
-    /// [`LeaseTable::source`].
+    /// The sequence at which the store of a partition was closed, if nothing was written to it since then;
+    /// `None` if that is not known, or for another store. Must be called before [`LeaseTable::source`].
     pub fn closed_at(&self, partition: Partition, store: StoreId) -> Option<Sequence> {
         let table = self.table.lock();
         let lease = table.leases.get(&partition.number())?;
@@ -120,7 +118,7 @@ impl LeaseTable {
         !self.table.lock().unready.is_empty()
     }
 
-    /// Takes back, durably, the leases of all vnodes that were made since; they may write then.
+    /// Takes back, durably, the leases of all vnodes made since the last call; then they may write.
     /// Blocks for a sync if there are any.
     pub fn renew(&self) -> Result<(), DiskError> {
         let _writing = self.writing.lock();
@@ -139,7 +137,7 @@ impl LeaseTable {
         Ok(())
     }
 
-    /// Lets these sources of dots go on in the next run, each from its store's durable sequence.
+    /// Lets these sources of dots continue in the next run, each from its store's durable sequence.
     pub(crate) fn seal_sources<'a>(
         &self,
         sources: impl Iterator<Item = (Partition, Sequence, &'a DotSource)>,

@@ -1,5 +1,5 @@
-//! No dot is ever issued twice, and no actor outlives its vnode's record of it, with any faults of the
-//! table, the stores and the power.
+//! No dot is ever issued twice, and no actor outlives its vnode's record of it, under any faults of
+//! the table, the stores and the power.
 
 use std::collections::BTreeMap;
 
@@ -132,7 +132,7 @@ fn a_lease_that_does_not_fit_is_taken_back_all_the_same() {
     let table = open(&disk, &randomness);
     let first = table.source(partition(0), STORE, Sequence(0));
     seal(&table, &first, 9);
-    // The store was put back to sequence 5 and now writes up to 9 again.
+    // The store was rolled back to sequence 5 and now writes up to 9 again.
     let table = open(&disk, &randomness);
     let restored = table.source(partition(0), STORE, Sequence(5));
     assert!(!restored.is_ready());
@@ -242,8 +242,8 @@ fn r30_a_table_that_cannot_be_read_is_kept_aside() {
     assert_eq!(after.info(&path).unwrap(), None);
 }
 
-/// An operator removes the table and puts a store back, which then grows to the same sequence; the
-/// power fails before the removal is on the device.
+/// An operator removes the table and restores a store, which grows to the same sequence. The power
+/// fails before the removal is on the device.
 #[test]
 fn a_table_that_was_missing_does_not_come_back() {
     let mut world = World::new();
@@ -326,7 +326,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Store {
     identity: u64,
     entries: Vec<Dot>,
-    /// Sequences go on when entries are lost, so this counts every write.
+    /// Sequences continue when entries are lost, so this counts every write.
     sequence: u64,
 }
 
@@ -366,7 +366,7 @@ impl World {
     }
 
     fn start(&mut self) {
-        // Losing power for good would end the story.
+        // A permanent power cut would end the run.
         self.disk.cut_after(u64::MAX);
         self.table = open(&self.disk, &self.randomness);
         self.sources = (0..VNODES).map(|vnode| self.source(vnode)).collect();

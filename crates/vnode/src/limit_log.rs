@@ -1,7 +1,7 @@
 //! Warnings about objects that grow: large ones, and those with many siblings.
 //!
-//! Such objects slow down everything that touches them long before they are refused. Each write above a
-//! warning threshold is counted; the log has a limited number of them a minute, for the whole process.
+//! Such objects slow down everything that touches them long before they are refused. Each write
+//! above a warning threshold is counted; the process logs a limited number of them a minute.
 
 use std::time::Duration;
 

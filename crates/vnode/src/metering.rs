@@ -1,8 +1,8 @@
 //! Times of a vnode's work, besides its counts: of some of its operations, of merges, and of changes of
 //! data types.
 //!
-//! A clock is read twice around an operation, which is expensive beside a read from memory. So one in
-//! [`SAMPLED_EVERY`] is measured, by the vnode's own counts; they are enough for percentiles. Merges are
+//! A clock is read twice around an operation, which is expensive beside a read from memory. So one
+//! in [`SAMPLED_EVERY`] is measured, by the vnode's own counts: enough for percentiles. Merges are
 //! few, and a change of a data type takes much longer than two readings: all of these are measured.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::value_facts::ValueFacts;
 /// One operation in this number is measured.
 pub const SAMPLED_EVERY: u64 = 8;
 
-/// The kind of a measured operation.
+/// The kind of measured work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VnodeWork {
     /// A read of a whole object.
@@ -29,7 +29,7 @@ pub enum VnodeWork {
     Put,
     /// The merge of two plain objects that have not seen each other, within a write.
     Merge,
-    /// The same, of objects with a value of a data type.
+    /// The same, for objects with a value of a data type.
     MergeOfType(Kind),
 }
 
@@ -53,8 +53,8 @@ pub trait VnodeMeter: Send + Sync {
     /// Work was done in this time.
     fn worked(&self, work: VnodeWork, took: Duration, now: Moment);
 
-    /// An operation on a data type was carried out: the value was changed in this time. Its write is
-    /// reported as any other.
+    /// An operation on a data type was carried out: the value was changed in this time. Its write
+    /// is reported like any other.
     fn value_changed(&self, _value: ValueFacts, _took: Duration, _now: Moment) {}
 }
 

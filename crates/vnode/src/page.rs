@@ -9,7 +9,7 @@ use crate::page_request::{CountPage, Page, PageKind, PageRequest};
 use crate::replica_request::ReplicaFailure;
 use crate::vnode::Vnode;
 
-/// Keys of a part, in bytes; one key may exceed it.
+/// The most bytes of keys in a part; one key may exceed it.
 const PART_BYTES_MAX: usize = 1 << 20;
 
 /// The reason why there is no answer.
@@ -71,8 +71,8 @@ impl Vnode {
         }
     }
 
-    /// Counts the keys of a part of a listing, on a snapshot of its own. Neither objects nor heads are read,
-    /// and the part ends after so many keys, wanted or not. Blocks.
+    /// Counts the keys of a part of a listing, on a snapshot of its own. Neither objects nor heads
+    /// are read, and the part ends after `names_max` keys, wanted or not. Blocks.
     pub fn count_page(
         &self,
         request: &PageRequest,
@@ -123,7 +123,7 @@ impl PageRequest {
         names_max.unwrap_or(usize::MAX).max(1)
     }
 
-    /// True for a key that the vnode answers for. It is decoded only where others are not wanted.
+    /// True for a key that the vnode answers for. The key is decoded only if the request names owners.
     fn wants(&self, key: &StorageKey) -> Result<bool, StorageKeyError> {
         match self.owners {
             None => Ok(true),

@@ -20,7 +20,7 @@ pub enum PageKind {
 pub struct PageRequest {
     /// The vnode.
     pub partition: Partition,
-    /// The partition's epoch in the asker's ring.
+    /// The partition's epoch in the sender's ring.
     pub epoch: Epoch,
     /// The kind of names.
     pub kind: PageKind,
@@ -30,9 +30,9 @@ pub struct PageRequest {
     pub size: RingSize,
     /// The owner partitions whose keys are wanted; `None` for all that the vnode has.
     pub owners: Option<Vec<Partition>>,
-    /// The keys that are looked at.
+    /// The keys of the part.
     pub range: FoldRange,
-    /// The most names in the answer; of a count, the most keys that are looked at.
+    /// The most names in the answer; for a count, the most keys that are read.
     pub names_max: u32,
 }
 
@@ -45,10 +45,10 @@ pub struct CountPage {
     pub next: Option<StorageKey>,
 }
 
-/// The answer, where names are asked for.
+/// The answer to a request for names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Keys in ascending order; of buckets, those that were looked for last come last.
+    /// Keys in ascending order; buckets whose first key is a tombstone come last.
     pub keys: Vec<StorageKey>,
     /// The beginning of the next part; `None` when this was the last.
     pub next: Option<StorageKey>,

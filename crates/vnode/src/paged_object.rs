@@ -1,10 +1,10 @@
-//! Objects whose value is a large set: the object has the head of the set in the place of the value, and
-//! the members are in pages, which are entries of their own.
+//! Objects whose value is a large set. The object has the head of the set in place of the value.
+//! The members are in pages, which are entries of their own.
 //!
 //! The form follows from the object alone. So replicas with equal objects store equal entries, and
-//! anti-entropy compares heads without a look at pages. Only an object with one sibling is stored in pages:
-//! concurrent values stay whole until the next operation merges them. One that expires stays whole as well,
-//! since its pages would expire at other times.
+//! anti-entropy compares heads without reading pages. Only an object with one sibling is stored in
+//! pages: concurrent values stay whole until the next operation merges them. An object that expires
+//! stays whole too, since its pages would expire at other times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,15 +18,13 @@ use kvorum_object::{Content, Dot, Metadata, Object, ObjectSize, Succession, Time
 
 use crate::stored_form::InPages;
 
-/// A set with fewer bytes than this is not large, whatever its members: the cost of finding that out is
-/// saved.
+/// A set with fewer bytes than this is never large, so its members are not examined.
 const LARGE_BYTES_MIN: usize = 1024;
 
 /// Pages to write, and those to remove.
 pub(crate) type Pages = BTreeMap<u32, Option<Bytes>>;
 
-/// An update of a large set, as the replica that carried it out gives it to the others: they need not be
-/// sent the set.
+/// An update of a large set, sent to other replicas in place of the whole set.
 #[derive(Clone, Debug)]
 pub struct PagedUpdate {
     /// The object after the update, with the head of the set in the place of its value.
@@ -42,7 +40,7 @@ pub(crate) struct PagedObject {
 }
 
 impl PagedObject {
-    /// An object in pages, and its pages; `None` for one that is stored whole.
+    /// An object in pages, and its pages; `None` for an object that is stored whole.
     pub(crate) fn split(object: &Object) -> Option<(Self, Pages)> {
         let [only] = object.siblings() else {
             return None;
@@ -90,7 +88,7 @@ impl PagedObject {
         }
     }
 
-    /// The size that limits judge by.
+    /// The size that limits apply to.
     pub(crate) fn size(&self) -> ObjectSize {
         let size = self.object.size();
         ObjectSize {

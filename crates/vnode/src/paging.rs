@@ -1,9 +1,9 @@
 //! Large sets in pages, at a vnode: read whole, changed page by page, and brought up to date by the updates
 //! of other replicas.
 //!
-//! An update reads the object, whose value is the head of the set, and the pages of the members that it is
-//! about. It writes these in one batch. Everything else takes the object whole: the pages are read, and all
-//! of them are written again.
+//! An update reads the object, whose value is the head of the set, and the pages of the members
+//! concerned. It writes these in one batch. Every other operation takes the whole object: all pages
+//! are read, and a write replaces all of them.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl PageSource for StoredPages<'_> {
     }
 }
 
-/// An object in pages that could not be put together.
+/// An object in pages that could not be assembled.
 enum NotWhole {
     Interrupted(Interrupted),
     /// The parts do not fit: they are damaged, or a write has changed them meanwhile.
@@ -53,7 +53,7 @@ enum NotWhole {
 }
 
 impl Vnode {
-    /// The object of an entry. The caller has the key's turn, if the object is in pages.
+    /// The object of an entry. The caller holds the key's lock, if the object is in pages.
     pub(crate) fn object_in(
         &self,
         key: &StorageKey,
@@ -72,7 +72,7 @@ impl Vnode {
         })
     }
 
-    /// Reads an object for a caller that has not the key's turn.
+    /// Reads an object for a caller that does not hold the key's lock.
     pub(crate) fn read_unlocked(
         &self,
         key: &StorageKey,
@@ -140,8 +140,8 @@ impl Vnode {
         Ok(paged.ok().and_then(Result::ok))
     }
 
-    /// Carries out an operation on a set in pages. `None` where the object has to be taken whole: it is not
-    /// in pages, will not be any more, or is damaged. The caller has the key's turn.
+    /// Carries out an operation on a set in pages. `None` if the whole object is needed: it is not
+    /// in pages, will no longer be, or is damaged. The caller holds the key's lock.
     pub(crate) fn update_in_pages(
         &self,
         key: &StorageKey,
@@ -198,8 +198,8 @@ impl Vnode {
         }))
     }
 
-    /// Carries out an update that another replica made on a set in pages. It is taken only where the result
-    /// is the other replica's, to the last member; everywhere else the whole object is needed.
+    /// Carries out an update that another replica made on a set in pages. It is applied only if the
+    /// result equals the other replica's, to the last member; otherwise the whole object is needed.
     pub(crate) fn follow(
         &self,
         key: &StorageKey,
@@ -237,7 +237,7 @@ impl Vnode {
                 source: Interrupted::WouldBlock,
                 ..
             }) => return Err(Interrupted::WouldBlock),
-            // A gap, or damage: the whole object goes over either.
+            // A gap or damage: merging the whole object repairs either.
             Err(_) => return Ok(ReplicaReply::NeedsWhole),
         };
         let expected = match joined.head == expected.set {
@@ -254,7 +254,7 @@ impl Vnode {
         Ok(ReplicaReply::Received { durable })
     }
 
-    /// The answer where the stored object has seen all of an incoming one.
+    /// The answer when the stored object has seen all of an incoming one.
     fn received_before(&self, durability: Durability) -> Result<ReplicaReply, Interrupted> {
         let durable = match durability {
             Durability::Buffered => Durable::Already,

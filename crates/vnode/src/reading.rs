@@ -17,9 +17,9 @@ pub(crate) struct FoundHead {
     /// The batch that wrote the entry.
     pub(crate) sequence: Sequence,
     pub(crate) head: Head,
-    /// Where the store has it.
+    /// The entry's place in the store.
     pub(crate) place: Option<EntryPlace>,
-    /// The number of pages that its value is in.
+    /// The number of pages that hold its value.
     pub(crate) pages: u32,
 }
 
@@ -80,7 +80,7 @@ impl Vnode {
         }))
     }
 
-    /// The stored object. The caller has the key's turn.
+    /// The stored object. The caller holds the key's lock.
     pub(crate) fn read_object(
         &self,
         key: &StorageKey,

@@ -1,8 +1,8 @@
 //! Removes tombstones that may go, a page at a time.
 //!
-//! The caller says which may: those within the mark of a round that went through (decision 37).
-//! Each is looked at again under its key's lock and removed with its leaf in the tree. A tombstone
-//! has no index entries, since its put has removed those of the value.
+//! The caller decides which may: those within the mark of a completed round (decision 37). Each is
+//! read again under its key's lock, and removed from the store and from its tree. A tombstone has
+//! no index entries, since its put has removed those of the value.
 
 use kvorum_backend::{FoldClock, FoldDetail, FoldRange, Lease, ReadAt, Reading, Sequence, Visited};
 use kvorum_encoding::StorageKey;
@@ -14,25 +14,25 @@ use crate::scanning::{ScanLimits, ScanRequest, Scanned};
 use crate::stored_form::TOMBSTONE_TAG;
 use crate::vnode::{Interrupted, Vnode};
 
-/// A page of entries of which tombstones are to go.
+/// A page of entries whose tombstones may be removed.
 #[derive(Clone, Debug)]
 pub struct ReapRequest {
     /// The partition's epoch in the ring of the round.
     pub epoch: Epoch,
-    /// The keys that are looked at. The page after another begins at [`ReapPage::next`].
+    /// The keys of the page. The next page begins at [`ReapPage::next`].
     pub range: FoldRange,
     /// The time of the removals, and of the lease.
     pub clock: FoldClock,
     /// The time limit for reading the page.
     pub lease: Lease,
-    /// So many entries are looked at, tombstones or not.
+    /// The most entries to look at, tombstones or not.
     pub entries_max: usize,
 }
 
 /// The outcome of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReapPage {
-    /// Entries that were looked at.
+    /// Entries of the page.
     pub entries: u64,
     /// Tombstones among them.
     pub tombstones: u64,
@@ -42,7 +42,7 @@ pub struct ReapPage {
     pub next: Option<StorageKey>,
 }
 
-/// An entry as far as it matters here: its key, and for a tombstone the batch that wrote it.
+/// The needed part of an entry: its key, and for a tombstone the batch that wrote it.
 struct Candidate(StorageKey, Option<Sequence>);
 
 impl Scanned for Candidate {

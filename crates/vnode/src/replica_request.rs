@@ -154,8 +154,8 @@ pub enum Condition {
     Absent,
     /// An object of exactly this version must be there.
     Version(Clock),
-    /// Nothing may be there that this version has not seen. For the coordinating replica once a
-    /// quorum has been found to hold the version: the replica itself may be behind.
+    /// The stored object may have nothing that this version has not seen. For the coordinating
+    /// replica after a quorum was found to hold the version: the replica itself may be behind.
     NothingBeyond(Clock),
 }
 
@@ -171,18 +171,18 @@ pub enum Handled {
 /// A replica's answer.
 #[derive(Debug)]
 pub enum ReplicaReply {
-    /// The object asked for; tombstones are objects.
+    /// The requested object; tombstones are objects.
     Found(Arc<Object>),
     /// The key has nothing.
     NotFound,
-    /// The client's write is applied, and stored as `durable` has it.
+    /// The client's write is applied, and stored as `durable` reports.
     Stored {
         /// The object that is stored now.
         object: Arc<Object>,
         /// The moment at which it counts as stored.
         durable: Durable,
     },
-    /// The client's operation on a large set is carried out, and stored as `durable` has it.
+    /// The client's operation on a large set is carried out, and stored as `durable` reports.
     Updated {
         /// The update, for the other replicas.
         update: Arc<PagedUpdate>,
@@ -191,7 +191,7 @@ pub enum ReplicaReply {
     },
     /// The update of another replica builds on more than this replica has: the whole object is needed.
     NeedsWhole,
-    /// Another replica's object is merged, and the result is stored as `durable` has it.
+    /// Another replica's object is merged, and the result is stored as `durable` reports.
     Received {
         /// The moment at which it counts as stored.
         durable: Durable,
@@ -277,21 +277,20 @@ pub enum ReplicaFailure {
         /// It could not be opened; otherwise it is being opened.
         is_failed: bool,
     },
-    /// The store has no indexes; its name.
+    /// The named store has no indexes.
     #[error("the backend {0} has no secondary indexes")]
     IndexesNotSupported(String),
-    /// A remove without a context named a missing target; Riak's term for it.
+    /// A remove without a context named a missing target. The variant's name is Riak's.
     #[error("{0}")]
     NotPresent(String),
-    /// An operation on a data type cannot be carried out; why.
+    /// An operation on a data type was refused, for this reason.
     #[error("{0}")]
     OperationRefused(String),
 }
 
 impl ReplicaFailure {
-    /// True when a write that failed with this may be there all the same, and may outlive the failure:
-    /// a store may have applied a batch before the sync of the log in front of it fails. Making such a
-    /// write again makes a second one.
+    /// True when a write that failed with this may be stored all the same: a store may apply a
+    /// batch before the sync of the log in front of it fails. A retry would make a second write.
     pub fn may_have_written(&self) -> bool {
         match self {
             Self::Full(_) | Self::Damaged(_) | Self::Storage(_) | Self::Internal(_) => true,
@@ -337,8 +336,8 @@ impl From<BackendError> for ReplicaFailure {
 mod tests {
     use super::*;
 
-    /// Regression: a put that came to a store as its partition was given away failed, though another node had
-    /// taken the partition over.
+    /// Regression: a put that reached a store while its partition was handed over failed, although
+    /// another node had taken the partition.
     #[test]
     fn a_closed_store_is_a_partition_that_is_not_served_here() {
         let closed = BackendError::new(ErrorKind::Closed, "given away");

@@ -1,12 +1,11 @@
 //! All objects of a vnode, page by page: keys, heads or whole objects, tombstones among them.
 //!
 //! The pages of large sets, which are entries of their own, are passed over. A scan of whole objects reads
-//! such a set once more when its page is over, since its parts are elsewhere in the order of keys.
+//! such a set once more at the end of its page, since the set's parts are elsewhere in key order.
 //!
-//! For work on a vnode rather than on a bucket: transfers, hints, exports, comparisons of replicas. A
-//! page is read on a snapshot of its own, ends at its limits or with its lease, and names the beginning
-//! of the next one. Listings are different: they leave tombstones out and go by the ring
-//! ([`Vnode::page`]).
+//! For work on a vnode rather than on a bucket: transfers, hints, exports, comparisons of replicas. A page
+//! is read on a snapshot of its own, ends at its limits or with its lease, and names the beginning of the
+//! next one. Listings differ: they leave out tombstones and follow the ring ([`Vnode::page`]).
 //!
 //! A scan shows the present entries of a vnode of any epoch, complete or not: the caller decides if
 //! they are of use.
@@ -26,17 +25,16 @@ use crate::replica_request::ReplicaFailure;
 use crate::stored_form::{head_of, in_pages, parts_of};
 use crate::vnode::{Interrupted, Vnode};
 
-/// A page that is asked for.
+/// A request for a page.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {
-    /// The keys that are looked at. The page after another begins at [`ScanPage::next`] or behind
-    /// [`ScanPage::through`].
+    /// The keys of the scan. The next page begins at [`ScanPage::next`] or behind [`ScanPage::through`].
     pub range: FoldRange,
-    /// Expiry is judged by its time at the beginning, and the lease all the while.
+    /// Gives the time for expiry, read once at the beginning, and measures the lease.
     pub clock: FoldClock,
     /// Time for the page.
     pub lease: Lease,
-    /// Limits that end it before that.
+    /// Limits that may end the page earlier.
     pub limits: ScanLimits,
 }
 
@@ -49,7 +47,7 @@ pub struct ScanLimits {
     pub bytes_max: u64,
     /// An entry with a longer body is alone on its page. Bytes.
     pub shared_body_bytes_max: u64,
-    /// Bytes of entries that are passed over as not wanted.
+    /// Bytes of unwanted entries that are passed over.
     pub passed_over_bytes_max: u64,
 }
 
@@ -74,7 +72,7 @@ pub struct ScanPage<T> {
     pub passed_over_bytes: u64,
     /// Wanted entries that are left out: their heads cannot be decoded.
     pub undecodable: u64,
-    /// The last key of the page, wanted or not; `None` when it came to none.
+    /// The last key of the page, wanted or not; `None` when it has read none.
     pub through: Option<StorageKey>,
     /// The beginning of the next page; `None` when this was the last.
     pub next: Option<StorageKey>,
@@ -173,8 +171,8 @@ impl Scanned for StoredObject {
 }
 
 impl Vnode {
-    /// Reads a page of those entries whose keys `is_wanted` admits; it is asked once for each key, in
-    /// order. A lease that ends first ends the page. Blocks.
+    /// Reads a page of the entries whose keys `is_wanted` admits. It is called once for each key,
+    /// in order. The end of the lease ends the page. Blocks.
     ///
     /// # Errors
     /// [`PageFailure::OutOfTime`] when the lease ended before the first key.
@@ -223,8 +221,8 @@ impl Vnode {
         Ok(page)
     }
 
-    /// Gives the entries of a page the parts of their values that are in pages. One that is gone meanwhile
-    /// is left out.
+    /// Adds to the entries of a page the parts of their values that are in pages. An entry removed
+    /// meanwhile is left out.
     fn complete<T: Scanned>(
         &self,
         page: &mut ScanPage<T>,
@@ -249,8 +247,7 @@ impl Vnode {
         Ok(())
     }
 
-    /// The entry under one key, as a scan shows it; `None` also where it cannot be read any more.
-    /// Blocks.
+    /// The entry under one key, as a scan shows it; `None` also if it is unreadable. Blocks.
     pub fn stored_object(
         &self,
         key: &StorageKey,
@@ -261,7 +258,7 @@ impl Vnode {
             Ok(Lookup::Found(entry)) if self.hides(entry.sequence) => return Ok(None),
             Ok(Lookup::Found(entry)) => entry,
             Ok(Lookup::Absent | Lookup::WouldBlock) => return Ok(None),
-            // A damaged entry stays where it is: the node's scrub names it.
+            // A damaged entry stays where it is: the node's scrub reports it.
             Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
             Err(error) => return Err(error.into()),
         };

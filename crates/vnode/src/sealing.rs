@@ -6,9 +6,8 @@ use crate::lease_table::LeaseTable;
 use crate::vnode::Vnode;
 
 impl LeaseTable {
-    /// Lets these vnodes go on under their actors in the next run. To be called last of all: their
-    /// stores are closed without an error, everything is durable, and none is written to again.
-    /// Blocks for a sync.
+    /// Lets these vnodes continue under their actors in the next run. Must be called last: their stores are
+    /// closed without an error, all data is durable, and none is written to again. Blocks for a sync.
     pub fn seal<'a>(&self, vnodes: impl IntoIterator<Item = &'a Vnode>) -> Result<(), DiskError> {
         let sealed = vnodes.into_iter().map(|vnode| {
             let sequence = vnode.backend.durable();

@@ -126,7 +126,7 @@ pub(crate) fn body_hash_of(tag: Tag, stored: &Bytes) -> Result<u64, DecodeError>
     Head::body_hash_of(&OpenedHead::of(tag.kind().0, &stored)?.head)
 }
 
-/// The object of an entry, as it was stored: one in pages has the head of its set for its value.
+/// The object of an entry, as it was stored: an object in pages has the head of its set as its value.
 pub(crate) fn object_of(tag: Tag, head: &Bytes, body: Bytes) -> Result<Arc<Object>, DecodeError> {
     if is_plain(tag) {
         return Object::from_engine(head, body);
@@ -141,8 +141,8 @@ pub(crate) fn parts_of(tag: Tag, head: &Bytes, body: Bytes) -> Result<Encoded, D
     Ok(OpenedHead::of(tag.kind().0, &head)?.with_body(body))
 }
 
-/// The index entries of a stored object, as its put made them; none for a tombstone, and for one that
-/// cannot be read.
+/// The index entries of a stored object, as its put made them; none for a tombstone or an
+/// unreadable object.
 pub fn index_entries(tag: Tag, head: &Bytes, body: &Bytes) -> Vec<IndexEntry> {
     if tag == Tag::PAGE {
         return Vec::new();
@@ -158,7 +158,7 @@ pub fn index_entries(tag: Tag, head: &Bytes, body: &Bytes) -> Vec<IndexEntry> {
         .collect()
 }
 
-/// Nearly all are.
+/// True for objects of the default kind and tombstones: nearly all.
 fn is_plain(tag: Tag) -> bool {
     tag == Tag::default() || tag == TOMBSTONE_TAG
 }

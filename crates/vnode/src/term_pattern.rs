@@ -1,7 +1,7 @@
 //! Patterns that terms of an index query have to match.
 //!
-//! Riak takes PCRE. Here it is the `regex` crate, whose time is linear in its input for any pattern:
-//! one request cannot hold a thread. Back references and looking around are refused for it.
+//! Riak takes PCRE. Here patterns are those of the `regex` crate, whose time is linear in the
+//! input: one request cannot hold a thread. So back references and look-around are refused.
 
 use regex::bytes::{Regex, RegexBuilder};
 

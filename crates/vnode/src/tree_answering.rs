@@ -17,7 +17,7 @@ use crate::tree_name::TreeName;
 use crate::tree_request::{LeafKeys, SeenEntry, TreeAnswer, TreeQuestion, TreeRequest};
 use crate::vnode::Vnode;
 
-/// An answer has this many bytes of keys and heads at most; one entry may exceed it.
+/// The most bytes of keys and heads in an answer; one entry may exceed it.
 const LISTED_BYTES_MAX: u64 = 4 << 20;
 
 impl Scanned for SeenEntry {
@@ -40,7 +40,7 @@ impl Vnode {
     /// Answers a question about a tree. Blocks for the keys of leaves and for recounts, which read the store.
     ///
     /// # Errors
-    /// When the store cannot be read, or not in time, and for a request by an older ring.
+    /// When the store cannot be read, or not in time, and for a request of an older ring.
     pub fn answer_about_trees(
         &self,
         request: &TreeRequest,

@@ -26,7 +26,7 @@ pub enum BuildStep {
     Idle,
     /// There is more to do.
     Going,
-    /// The trees have every entry from here on.
+    /// The trees have every entry from now on.
     Built,
 }
 
@@ -60,8 +60,8 @@ impl Vnode {
     /// Keeps trees of hashes over the stored entries, for anti-entropy. They have to be built:
     /// [`Vnode::build_trees`].
     ///
-    /// Nothing was written to the store since it was opened: trees of an earlier run may be taken instead
-    /// ([`Vnode::take_kept_trees`]).
+    /// Trees of an earlier run may be taken instead ([`Vnode::take_kept_trees`]): the store must
+    /// not have been written to since it was opened.
     #[must_use]
     pub fn with_trees(mut self, placing: Arc<dyn TreePlacing>) -> Self {
         let opened = OpenedStore {
@@ -78,16 +78,16 @@ impl Vnode {
         self.trees.as_ref().map(|trees| trees.status())
     }
 
-    /// Drops the trees, which are to be built again: their keys may be in other trees now, or the store
-    /// may lack some of their entries.
+    /// Drops the trees, which have to be built again: their keys may be in other trees now, or the
+    /// store may lack some of their entries.
     pub fn drop_trees(&self) {
         if let Some(trees) = &self.trees {
             trees.drop_all();
         }
     }
 
-    /// True when the trees have more keys than they were made for: they still find differences, at a
-    /// higher price.
+    /// True when the trees have more keys than they were made for: they still find differences, at
+    /// a higher cost.
     pub fn are_trees_outgrown(&self) -> bool {
         self.trees.as_ref().is_some_and(|it| it.are_outgrown())
     }

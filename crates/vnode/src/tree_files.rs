@@ -1,8 +1,8 @@
 //! The files in which the trees of a node's vnodes outlast the node: one for each partition.
 //!
-//! A file that is damaged or does not fit its store is removed. Trees are built anew then, and nothing else
-//! depends on them. The one failure that matters is a removal that does not reach the disk: a store that was
-//! rolled back could come to fit such a file again with other contents. It keeps the vnode from being opened.
+//! A file that is damaged or does not fit its store is removed. The trees are then built anew; nothing else
+//! depends on them. Only a removal that does not reach the disk matters: after a rollback, the store could
+//! fit the file again with other contents. Such a failure keeps the vnode closed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::tree_name::TreeName;
 
 /// The name of the files' directory, in the data directory of the node.
 pub const KEPT_TREES_NAME: &str = "hash_trees";
-/// A bound on the memory that a file can make us allocate; thirty trees of the largest size. Bytes.
+/// A bound on the memory that a file can make us allocate, in bytes: thirty trees of the largest size.
 pub(crate) const FILE_BYTES_MAX: u64 = 512 << 20;
 
 /// See the module's description. All calls block.
@@ -47,8 +47,8 @@ impl TreeFiles {
         }
     }
 
-    /// Removes the file of a partition unless it is of the past of this store, which was opened with batches
-    /// up to `sequence`. To be called before the store is written to, with trees or without.
+    /// Removes the file of a partition unless it belongs to the past of this store, opened with batches up
+    /// to `sequence`. Must be called before the store is written to, with trees or without.
     ///
     /// # Errors
     /// Those of the disk. The store must not be written to then.
@@ -70,7 +70,7 @@ impl TreeFiles {
         self.give_up(partition, &reason)
     }
 
-    /// Removes the file of a partition, for good.
+    /// Durably removes the file of a partition.
     ///
     /// # Errors
     /// Those of the disk.
@@ -80,7 +80,7 @@ impl TreeFiles {
         self.sync_removals()
     }
 
-    /// Removes the file of a partition, and says why.
+    /// Removes the file of a partition, and logs why.
     pub(crate) fn give_up(&self, partition: Partition, reason: &str) -> Result<(), DiskError> {
         self.remove(partition)?;
         tracing::info!(
@@ -92,7 +92,7 @@ impl TreeFiles {
         Ok(())
     }
 
-    /// The trees of a partition, or the reason why its file is of no use; `None` when there is no file.
+    /// The trees of a partition, or the reason why its file is useless; `None` when there is no file.
     pub(crate) fn read(&self, partition: Partition) -> Option<Result<KeptTrees, String>> {
         self.read_with(partition, |path| {
             let bytes = read_file(&*self.disk, path, FILE_BYTES_MAX);
@@ -118,7 +118,7 @@ impl TreeFiles {
         })
     }
 
-    /// Reads the file of a partition, if there is one. A file that cannot be read is one of no use.
+    /// Reads the file of a partition, if there is one. An unreadable file counts as useless.
     fn read_with<T>(
         &self,
         partition: Partition,
@@ -150,7 +150,7 @@ impl TreeFiles {
     }
 }
 
-/// Removes all files of a node's trees, for good, since its stores were replaced.
+/// Durably removes the tree files of a node whose stores were replaced.
 ///
 /// # Errors
 /// Those of the disk.

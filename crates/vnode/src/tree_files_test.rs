@@ -53,7 +53,7 @@ fn a_file_of_another_store_or_of_its_future_is_removed() {
         let (store, sequence) = (StoreId(store), Sequence(sequence));
         files.sift(partition(), store, sequence).unwrap();
         assert!(!is_there(&disk), "{store:?} {sequence:?}");
-        // The store may come to the same number again with other contents.
+        // The store may reach the same sequence again with other contents.
         files.sift(partition(), StoreId(7), Sequence(12)).unwrap();
         assert!(files.read(partition()).is_none());
     }

@@ -1,7 +1,7 @@
 //! Keeps a vnode's trees in their file, and takes them from it at the next start.
 //!
-//! While a vnode serves, its trees are copied between two syncs of the store: all batches up to the first one
-//! are in the copy, and none behind the second. After a clean stop both are the store's last batch.
+//! While a vnode serves, its trees are copied between two syncs of the store: the copy has all batches up
+//! to the first sync and none behind the second. After a clean stop both are at the store's last batch.
 
 use kvorum_backend::{Sequence, Timestamp};
 
@@ -23,9 +23,10 @@ struct ToKeep<'a> {
 }
 
 impl Vnode {
-    /// Takes the trees from the file of an earlier run, if the file can be trusted. [`BuildStep::Going`] means
-    /// that [`Vnode::build_trees`] has to add the entries written since, [`BuildStep::Idle`] that nothing was
-    /// taken. To be called before each step of building; only the first call reads the file. Blocks.
+    /// Takes the trees from the file of an earlier run, if the file can be trusted.
+    /// [`BuildStep::Going`] means that [`Vnode::build_trees`] has to add the entries written since,
+    /// [`BuildStep::Idle`] that nothing was taken. Must be called before each step of building;
+    /// only the first call reads the file. Blocks.
     ///
     /// `placements` stands for the properties of buckets that place keys in trees.
     pub fn take_kept_trees(&self, files: &TreeFiles, placements: u32, now: Timestamp) -> BuildStep {
@@ -52,7 +53,7 @@ impl Vnode {
         }
     }
 
-    /// Reads the file; the reason when it is of no use, `None` when there is none.
+    /// Reads the file; the reason when it is useless, `None` when there is none.
     fn trusted(
         &self,
         files: &TreeFiles,
@@ -93,13 +94,13 @@ impl Vnode {
 
     fn remove_kept_trees(&self, files: &TreeFiles, reason: &str) {
         if let Err(error) = files.give_up(self.partition, reason) {
-            // It is of this store's past, so that the next run judges it in the same way.
+            // The file belongs to this store's past, so the next run judges it in the same way.
             let partition = self.partition.number();
             tracing::warn!(event = "kept_trees_not_removed", partition, error = %error);
         }
     }
 
-    /// Removes the file if the store has lost something that is still in the trees there.
+    /// Removes the file if its trees have entries that the store has lost.
     fn remove_if_lossy(&self, files: &TreeFiles) {
         if self.has_lost_since_trees() {
             self.remove_kept_trees(files, Refusal::Lossy.reason());
@@ -110,7 +111,7 @@ impl Vnode {
     /// kept. Blocks for two syncs of the store and one of the file.
     ///
     /// # Errors
-    /// Those of the store and of the disk. The file is as it was then.
+    /// Those of the store and of the disk. The file is then unchanged.
     pub fn keep_trees(&self, files: &TreeFiles) -> Result<bool, ReplicaFailure> {
         let Some(to_keep) = self.trees_to_keep() else {
             self.remove_if_lossy(files);
@@ -122,8 +123,8 @@ impl Vnode {
         self.write_trees(files, &to_keep, complete, || Ok(self.backend.sync()?))
     }
 
-    /// Writes the trees to their file at the end of a run: the store is closed without an error. Nothing is
-    /// written if the file has them already. Blocks.
+    /// Writes the trees to their file at the end of a run, after the store was closed without an
+    /// error. Nothing is written if the file has them already. Blocks.
     ///
     /// # Errors
     /// As with [`Vnode::keep_trees`].
@@ -158,8 +159,8 @@ impl Vnode {
         whole.map_or(0, |(whole, _)| whole.origin.begun_at)
     }
 
-    /// True when the store has lost something, or failed to read something, since the trees were built. Belongs
-    /// on the blocking pool.
+    /// True when the store has lost data, or failed to read data, since the trees were built.
+    /// Belongs on the blocking pool.
     pub fn has_lost_since_trees(&self) -> bool {
         let whole = self.trees.as_ref().and_then(|it| it.whole());
         whole.is_some_and(|(whole, _)| losses_of(&self.backend.status()) > whole.origin.losses)
@@ -174,7 +175,7 @@ impl Vnode {
     fn trees_to_keep(&self) -> Option<ToKeep<'_>> {
         let trees = self.trees.as_deref()?;
         let (whole, changes) = trees.whole()?;
-        // Trees without hidden entries are of no use once these are shown again.
+        // Trees without hidden entries are useless once the entries are shown again.
         let is_whole = self.is_complete() && !self.hidden.is_any() && !trees.are_in_doubt();
         if !self.is_kept_over_stops() || !is_whole {
             return None;
@@ -194,8 +195,8 @@ impl Vnode {
         self.backend.capabilities().persistent
     }
 
-    /// Copies the trees, which have every batch up to `complete`, and writes them. `reach` returns a durable
-    /// batch behind which none can be in the copy.
+    /// Copies the trees, which have every batch up to `complete`, and writes them. `reach` returns
+    /// a durable batch; the copy has none behind it.
     fn write_trees(
         &self,
         files: &TreeFiles,

@@ -3,11 +3,11 @@
 use kvorum_encoding::StorageKey;
 use kvorum_ring::Partition;
 
-/// Names the tree over the keys that have one owner partition and one n_val. The replicas of such a
-/// preference list have one each, which anti-entropy compares.
+/// Names the tree of the keys with one owner partition and one n_val. Each replica of that
+/// preference list has such a tree, and anti-entropy compares them.
 ///
-/// The n_val is the bucket's, not the number of replicas that the ring has come to: while that grows, a tree
-/// goes on over the same keys.
+/// The n_val is the bucket's, not the number of replicas that the ring has reached: while the
+/// latter grows, a tree keeps its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreeName {
     /// The first partition of the keys' preference list.
@@ -20,6 +20,6 @@ pub struct TreeName {
 pub trait TreePlacing: Send + Sync {
     /// The tree of a key; `None` for keys that are not compared, since their bucket type is unknown.
     ///
-    /// Asked for each write, with the key's lock held: quick, and it asks nothing of the vnode.
+    /// Called for each write under the key's lock: it must be quick and must not call the vnode.
     fn tree_of(&self, key: &StorageKey) -> Option<TreeName>;
 }

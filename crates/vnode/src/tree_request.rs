@@ -14,7 +14,7 @@ use crate::tree_name::TreeName;
 pub struct TreeRequest {
     /// The vnode.
     pub partition: Partition,
-    /// The partition's epoch in the asker's ring.
+    /// The partition's epoch in the sender's ring.
     pub epoch: Epoch,
     /// The tree.
     pub tree: TreeName,
@@ -36,19 +36,19 @@ pub enum TreeQuestion {
     },
     /// The entries in leaves.
     Keys(LeafKeys),
-    /// Leaves are to be corrected from the stored entries.
+    /// The correction of leaves from the stored entries.
     Recount {
-        /// The size of the tree whose leaves are meant.
+        /// The size of the tree with these leaves.
         size: TreeSize,
         /// The leaves, ascending.
         leaves: Arc<[u32]>,
     },
 }
 
-/// The entries of some leaves that are asked for.
+/// A request for the entries of some leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafKeys {
-    /// The size of the tree whose leaves are meant.
+    /// The size of the tree with these leaves.
     pub size: TreeSize,
     /// The leaves, ascending.
     pub leaves: Arc<[u32]>,
@@ -76,7 +76,7 @@ pub enum TreeAnswer {
         /// The tree lacks entries: it is being built, or the vnode itself is not complete.
         is_building: bool,
     },
-    /// Leaves of branches, in the order in which they were asked for.
+    /// Leaves of branches, in the order of the request.
     Branches {
         /// The leaves of each branch.
         branches: Vec<Vec<u32>>,
@@ -92,7 +92,7 @@ pub enum TreeAnswer {
         /// The time by which entries count as expired, in microseconds since the Unix epoch.
         now: u64,
     },
-    /// The leaves are right, unless the tree is being built or another recount goes on.
+    /// The leaves are correct, unless the tree is being built or another recount is in progress.
     Recounted,
     /// The vnode keeps no trees, or its tree has become smaller than the requested size.
     Unknown,
@@ -105,7 +105,7 @@ pub struct SeenEntry {
     pub key: StorageKey,
     /// The anti-entropy segment that is stored beside it.
     pub segment: u32,
-    /// Equal where clock, body and kind of entry are.
+    /// Equal for entries with equal clocks, bodies and kinds.
     pub version: u64,
     /// The time of the last change of the entry, in microseconds since the Unix epoch.
     pub modified: u64,

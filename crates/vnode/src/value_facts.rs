@@ -1,5 +1,5 @@
-//! Facts about the value of a data type, for figures: operations on data types find them, and a vnode's
-//! meter receives them.
+//! Facts about the value of a data type, for figures: operations on data types compute them, and a
+//! vnode's meter receives them.
 
 use kvorum_data_types::{DataType, Kind, PagedSet};
 
@@ -8,7 +8,7 @@ use kvorum_data_types::{DataType, Kind, PagedSet};
 pub struct ValueFacts {
     /// Its type.
     pub kind: Kind,
-    /// The vnodes that have changed it; zero for types that do not know theirs.
+    /// The vnodes that have changed it; zero for types that do not record them.
     pub actors: usize,
     /// The length of its stored form.
     pub bytes: usize,

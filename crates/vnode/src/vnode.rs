@@ -25,7 +25,7 @@ use crate::stored_form::Incoming;
 /// Settings of a vnode.
 #[derive(Clone, Copy, Debug)]
 pub struct VnodeSettings {
-    /// Sizes and sibling counts that are warned about or refused.
+    /// Sizes and sibling counts above which a write is warned about or refused.
     pub limits: Limits,
 }
 
@@ -57,13 +57,13 @@ pub struct Vnode {
     pub(crate) stopwatch: Option<Stopwatch>,
     /// The reason why the store takes no more writes, kept from its first failure.
     pub(crate) unwritable: OnceLock<String>,
-    /// Shared with the tasks that have tombstones kept.
+    /// Shared with tasks while tombstones must stay.
     tombstones_kept: Arc<()>,
     /// Its part in rounds; `None` where none are run.
     pub(crate) rounds: Option<Rounds>,
 }
 
-/// While one of these is there, its vnode removes no tombstones.
+/// While a value of this type exists, its vnode removes no tombstones.
 #[derive(Debug)]
 #[must_use = "tombstones are kept for as long as this is"]
 pub struct TombstonesKept(#[expect(dead_code, reason = "counted, not read")] Arc<()>);
@@ -84,8 +84,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The amount of work of a kind. Each kind is sampled by its own count: with a common counter, one kind
-    /// of requests would never be sampled for clients that read and write in turn.
+    /// The amount of work of a kind. Each kind is sampled by its own count: with a common counter,
+    /// clients that read and write in turn would leave one kind unsampled.
     fn of(&self, work: VnodeWork) -> u64 {
         let count = match work {
             VnodeWork::Get => &self.gets,
@@ -182,9 +182,9 @@ impl From<ReplicaFailure> for Interrupted {
 }
 
 impl Vnode {
-    /// A vnode over an open store that nothing has been written to since. `leases` decide under which actor
-    /// it writes; they must be renewed before the first write. All vnodes of a node share the sync for that;
-    /// a write that comes earlier renews its own.
+    /// A vnode over a store that was not written to since it was opened. `leases` decide its actor;
+    /// they must be renewed before the first write. All vnodes of a node share the sync for that; a
+    /// write that comes earlier renews them itself.
     pub fn new(
         partition: Partition,
         epoch: Epoch,
@@ -234,14 +234,14 @@ impl Vnode {
         self
     }
 
-    /// Shows an observer each change from now on, after those that were registered before.
+    /// Shows an observer each change from now on, after the observers registered before.
     #[must_use]
     pub fn observed_by(mut self, observer: Arc<dyn ChangeObserver>) -> Self {
         self.observers.push(observer);
         self
     }
 
-    /// The start of an operation that is to be measured, and its kind.
+    /// The start of an operation to measure, and its kind.
     fn sample(&self, operation: &Operation) -> Option<(&Stopwatch, VnodeWork, Moment)> {
         let stopwatch = self.stopwatch.as_ref()?;
         let work = work_of(operation)?;
@@ -261,7 +261,7 @@ impl Vnode {
     }
 
     /// The store, for its upkeep: steps of maintenance, backups, and its end. Entries are read and
-    /// written by way of the vnode.
+    /// written through the vnode.
     pub fn store_for_upkeep(&self) -> &Arc<dyn Backend> {
         &self.backend
     }
@@ -287,7 +287,7 @@ impl Vnode {
         Ok(())
     }
 
-    /// The reason why the store takes no more writes, once a write has met that.
+    /// The reason why the store takes no more writes, once a write has failed for it.
     pub fn unwritable(&self) -> Option<&str> {
         self.unwritable.get().map(String::as_str)
     }
@@ -335,8 +335,8 @@ impl Vnode {
         }
     }
 
-    /// Has tombstones stay. For the time in which older objects are on their way from other replicas:
-    /// one that comes after its tombstone has gone would come back to life.
+    /// Keeps tombstones while older objects arrive from other replicas: one that arrives after its
+    /// tombstone was removed would come back to life.
     pub fn keep_tombstones(&self) -> TombstonesKept {
         TombstonesKept(self.tombstones_kept.clone())
     }
@@ -345,20 +345,20 @@ impl Vnode {
         Arc::strong_count(&self.tombstones_kept) > 1 || !self.is_complete()
     }
 
-    /// Takes over a newer epoch; an older one is ignored.
+    /// Adopts a newer epoch; an older one is ignored.
     pub fn advance_epoch(&self, epoch: Epoch) {
         self.epoch.fetch_max(epoch.get(), Ordering::AcqRel);
     }
 
-    /// Notes that the store lacks acknowledged writes of this replica: another store stands in its
-    /// place, or its partition has come here without a transfer. Until [`Vnode::mark_complete`] it
-    /// takes writes and answers no reads: a missing key has no meaning there, and a present object may
-    /// be older than the lost one.
+    /// Notes that the store lacks acknowledged writes of this replica: another store has replaced
+    /// it, or its partition came here without a transfer. Until [`Vnode::mark_complete`] it takes
+    /// writes and answers no reads: a missing key has no meaning there, and a present object may be
+    /// older than the lost one.
     pub fn mark_incomplete(&self) {
         self.is_incomplete.store(true, Ordering::Release);
     }
 
-    /// Everything that the other replicas have is here.
+    /// Notes that the store has everything that the other replicas have.
     pub fn mark_complete(&self) {
         self.is_incomplete.store(false, Ordering::Release);
     }
@@ -384,8 +384,8 @@ impl Vnode {
         self.handle_filling(request, now, reading)
     }
 
-    /// Like [`Vnode::handle`], for callers that fill the store: present entries are shown, complete or
-    /// not.
+    /// Like [`Vnode::handle`], for callers that fill the store: returns present entries even if the
+    /// vnode is incomplete.
     pub fn handle_filling(
         &self,
         request: &ReplicaRequest,

@@ -1,13 +1,11 @@
 //! Replica requests and answers as bytes, for replicas on other machines.
 //!
-//! A message has a head and a body. The body is an object's values and nothing else, so that it goes
-//! from the store to the socket and back without being copied; everything else about the request is in
-//! the head. Objects carry their own checksums through the wire: the head its own, and a hash of the
-//! body, which are compared before anything is stored. The rest is covered by the checksum of the
-//! transport's frames.
+//! A message has a head and a body. The body is an object's values and nothing else, so that it
+//! goes from the store to the socket and back without being copied; everything else about the
+//! request is in the head. An object's head carries its own checksum and a hash of the body; both
+//! are compared before anything is stored. The checksum of the transport's frames covers the rest.
 //!
-//! A message of an unknown version is refused, and so is one with bytes left over: a message that is
-//! not understood is not half done.
+//! A message of an unknown version or with bytes left over is refused: no message is carried out in part.
 
 mod index;
 mod key_fold;

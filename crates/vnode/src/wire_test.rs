@@ -405,7 +405,7 @@ fn assert_messages(file: &str, messages: &[(String, WireMessage)]) {
     assert_bytes(file, &drawing, &bytes);
 }
 
-/// The name of a message in its `Debug` text; of a replica's request, that of the operation.
+/// The name of a message in its `Debug` text; for a replica's request, the operation's name.
 fn name_in(text: &str) -> &str {
     let of_operation = text.split_once("operation: ");
     let text = of_operation.map_or(text, |(_, text)| text);
@@ -542,7 +542,7 @@ proptest! {
         let requests = requests();
         let message = flipped(encode_request(&requests[which.index(requests.len())]));
         if let Ok(request) = decode_request(&message) {
-            // A message that is accepted is one that could have been sent.
+            // An accepted message could have been sent.
             prop_assert_eq!(encode_request(&request).body, message.body);
         }
         let replies = replies();

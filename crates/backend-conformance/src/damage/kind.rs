@@ -23,7 +23,7 @@ pub(super) enum Damage {
     Appended { bytes: Vec<u8> },
     /// The content of another file, or of this one at an earlier time.
     Replaced { by: &'static str, bytes: Vec<u8> },
-    /// The file, or the directory with all of its files, is gone.
+    /// The file, or the directory with all of its files, is missing.
     Removed,
     /// The directory holds these files instead of its own.
     Exchanged { by: &'static str, files: Files },

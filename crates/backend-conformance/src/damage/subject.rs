@@ -1,5 +1,5 @@
-//! The store that is damaged: its contents, its end, its files at an earlier time, and another store of
-//! the same engine, whose files get mixed up with its own.
+//! The store that is damaged: its contents, its end, its earlier files, and another store of the
+//! same engine, whose files replace some of its own.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,11 +23,11 @@ use crate::{Checked, EngineUnderTest, Opening, Plan, Violation, generate, names}
 
 /// Steps of a script before and after the earlier time.
 const STEPS: usize = 25;
-/// Draws of a quick run: files of a kind, flips in a file, and other damages to it.
+/// Random choices of a quick run: files of a kind, flips in a file, and other damages to it.
 const FILES_QUICK: usize = 3;
 const FLIPS_QUICK: usize = 9;
 const CUTS_QUICK: usize = 4;
-/// A file of a log with less in it has no records.
+/// A log file with fewer bytes than this has no records.
 const LOG_HEADER_BYTES_MAX: usize = 64;
 /// Steps of upkeep before the process dies.
 const RESTS: usize = 8;
@@ -57,7 +57,7 @@ pub(super) struct Subject<'a> {
     disk: MemoryDisk,
     earlier: MemoryDisk,
     other: MemoryDisk,
-    /// The file that the engine's log was appended to, and where its content ends.
+    /// The active file of the engine's log, and the end of its content.
     appended: Option<(PathBuf, u64)>,
 }
 
@@ -151,8 +151,8 @@ impl<'a> Subject<'a> {
             .collect()
     }
 
-    /// True for damage that looks like the end of a log that a power cut left: the file that was appended to
-    /// is cut, or has its former content.
+    /// True for damage that looks like the end of a log after a power cut: the active file is cut,
+    /// or has its former content.
     pub(super) fn is_torn_end(&self, path: &Path, damage: &Damage) -> bool {
         let appended = self.appended.as_ref().filter(|(newest, _)| newest == path);
         let Some((_, end)) = appended.filter(|_| self.end == End::Killed) else {
@@ -180,7 +180,7 @@ impl<'a> Subject<'a> {
         flips
     }
 
-    /// Exchanges of the whole directory: gone, an older one, or another store's.
+    /// Replacements of the whole directory: missing, an older one, or another store's.
     fn exchanges(&self, earlier: Files, other: Files) -> Vec<Damage> {
         let own = |files: Files| {
             let below = files.into_iter();
@@ -217,7 +217,7 @@ fn collect(disk: &MemoryDisk, directory: &Path, files: &mut Files) -> Checked {
         .map_err(|error| Violation::of_method(format!("reading the disk failed: {error}")))
 }
 
-/// The newest segment of a log that has records, and where they end. A file that was made ahead has a header
+/// The newest segment of a log with records, and their end. A file that was made ahead has a header
 /// and zeros.
 fn appended_to(disk: &MemoryDisk, log: &Path) -> Checked<Option<(PathBuf, u64)>> {
     let mut files = Files::new();
@@ -231,8 +231,8 @@ fn appended_to(disk: &MemoryDisk, log: &Path) -> Checked<Option<(PathBuf, u64)>>
     Ok(ends.next())
 }
 
-/// A moment without puts, before the process dies: a log marks then how far it is durable, so that damage to
-/// its end is not a torn end. Only tasks that the engine takes for done are stepped.
+/// An idle moment before the process dies: a log then marks its durable end, so that later damage
+/// to it is not a torn end. Only tasks for which the engine has nothing to do are stepped.
 fn rest(store: &dyn Backend) -> Checked {
     let nothing = Task {
         kind: TaskKind::Reclaim,
@@ -278,7 +278,7 @@ fn other_store(
     Ok(copy_of(&disk))
 }
 
-/// Plays a script, puts every key, and leaves all of it durable.
+/// Plays a script, puts every key, and makes all of it durable.
 fn play(recording: &mut Recording<'_>, mut script: Script, is_reopened: bool) -> Checked {
     let all = (0..names::KEYS).map(|key| {
         let mut write = PlannedWrite::put(key, 60 * key);
@@ -335,7 +335,7 @@ fn cuts_and_zeros(bytes: &[u8], rng: &mut ChaCha8Rng) -> Vec<Damage> {
     damages
 }
 
-/// Contents that replace a file's: its earlier one, others of its kind, and another store's.
+/// Contents that replace a file's: its earlier one, others of the same kind, and another store's.
 fn replacements(
     path: &Path,
     bytes: &[u8],

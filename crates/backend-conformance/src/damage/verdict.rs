@@ -33,7 +33,7 @@ type Content = Option<(bytes::Bytes, bytes::Bytes)>;
 /// Contents that some keys have to show.
 type Expected = BTreeMap<StorageKey, Content>;
 
-/// The most that a damage may cost.
+/// The most that damage may cost.
 struct Price {
     keys_lost_max: Option<usize>,
     must_report: bool,
@@ -64,7 +64,7 @@ impl Subject<'_> {
             Err(error) => return check_refusal(&error, damage, &price),
         };
         if store.identity() != self.identity {
-            // The files of another store, or none: the identity shows it.
+            // The identity shows that the files are another store's, or missing.
             return self.check_life_goes_on(store, &disk, Expected::new(), rng);
         }
         if self.end == End::Killed && self.engine.is_incomplete(&store.status()) {
@@ -80,7 +80,7 @@ impl Subject<'_> {
     }
 
     /// A store that is known to lack writes answers no reads before it is repaired as a whole. It
-    /// invents no entries; it takes writes and keeps them.
+    /// invents no entries; it accepts writes and keeps them.
     fn check_incomplete(
         &self,
         store: Box<dyn Backend>,
@@ -118,10 +118,10 @@ impl Subject<'_> {
         let must_report = match damage {
             _ if self.is_torn_end(path, damage) => false,
             Damage::Flip { .. } | Damage::Zeros { .. } => true,
-            // An older store is consistent in itself: its owner detects it by its own records.
+            // An older store is consistent in itself: its owner has to detect it.
             _ => self.engine.reports_truncation() && path != self.opening.directory,
         };
-        // An older entry stays until its successor is durable, and that may be the lost one.
+        // An older entry stays until its successor is durable, and the lost entry may be the successor.
         let may_show =
             self.is_torn_end(path, damage) || self.engine.keys_collide(self.opening.variation);
         Price {
@@ -134,7 +134,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Every value shown was put under its key; older or missing ones are reported, and are not too many.
+    /// Every value shown was put under its key; older or missing values are reported, and are not too many.
     fn check_store(&self, store: &dyn Backend, price: &Price) -> Checked<Observation> {
         let is_whole_at_stake = price.is_whole_at_stake();
         let forgive = |call: &str, error: &BackendError| {
@@ -210,8 +210,8 @@ impl Subject<'_> {
             .collect()
     }
 
-    /// Writes are taken or refused; accepted ones, and keys read before, are there after a death of the
-    /// process.
+    /// Writes are accepted or refused; accepted ones, and keys read before, survive the death of
+    /// the process.
     fn check_life_goes_on(
         &self,
         store: Box<dyn Backend>,
@@ -265,8 +265,7 @@ impl Price {
 fn check_refusal(error: &BackendError, damage: &Damage, price: &Price) -> Checked {
     let is_clear = match error.kind() {
         ErrorKind::Corrupt | ErrorKind::NewerFormat => true,
-        // The file that locates the others is gone or another store's, so they are not this
-        // store's.
+        // The file that locates the others is missing or another store's, so they are not this store's.
         ErrorKind::Denied => matches!(
             damage,
             Damage::Removed | Damage::Replaced { .. } | Damage::Exchanged { .. }

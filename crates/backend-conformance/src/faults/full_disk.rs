@@ -12,7 +12,7 @@ use crate::trial::Trial;
 use crate::violation::{MustSucceed, ensure, unexpected};
 use crate::{Checked, EngineUnderTest, Violation};
 
-/// An engine that buffers may take a few puts more before it notices.
+/// An engine that buffers may accept a few more puts before it notices.
 const PUTS_MAX: usize = 200;
 
 pub(super) fn check(engine: &dyn EngineUnderTest, rng: ChaCha8Rng, variation: u32) -> Checked {

@@ -1,4 +1,4 @@
-//! Folds in scripts: a range, a filter and a length of pages.
+//! Folds in scripts: a range, a filter and the length of pages.
 
 use kvorum_backend::{
     Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, IndexFolds, IndexRange, Lease, Result,
@@ -155,8 +155,8 @@ impl IndexQuery {
     }
 }
 
-/// Prints a line above the first entry of a later page. A stop at the last entry of a range has
-/// none: some engines know by then that nothing follows.
+/// Prints a line above the first entry of a later page, but not for a stop at the last entry of a
+/// range: some engines then know that nothing follows.
 fn begin_page(shown: u64, printed: &mut Vec<String>) {
     if shown == 0 && !printed.is_empty() {
         printed.push("next page".into());

@@ -3,7 +3,7 @@
 use kvorum_backend::{BackendError, Fields, Lookup, Sequence, Status};
 use kvorum_encoding::StorageKey;
 
-/// Longer bytes are printed as their first byte and a length if all are equal.
+/// Longer bytes that are all equal are printed as one byte and a length.
 const SHORT_BYTES_MAX: usize = 24;
 
 /// The batches of a script: their numbers are printed in place of sequences, which may have gaps.
@@ -11,7 +11,7 @@ const SHORT_BYTES_MAX: usize = 24;
 pub(super) struct Batches(Vec<Sequence>);
 
 impl Batches {
-    /// Another batch has this sequence.
+    /// Adds a batch with this sequence.
     pub(super) fn add(&mut self, sequence: Sequence) -> String {
         self.0.push(sequence);
         let is_in_order = self.0.iter().rev().nth(1).is_none_or(|it| *it < sequence);
@@ -39,7 +39,7 @@ impl Batches {
         }
     }
 
-    /// Forgets lost sequences after a crash, since they may be given again.
+    /// Drops lost sequences after a crash, since they may be issued again.
     pub(super) fn forget_behind(&mut self, durable: Sequence) {
         self.0.retain(|sequence| *sequence <= durable);
     }

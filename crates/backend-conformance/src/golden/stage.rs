@@ -1,4 +1,4 @@
-//! One store under a script: takes a command and returns its replies.
+//! One store under a script: executes a command and returns its replies.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,9 +18,9 @@ use super::fold_words::{Fold, IndexQuery};
 use super::print::{self, Batches};
 use super::words::{self, Words};
 
-/// No upkeep of a script's store takes more steps.
+/// The most steps of upkeep of a script's store.
 const STEPS_MAX: usize = 10_000;
-/// Rounds over due tasks, which may bring up others.
+/// Rounds over due tasks, which may cause others.
 const ROUNDS: usize = 4;
 /// The budget of a step.
 const STEP_BYTES: u64 = 1 << 20;
@@ -33,7 +33,7 @@ pub(super) struct Stage<'a> {
     engine: &'a dyn EngineUnderTest,
     disk: MemoryDisk,
     opening: Opening,
-    /// A closed store is still present, for commands that it refuses.
+    /// A closed store stays present, for commands that it refuses.
     store: Option<Box<dyn Backend>>,
     is_closed: bool,
     now: Timestamp,
@@ -172,7 +172,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Reads from memory and then with permission to wait: the first may have no answer.
+    /// Reads from memory, and then with permission to wait: the first read may have no answer.
     fn read(&self, read: impl Fn(ReadAt) -> Result<String>) -> Replies {
         let at = |reading| ReadAt {
             reading,
@@ -339,7 +339,7 @@ fn index_entries(text: &str) -> std::result::Result<Vec<IndexEntry>, String> {
     entries.map(entry).collect()
 }
 
-/// Does all due upkeep, and the tasks that it brings up.
+/// Does all due upkeep, and the tasks that it causes.
 fn maintain(store: &dyn Backend, now: Timestamp) -> Result<()> {
     for _ in 0..ROUNDS {
         for task in store.maintenance_due(now) {
@@ -359,7 +359,7 @@ fn reply(result: Result<String>) -> Vec<String> {
     vec![result.unwrap_or_else(|error| print::error(&error))]
 }
 
-/// No reply unless it failed.
+/// No reply, unless the command failed.
 fn silent(result: Result<()>) -> Vec<String> {
     let failed = result.err();
     failed.iter().map(print::error).collect()

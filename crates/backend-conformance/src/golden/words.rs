@@ -1,4 +1,4 @@
-//! The words of a command: `name=value`, each taken once, so that a misspelt one is noticed.
+//! The words of a command: `name=value`, each taken once, so that a misspelt one is detected.
 
 use std::ops::Bound;
 
@@ -33,7 +33,7 @@ impl<'a> Words<'a> {
         self.value(name).map(number).transpose()
     }
 
-    /// Takes a bound by one of two names: the one that includes it, or the one that excludes it.
+    /// Takes a bound by one of two names: the inclusive or the exclusive one.
     pub(super) fn bound<T>(
         &mut self,
         including: &str,
@@ -49,7 +49,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Nothing may be left.
+    /// Fails if words are left.
     pub(super) fn end(self) -> Result<(), String> {
         match self.0.is_empty() {
             true => Ok(()),

@@ -19,12 +19,12 @@ use crate::violation::{MustSucceed, ensure};
 use crate::{Checked, Violation};
 
 const BATCHES: u32 = 150;
-/// Each is opened: enough of them to meet every kind of upkeep.
+/// Every backup is opened: enough of them to meet every kind of upkeep.
 const BACKUPS_MAX: usize = 12;
 pub(super) const NOW: Timestamp = Timestamp(1_000_000);
 
-/// A writer puts every key in each batch; each reader sees one batch throughout, or later ones
-/// later.
+/// A writer puts every key in each batch; each reader sees one batch throughout, and never an
+/// earlier one afterwards.
 pub(super) fn readers_see_whole_batches(stage: &Stage<'_>) -> Checked {
     let trial = stage.open(&MemoryDisk::new())?;
     let store = trial.store()?;
@@ -50,8 +50,8 @@ pub(super) fn readers_see_whole_batches(stage: &Stage<'_>) -> Checked {
     })
 }
 
-/// A writer puts every key in each batch while backups are made: each shows exactly one batch. It
-/// is no older than the last batch before the request, and no later than the last batch at its end.
+/// A writer puts every key in each batch while backups are made: each backup shows exactly one
+/// batch, no older than the last one at its beginning, and no later than the last one at its end.
 pub(super) fn backups_have_whole_batches(stage: &Stage<'_>) -> Checked {
     if !stage.engine.capabilities().backups {
         return Ok(());
@@ -78,7 +78,7 @@ pub(super) fn backups_have_whole_batches(stage: &Stage<'_>) -> Checked {
                 let before = last_put.load(Ordering::Acquire);
                 let directory = PathBuf::from(format!("backups/{}", made.len()));
                 make_backup(store, &directory)?;
-                // One more may be there before its acknowledgement.
+                // One more batch may be present before its acknowledgement.
                 let after = last_put.load(Ordering::Acquire) + 1;
                 made.push((directory, before..=after));
             }
@@ -164,7 +164,7 @@ fn fold_sees_one_batch(store: &dyn Backend) -> Checked {
     )
 }
 
-/// Gets of different keys, in any order, never go back to an earlier batch.
+/// Gets of different keys, in any order, never return to an earlier batch.
 fn gets_go_forward(store: &dyn Backend) -> Checked {
     let mut last = Sequence(0);
     for number in (0..KEYS).chain((0..KEYS).rev()) {

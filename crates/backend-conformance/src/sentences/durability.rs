@@ -11,7 +11,7 @@ use crate::violation::{MustSucceed, ensure};
 use crate::{Checked, Violation};
 
 impl Stage<'_> {
-    /// Plays steps, cuts the power and hands over the opened store, once for each kind of crash.
+    /// Plays steps, cuts the power and passes on the opened store, once for each kind of crash.
     pub(super) fn play_and_crash(
         &self,
         steps: &[Step],
@@ -81,7 +81,7 @@ pub(super) fn synced_puts_survive(stage: &Stage<'_>) -> Checked {
 }
 
 pub(super) fn removed_keys_stay_away(stage: &Stage<'_>) -> Checked {
-    // Removals end up in younger files than the removed entries, and upkeep runs between.
+    // Removals come to younger files than the removed entries, and upkeep runs in between.
     let mut steps = vec![put_large(1), put_large(2), put_large(3)];
     for round in 0..4 {
         steps.extend((4..KEYS).map(put_large));
@@ -94,7 +94,7 @@ pub(super) fn removed_keys_stay_away(stage: &Stage<'_>) -> Checked {
     stage.play_and_crash(&steps, |trial, store| expect_all(8, trial, store))
 }
 
-/// All puts are there, and nothing else.
+/// All puts are present, and nothing else is.
 pub(super) fn expect_all(sentence: u8, trial: &Trial<'_>, store: &dyn Backend) -> Checked {
     for key in crate::names::keys() {
         let found = store.get(&key, trial.at(Reading::MayBlock)).must("get")?;

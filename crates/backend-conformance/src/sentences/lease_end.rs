@@ -1,5 +1,4 @@
-//! A lease that ends while a fold goes on: the fold checks its clock now and then, and returns a
-//! resume point.
+//! A lease that ends during a fold: the fold checks its clock periodically, and returns a resume point.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +20,8 @@ const PUT_AT_ONCE: u32 = 64;
 /// The lease ends when this many were visited.
 const VISITED: usize = 10;
 
-/// The clock goes on within the visitor: the fold ends with a resume point, and continuing from
-/// there shows everything once.
+/// The clock advances within the visitor: the fold ends with a resume point, from which a second
+/// fold shows the rest once.
 pub(super) fn ends_meanwhile(stage: &Stage<'_>) -> Checked {
     let trial = stage.play(&[])?;
     let (store, now) = (trial.store()?, trial.now);

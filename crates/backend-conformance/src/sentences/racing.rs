@@ -1,6 +1,6 @@
-//! Puts, removals, reads, folds and upkeep, all at once: all of them see finished writes.
+//! Puts, removals, reads, folds and upkeep at once: all of them see finished writes.
 //!
-//! Each key has one writer, which counts its rounds up before and after each write. So a reader has
+//! Each key has one writer, which counts its rounds before and after each write. So a reader has
 //! two rounds: the last one finished before its read, and the last one begun by its end. It must
 //! see a round between the two: a number, or nothing if one of them removes.
 
@@ -75,7 +75,7 @@ pub(super) fn all_see_what_was_finished(stage: &Stage<'_>) -> Checked {
     Ok(())
 }
 
-/// Before the first round there is nothing, as after a removal.
+/// Before the first round there is no value, as after a removal.
 fn removes(number: usize, round: u32) -> bool {
     let turn = usize::try_from(round).unwrap_or(usize::MAX) + number;
     round == 0 || turn.is_multiple_of(REMOVES_EVERY)
@@ -90,7 +90,7 @@ fn write_some(store: &dyn Backend, witnesses: &Witnesses, writer: usize) -> Chec
             let _receipt = store.put(&batch, Durability::Buffered).must("put")?;
             witness.finished.store(round, Ordering::Release);
         }
-        // This does not depend on the thread of upkeep getting its turn.
+        // So upkeep does not depend on the turns of its own thread.
         one_maintenance_step(store)?;
     }
     Ok(())
@@ -122,7 +122,7 @@ fn gets_see_it(store: &dyn Backend, witnesses: &Witnesses) -> Checked {
     Ok(())
 }
 
-/// A snapshot has each key's entry of the time when it was taken, and shows the same again later.
+/// A snapshot has each key's entry at its moment, and shows the same again later.
 fn folds_see_it(store: &dyn Backend, witnesses: &Witnesses) -> Checked {
     let rounds = |of: fn(&Witness) -> &AtomicU32| {
         let loaded = |witness| of(witness).load(Ordering::Acquire);

@@ -1,5 +1,5 @@
-//! Backups: made while the store goes on, restored to a disk of their own, and checked at once and
-//! again when the store has changed.
+//! Backups: made while the store is in use, restored to a disk of their own, and checked at once
+//! and again after the store has changed.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::violation::MustSucceed;
 use crate::{Checked, EngineUnderTest, Opening, Violation};
 
 impl Trial<'_> {
-    /// Makes a backup, and checks the one before again.
+    /// Makes a backup, and checks the previous one again.
     pub(super) fn backup(&mut self) -> Checked {
         if self.store()?.backups().is_none() {
             return Ok(());
@@ -31,7 +31,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Looks again at the last backup.
+    /// Checks the last backup again.
     pub(super) fn check_last_backup(&self) -> Checked {
         match &self.backup {
             Some(backup) => self.check_backup(backup),
@@ -46,7 +46,7 @@ impl Trial<'_> {
         copy.state = backup.state.clone();
         let check = |copy: &mut Trial<'_>| {
             copy.check_all()?;
-            // It is a store like any other.
+            // The copy is a store like any other.
             let batch = copy.batch(&[PlannedWrite::put(1, 30), PlannedWrite::remove(2)]);
             let receipt = copy
                 .store()?
@@ -62,7 +62,7 @@ impl Trial<'_> {
     }
 }
 
-/// Makes a backup of a store that can.
+/// Makes a backup of a store that supports backups.
 pub(crate) fn make_backup(store: &dyn Backend, directory: &Path) -> Checked {
     let Some(backups) = store.backups() else {
         return Ok(());
@@ -70,7 +70,7 @@ pub(crate) fn make_backup(store: &dyn Backend, directory: &Path) -> Checked {
     backups.backup(directory).must("a backup").map(drop)
 }
 
-/// Opens a copy of a backup, on a disk that has nothing else.
+/// Opens a copy of a backup, on an otherwise empty disk.
 pub(crate) fn restore(
     engine: &dyn EngineUnderTest,
     opening: &Opening,

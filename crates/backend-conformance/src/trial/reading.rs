@@ -17,7 +17,7 @@ use crate::violation::{MustSucceed, ensure};
 use crate::{Checked, Violation};
 
 impl Trial<'_> {
-    /// Reads everything in every way.
+    /// Reads all contents in every way.
     pub(crate) fn check_all(&self) -> Checked {
         for key in names::keys() {
             self.check_key(&key)?;
@@ -73,7 +73,7 @@ impl Trial<'_> {
             None => Lease::Unlimited,
         };
         let snapshot = self.store()?.snapshot(lease).must("snapshot")?;
-        // Right after erasing, an engine may start its count again or continue it.
+        // Right after an erasure, an engine may restart its count or continue it.
         let is_new = self.last_sequence == Sequence(0);
         let sees_last = snapshot.sequence() == self.last_sequence;
         ensure(is_new || sees_last, 14, || {
@@ -113,7 +113,7 @@ impl Trial<'_> {
         let expected = state.fold(fold.detail, &range, &filter);
         let mut seen = Vec::new();
         let mut range = range;
-        // Each round visits something or ends, so more rounds than entries are a loop.
+        // Each round visits an entry or ends, so more rounds than entries mean a loop.
         for _ in 0..=expected.len() {
             let before = seen.len();
             let end = collect(snapshot, fold, &range, &filter, &mut seen)?;
@@ -132,7 +132,7 @@ impl Trial<'_> {
             }
         }
         if seen.len() == expected.len() {
-            // Stopped behind its last entry; an engine need not know that this is the end.
+            // Stopped behind its last entry; an engine need not detect that this is the end.
             return compare(&seen, &expected);
         }
         Err(Violation::of(2, format!("a fold never ends; saw {seen:?}")))
@@ -282,7 +282,7 @@ fn bucket(key: &StorageKey) -> Bytes {
     key.to_bytes().slice(..len)
 }
 
-/// One fold, stopped after as many entries as planned.
+/// One fold, stopped after the planned number of entries.
 fn collect(
     snapshot: &dyn Snapshot,
     fold: &PlannedFold,

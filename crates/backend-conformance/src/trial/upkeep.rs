@@ -1,4 +1,4 @@
-//! Maintenance, stepped by the script instead of an arbiter.
+//! Maintenance, stepped by the script in place of an arbiter.
 
 use kvorum_backend::{StepBudget, Task};
 
@@ -8,11 +8,11 @@ use crate::{Checked, Violation};
 
 /// The budget of a step that has to make progress.
 const WIDE_BUDGET_BYTES: u64 = 1 << 20;
-/// The excess of a step's cost over its budget and one entry: headers, footers and checksums.
+/// The most that a step's cost may exceed its budget and one entry: headers, footers and checksums.
 const FRAMING_BYTES: u64 = 4096;
-/// No task on a store of a script's size takes more steps of the wide budget.
+/// The most steps of the wide budget for a task on a store of a script's size.
 const STEPS_MAX: usize = 10_000;
-/// Rounds over due tasks. A task may make another one due: a merge, for example, the writing of a hint.
+/// Rounds over due tasks. A task may cause another one: a merge, for example, causes the writing of a hint.
 const ROUNDS: usize = 4;
 
 impl Trial<'_> {
@@ -25,7 +25,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Does all due upkeep, and the tasks that it brings up.
+    /// Does all due upkeep, and the tasks that it causes.
     pub(crate) fn maintain_all(&mut self) -> Checked {
         for _ in 0..ROUNDS {
             for task in self.store()?.maintenance_due(self.now) {

@@ -1,9 +1,9 @@
 //! A B+tree behind the trait: redb, over the disk seam.
 //!
-//! redb commits each transaction with a sync of its own and gives multi-version snapshots; the spike
-//! adds fields, expiry and indexes as tables beside the entries. Every put is a durable commit: redb
-//! could commit without a sync, but forgets such commits when it has to be opened again after an
-//! error, and a put that was visible must not vanish from an open store.
+//! redb commits each transaction with a sync of its own and gives multi-version snapshots; the
+//! spike adds fields, expiry and indexes as tables beside the entries. Every put is a durable
+//! commit: redb could commit without a sync, but loses such commits when it is opened again after
+//! an error, and a visible put must not vanish from an open store.
 
 mod engine;
 mod snapshot;

@@ -1,10 +1,10 @@
 //! An LSM tree in a few hundred lines: a memtable with a write-ahead log, immutable sorted tables,
 //! and one kind of job that flushes and merges in steps.
 //!
-//! Naive on purpose: keys and fields of all tables stay in memory, a merge takes all tables. It
-//! shares with a real one the properties that matter to the trait: several layers under one key,
-//! removals that have to be kept until the last layer, files that live as long as a snapshot, and
-//! jobs that continue where they stopped.
+//! Naive on purpose: keys and fields of all tables stay in memory, and a merge reads all tables. It
+//! shares with a real LSM tree the properties that matter to the trait: several layers under one
+//! key, removals that have to be kept until the last layer, files that live as long as a snapshot,
+//! and jobs that continue where they stopped.
 
 mod engine;
 mod files;
@@ -84,7 +84,7 @@ struct LsmSnapshot {
 }
 
 impl LsmSnapshot {
-    /// Walks the range; the visitor's answer decides how to go on.
+    /// Walks the range; the visitor's answer decides how to continue.
     fn walk(
         &self,
         range: &FoldRange,

@@ -54,8 +54,8 @@ pub(crate) fn open(
     open_with(disk, directory, children, routes, draw, None, false)
 }
 
-/// As before, perhaps with moves. All children use one value log if one of them needs it, or all
-/// shall.
+/// As before, optionally with moves. All children use one value log if one of them needs it or
+/// `is_over_log` is set.
 pub(crate) fn open_with(
     disk: &Arc<dyn Disk>,
     directory: &Path,

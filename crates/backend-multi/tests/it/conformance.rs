@@ -1,5 +1,5 @@
-//! The conformance suite over stores of several children, one of which has all puts of the suite:
-//! the suite compares sequences and puts batches over several buckets, and both are of one child
+//! The conformance suite over stores of several children, one of which has all puts of the suite: the suite
+//! compares sequences and puts batches over several buckets, and a sequence or a batch belongs to one child
 //! (see the crate's documentation). Buckets that are spread over children are in `routing.rs`.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use kvorum_backend_multi::{FixedRoutes, RouteTable};
 
 use crate::children::{self, Engine};
 
-/// A store whose first child has everything.
+/// A store whose first child has all data.
 struct Multi {
     children: &'static [(&'static str, Engine)],
 }
@@ -45,12 +45,12 @@ impl EngineUnderTest for Multi {
         Ok(Box::new(opened))
     }
 
-    /// The store's own segments, the log of a store without a value log.
+    /// The store's own segments: the log of a store without a value log.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.segment"]
     }
 
-    /// There are several stores to open.
+    /// Several stores have to be opened.
     fn slowness(&self) -> usize {
         4
     }

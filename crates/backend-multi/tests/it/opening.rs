@@ -1,4 +1,4 @@
-//! A store is opened with its former children, or refused with their names.
+//! A store is opened with its former children, or refused with the names of missing ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn draw() -> DrawNumber {
     })
 }
 
-/// Bucket `b` is in the second child, all others in the first one.
+/// Routes bucket `b` to the second child, all others to the first one.
 fn routes() -> Arc<FixedRoutes> {
     let mut table = RouteTable::to(0);
     table.route_bucket(&BucketType::default_type(), &Bucket::from("b"), 1);
@@ -86,7 +86,7 @@ fn each_bucket_is_in_its_child_over_a_restart() {
     assert!(has(&store, &key("a", "1")) && has(&store, &key("b", "2")));
 }
 
-/// A node that adds a backend to its configuration has the same stores.
+/// A node with an additional backend in its configuration has the same stores.
 #[test]
 fn a_child_may_be_added_and_not_left_out_while_its_files_are_there() {
     let (disk, draw) = (MemoryDisk::new(), draw());
@@ -126,8 +126,8 @@ fn a_child_that_is_gone_or_another_store_is_refused_by_name() {
     assert!(refused.to_string().contains("backend ldb"), "{refused}");
 }
 
-/// The entries of a child in memory are lost in a stop: nothing that counts on a store without
-/// losses may go on.
+/// The entries of a child in memory are lost at a stop, so a run must not begin at the sequence at
+/// which the one before ended.
 #[test]
 fn with_a_child_in_memory_no_run_begins_where_the_one_before_ended() {
     let children = [("bc", Engine::Bitcask), ("m", Engine::Memory)];

@@ -1,4 +1,4 @@
-//! A server that follows the test, one frame at a time.
+//! A server that a test drives, one frame at a time.
 
 use bytes::{Bytes, BytesMut};
 use kvorum_client::{Client, ClientSettings, Frame, MessageCode};
@@ -12,12 +12,12 @@ pub(crate) struct FakeServer {
     incoming: BytesMut,
 }
 
-/// A client and the server that it is connected to.
+/// A client and its server.
 pub(crate) fn connected() -> (Client<DuplexStream>, FakeServer) {
     connected_with(&ClientSettings::default(), 1 << 16)
 }
 
-/// The same with settings, and a stream that holds `stream_bytes` in each direction.
+/// The same with settings, and a stream with `stream_bytes` of buffer in each direction.
 pub(crate) fn connected_with(
     settings: &ClientSettings,
     stream_bytes: usize,

@@ -40,7 +40,7 @@ pub(crate) struct ClusterNode {
     pub(crate) known: Arc<GivenState>,
     pub(crate) vnodes: Arc<Vnodes>,
     pub(crate) hints: Arc<VnodeHints>,
-    /// Hints whose objects were read to be handed over.
+    /// Hints whose objects were read for a handover.
     pub(crate) hints_read: Arc<AtomicU64>,
     pub(crate) meter: Arc<Recorder>,
     pub(crate) maintenance: Arc<NoMaintenance>,
@@ -61,11 +61,11 @@ pub(crate) struct Cluster {
 pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) nodes: u8,
-    /// The first this many of these nodes own partitions.
+    /// The first nodes, this many, own partitions.
     pub(crate) owners: u8,
     pub(crate) heads_first: bool,
     pub(crate) compares_all: bool,
-    /// Stand-ins may be where a replica is already.
+    /// Stand-ins may be on a node that has a replica already.
     pub(crate) colocated: bool,
     pub(crate) peer: PeerSettings,
 }
@@ -84,7 +84,7 @@ impl Default for Setup {
     }
 }
 
-/// A ring of `owners` nodes that take turns.
+/// A ring of `owners` nodes that own partitions in turn.
 pub(crate) fn ring(owners: u8) -> Ring {
     let size = RingSize::new(u64::from(RING_SIZE)).unwrap();
     let owner = |number: u16| node_id(u8::try_from(number % u16::from(owners)).unwrap() + 1);
@@ -199,7 +199,7 @@ impl Cluster {
         self.executor.block_on(future)
     }
 
-    /// Lets everything that goes on behind the clients' backs come to an end.
+    /// Waits for all work that clients did not wait for.
     pub(crate) fn settle(&self) {
         self.run(self.runtime.sleep(Duration::from_secs(2)));
     }
@@ -208,14 +208,14 @@ impl Cluster {
         &self.nodes[usize::from(number) - 1]
     }
 
-    /// All nodes learn a state at once.
+    /// Gives all nodes a state at once.
     pub(crate) fn learn(&self, state: &Arc<ClusterState>) {
         for node in &self.nodes {
             node.learn(state);
         }
     }
 
-    /// Cuts all links of the node; the others notice if `is_noticed`.
+    /// Cuts all links of the node; liveness reports it if `is_noticed`.
     pub(crate) fn cut_off(&self, number: u8, is_noticed: bool) {
         self.set_links(number, true);
         if is_noticed {
@@ -262,7 +262,7 @@ impl Cluster {
     }
 }
 
-/// Counts the hints read to be handed over.
+/// Counts the hints that are read for a handover.
 struct WatchedHints {
     hints: Arc<VnodeHints>,
     read: Arc<AtomicU64>,
@@ -297,12 +297,12 @@ impl HintStore for WatchedHints {
 }
 
 impl ClusterNode {
-    /// Learns of a state, and opens no store for it yet.
+    /// Gives the node a state, without opening its stores.
     pub(crate) fn hear_of(&self, state: &Arc<ClusterState>) {
         self.known.set(state);
     }
 
-    /// Takes over a newer state: opens its new stores, and refuses older epochs from now on.
+    /// Adopts a newer state: opens its new stores, and refuses older epochs from now on.
     pub(crate) fn learn(&self, state: &Arc<ClusterState>) {
         self.hear_of(state);
         let ring = state.ring();
@@ -315,7 +315,7 @@ impl ClusterNode {
         self.vnodes.advance(ring);
     }
 
-    /// From now on its store takes no writes.
+    /// From now on the partition's store takes no writes.
     pub(crate) fn break_store(&self, partition: Partition) {
         let backend = Arc::new(TrickBackend::new(u64::from(self.number) << 48));
         backend.refuse_puts(Some(ErrorKind::Failed));
@@ -327,7 +327,7 @@ impl ClusterNode {
         self.vnodes.vnode(partition).unwrap()
     }
 
-    /// The object of the replica here alone.
+    /// The object of this node's own replica.
     pub(crate) fn stored(&self, partition: Partition, key: &str) -> Option<Arc<Object>> {
         let vnode = self.vnodes.vnode(partition)?;
         let operation = Operation::Get {
@@ -341,7 +341,7 @@ impl ClusterNode {
         }
     }
 
-    /// A client's blind write that is taken in another's place.
+    /// A client's blind write at a stand-in.
     pub(crate) fn stand_in(&self, partition: Partition, key: &str, value: &str) -> Object {
         let blind = crate::world::request(value, &Clock::new(), Condition::Always);
         let update = ClientUpdate {
@@ -388,7 +388,7 @@ pub(crate) fn carry_out(vnode: &Vnode, operation: Operation) -> ReplicaReply {
     }
 }
 
-/// All that a vnode has, merged into another.
+/// Merges all objects of a vnode into another vnode.
 pub(crate) fn transfer(from: &Vnode, to: &Vnode) {
     let request = ScanRequest {
         range: FoldRange::all(),

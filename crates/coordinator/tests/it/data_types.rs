@@ -79,7 +79,7 @@ fn increments_through_any_node_add_up() {
     }
 }
 
-/// Replicas that missed each other's operations have them merged by a read, and a read repairs.
+/// Replicas that missed each other's operations: a read merges them and repairs the replicas.
 #[test]
 fn operations_of_replicas_that_do_not_hear_of_each_other_are_merged() {
     let cluster = Cluster::new(&Setup {
@@ -257,7 +257,7 @@ impl Cluster {
         self.settle();
     }
 
-    /// The number of members that a node's own replica shows, without the others.
+    /// The number of members in a node's own replica.
     fn members_at(&self, partitions: &[Partition], at: u8) -> usize {
         let (key, node) = (storage_key("sets/b/k"), self.node(at));
         let vnode = partitions.iter().find_map(|it| node.vnodes.vnode(*it));
@@ -273,7 +273,7 @@ impl Cluster {
     }
 }
 
-/// A large set goes to replicas update by update, and whole to those that have missed one.
+/// A large set goes to replicas update by update, and whole to replicas that missed one.
 #[test]
 fn replicas_follow_the_updates_of_a_large_set() {
     let cluster = Cluster::new(&Setup {
@@ -302,7 +302,7 @@ fn replicas_follow_the_updates_of_a_large_set() {
             assert_eq!(cluster.members_at(&partitions, at), before + 2, "node {at}");
         }
     }
-    // The value is read whole for a client that asks for it.
+    // A client's read gets the whole value.
     let coordinator: &Coordinator = &cluster.node(1).coordinator;
     let value = cluster.run(update(coordinator, "sets/b/k", add("last")));
     match value.unwrap().value() {

@@ -36,7 +36,7 @@ fn a_delete_leaves_a_tombstone_that_the_next_write_covers() {
         assert_eq!(world.delete("k"), Deleted::NothingThere);
         let again = world.put("k", "b", tombstone.clock());
         assert_eq!(values(&again), ["b"]);
-        // A blind write does not cover it, and it stays beside the value.
+        // A blind write does not cover the tombstone, which stays beside the value.
         world.delete("k");
         world.put("k", "c", &Clock::new());
         assert_eq!(values(&world.get("k").unwrap()), ["", "c"]);
@@ -111,13 +111,13 @@ fn a_tombstone_that_a_replica_lacks_is_not_reaped() {
     assert_eq!(world.delete("k"), Deleted::Written);
     world.replicas("k")[2].refuse_puts(None);
     world.coordinator.reap_due(Reading::MayBlock);
-    // The third still has the value, and must not be the only one left to answer.
+    // The third replica still has the value, and must not be the only one left to answer.
     assert_eq!(holders(&world, "k"), 3);
     assert!(world.get("k").unwrap().is_tombstone());
 }
 
-/// Regression: where all replicas of a bucket were on one node of several, a tombstone went at once, and
-/// a hint that another member had kept brought the value back.
+/// Regression: in a cluster where one node had all replicas of a bucket, a tombstone was removed at
+/// once. A hint of another member brought the value back.
 #[test]
 fn a_tombstone_is_not_reaped_while_other_members_may_have_hints() {
     let world = World::new(&keeping(TombstoneKeeping::Immediate));

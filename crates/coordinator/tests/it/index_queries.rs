@@ -82,7 +82,7 @@ fn range(from: impl ToString + Copy, to: impl ToString + Copy) -> IndexValues {
     IndexValues::Range(from.to_string().into(), to.to_string().into())
 }
 
-/// Everything, in order, page by page.
+/// All entries, in order, page by page.
 pub(crate) async fn paged(
     coordinator: &Arc<Coordinator>,
     field: &str,
@@ -221,7 +221,7 @@ fn a_query_finds_what_is_stored_once_whatever_the_copies() {
                         // The object is replaced.
                         *entry = (numbers, words);
                     } else {
-                        // A sibling of it: the entries of all count.
+                        // It gets a sibling: the entries of all siblings count.
                         entry.0.extend(numbers);
                         entry.1.extend(words);
                     }
@@ -371,8 +371,8 @@ fn any_node_of_several_answers_even_with_one_down() {
     check(5);
 }
 
-/// A vnode that had lost index entries to damage answered with the rest, and a query that used it
-/// missed some.
+/// Regression: a vnode that had lost index entries to damage answered with the rest, and a query
+/// that used it missed some.
 #[test]
 fn a_query_asks_another_replica_where_entries_may_be_missing() {
     let world = World::new(&colocated());

@@ -1,5 +1,5 @@
-//! Folds over keys: each entry once whatever the copies, from any node; and what is done with those that
-//! are found.
+//! Folds over keys: each entry once whatever the number of copies, from any node; and changes of
+//! the keys that are found.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -199,7 +199,7 @@ fn a_tombstone_that_a_replica_lacks_is_given_to_it_before_it_goes() {
         assert!(dispatched <= 1 && left == 0, "{round}");
         dispatched == 1
     };
-    // A fold asks one replica of each key, which may be the one that lacks it; the next one asks others.
+    // A fold asks one replica of each key, possibly the one that lacks it; the next fold asks others.
     assert!((0..20).any(reaped));
     assert_eq!(world.holders("k"), 0);
 }
@@ -210,7 +210,7 @@ fn what_has_been_written_over_a_tombstone_is_not_reaped() {
     world.set_bucket("bucket", siblings());
     world.put("k", "value", &Clock::new());
     world.delete("k");
-    // Beside the tombstone, which is one of two siblings now.
+    // Beside the tombstone, which becomes one of two siblings.
     world.put("k", "beside", &Clock::new());
     assert_eq!(world.change(scope(), KeyChange::Reap), (0, 0));
     assert_eq!(values(&world.get("k").unwrap()), ["", "beside"]);
@@ -231,7 +231,7 @@ fn replicas_that_lack_something_are_repaired() {
         assert_eq!(left, 0, "{round}");
         ["a", "b", "c"].iter().all(|key| world.holders(key) == 3)
     };
-    // A fold may ask the replica that lacks a key; the next one asks others.
+    // A fold may ask the replica that lacks a key; the next fold asks others.
     assert!((0..20).any(repaired));
 }
 

@@ -169,7 +169,7 @@ fn a_listing_that_nobody_takes_more_of_counts_until_its_deadline() {
     world.run(world.runtime.sleep(PATIENCE + Duration::from_secs(1)));
     assert_eq!(world.run(list_keys(&world, "bucket")).unwrap(), ["k"]);
     drop(left);
-    // Each is counted out once.
+    // Each listing is uncounted once.
     let again: Vec<_> = world.run(async { std::iter::from_fn(|| begin().ok()).collect() });
     assert_eq!(again.len(), 16);
 }
@@ -237,7 +237,7 @@ fn listings_are_metered_once() {
     assert_eq!(finished(), [(RequestKind::ListKeys, None)]);
     world.run(list_buckets(&world));
     assert_eq!(finished(), [(RequestKind::ListBuckets, None)]);
-    // A client that leaves in the middle.
+    // A client that stops reading in the middle.
     let untyped = BucketType::default_type();
     drop(world.coordinator.list_buckets(&untyped, PATIENCE));
     assert_eq!(finished(), [(RequestKind::ListBuckets, None)]);

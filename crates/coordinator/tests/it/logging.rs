@@ -1,8 +1,7 @@
 //! A full disk or a lost quorum fails every request in the same way, until an operator acts.
 //!
-//! Each of these failures once wrote a line of its own: a disk that was full was filled with warnings.
-//! Now each kind of error has a number of lines a minute, and the next line has the number of lines that
-//! were left out.
+//! Once, each of these failures wrote a line of its own, and warnings filled a full disk. Now each kind of
+//! error has a limited number of lines a minute, and the next line has the number of omitted ones.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::world::{World, colocated, request};
 
-/// Lines of one kind in a minute.
+/// The most lines of one kind in a minute.
 const LINES_MAX: usize = 10;
 
 /// The lines that were logged while a closure ran.
@@ -83,7 +82,7 @@ fn failures_of_a_kind_are_logged_so_many_times_a_minute_and_do_not_hide_other_ki
     let error = failed.unwrap().explain();
     assert_eq!(with(&lines, "request_failed", &error).len(), LINES_MAX);
 
-    // A minute later the next line has the sum of those that were left out.
+    // A minute later the next line has the number of omitted lines.
     world.run(world.runtime.sleep(Duration::from_secs(60)));
     let lines = logged(|| assert!(get_of_all(&world).is_err()));
     let next = with(&lines, "request_failed", &error);

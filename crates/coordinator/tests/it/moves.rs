@@ -20,7 +20,7 @@ use crate::index_queries::{content, paged, put_of};
 use crate::several_nodes::{get, put};
 use crate::world::{address, values};
 
-/// The clients' results, and the obligations of the database that follow.
+/// The clients' results, and the guarantees of the database that follow.
 #[derive(Default)]
 struct Ledger {
     acknowledged: BTreeMap<String, Vec<Arc<Object>>>,
@@ -31,7 +31,7 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// Every value has one dot, wherever and whenever it is seen.
+    /// Every value has one dot, at every node and time.
     fn see(&mut self, key: &str, object: &Object) {
         for sibling in object.siblings() {
             let value = String::from_utf8_lossy(&sibling.value).into_owned();
@@ -56,7 +56,7 @@ impl Clients {
         usize::try_from(self.runtime.random_u64() % below as u64).unwrap()
     }
 
-    /// One client's life: reads and writes at random nodes.
+    /// The requests of one client: reads and writes at random nodes.
     async fn live(self, client: usize, turns: usize) {
         for turn in 0..turns {
             let pause = Duration::from_micros(self.runtime.random_u64() % 5_000);
@@ -66,7 +66,7 @@ impl Clients {
             let acknowledged = self.ledger.lock().acknowledged.get(key).cloned();
             let read = get(node, key, &GetOptions::default()).await;
             let seen = self.note_read(key, &read, acknowledged.as_deref().unwrap_or_default());
-            // Some write blindly, others over the object that they have read.
+            // Some writes are blind, others are over the object that was read.
             let context = if turn % 3 == 0 { Clock::new() } else { seen };
             let value = format!("{client}.{turn}");
             let written = put(node, key, &value, &context, &PutOptions::default()).await;
@@ -74,7 +74,7 @@ impl Clients {
         }
     }
 
-    /// The clock of the object read, which must have seen all that was acknowledged before.
+    /// Notes the clock of an object read, which must have seen all writes acknowledged before.
     fn note_read(
         &self,
         key: &str,
@@ -129,7 +129,7 @@ impl Clients {
 
 type Outcome<T> = Result<T, RequestError>;
 
-/// Each node learns the state later; those in `first` at once.
+/// Gives each node the state at some later time, the nodes in `first` at once.
 async fn spread(cluster: &Cluster, state: &Arc<ClusterState>, first: &[u8]) {
     let runtime = &cluster.runtime;
     for node in &cluster.nodes {
@@ -141,7 +141,7 @@ async fn spread(cluster: &Cluster, state: &Arc<ClusterState>, first: &[u8]) {
         let late = Duration::from_micros(runtime.random_u64() % 60_000);
         runtime.spawn("learns late", async move {
             clock.sleep(late).await;
-            // A state that is older than the node's own comes too late.
+            // A state that is older than the node's own is ignored.
             let known = kvorum_cluster::AgreedState::current(&*node.known);
             let is_news = |ring: &Ring, known: &Ring| {
                 ring.partitions()
@@ -154,7 +154,7 @@ async fn spread(cluster: &Cluster, state: &Arc<ClusterState>, first: &[u8]) {
     }
 }
 
-/// Moves a partition by the three steps and their gates, while others go on.
+/// Moves a partition by the three steps and their gates, amid other work.
 async fn move_partition(cluster: &Cluster, ring: &mut Ring, partition: Partition, to: u8) {
     let from = ring.owner(partition).as_bytes()[0];
     let pause = || Duration::from_micros(cluster.runtime.random_u64() % 20_000);
@@ -177,8 +177,8 @@ async fn move_partition(cluster: &Cluster, ring: &mut Ring, partition: Partition
     cluster.runtime.sleep(pause()).await;
 }
 
-/// Cuts one node off after the other, for moments that no node notices, and breaks connections: writes
-/// then lie on as few replicas as they need.
+/// Cuts one node off after the other, for moments that no node notices, and breaks connections.
+/// Then only as few replicas as required have a write.
 async fn storm(cluster: Arc<Cluster>, is_over: Arc<AtomicBool>) {
     let runtime = cluster.runtime.clone();
     while !is_over.load(Ordering::Relaxed) {
@@ -259,14 +259,14 @@ fn no_acknowledged_write_is_lost_and_no_read_is_stale_while_partitions_move() {
         writes += written;
         failures += failed;
     }
-    // All nodes are up: requests that went by an old ring are planned again, not refused.
+    // All nodes are up: requests with an old ring are planned again, not refused.
     assert_eq!((writes, failures), (12 * 6 * 40, 0));
 }
 
 #[test]
 fn nor_when_connections_break_meanwhile() {
     let written: usize = (1..=12).map(|seed| race(seed, true).0).sum();
-    // Most get through; the others may or may not have been written.
+    // Most requests succeed; the others may or may not have been written.
     assert!(written > 12 * 6 * 40 / 2, "{written}");
 }
 
@@ -342,7 +342,7 @@ fn a_write_that_was_half_done_goes_on_with_the_same_dot_in_the_new_list() {
         nodes: 5,
         ..Setup::default()
     });
-    // The last replica moves: the coordinating one has not learned of it, and does not refuse.
+    // The last replica moves: the coordinating one has not learned of the move, and does not refuse.
     let (owners, partition) = (cluster.owners("key"), cluster.partitions("key")[2]);
     let mut moving = ring(4);
     moving.begin_move(partition, node_id(5)).unwrap();
@@ -413,7 +413,7 @@ fn a_quorum_of_the_old_list_alone_does_not_suffice() {
     assert!(written.is_err(), "{written:?}");
 }
 
-/// A put of an object that `n_int` has under a number.
+/// Puts an object with this number in `n_int`.
 async fn put_indexed(
     node: &ClusterNode,
     key: &str,
@@ -580,7 +580,7 @@ fn listings_pass_by_a_store_that_their_own_node_has_not_open() {
     for partition in places {
         node.vnodes.remove(partition);
     }
-    // Replicas elsewhere have the same; which are asked is drawn again every time.
+    // Replicas elsewhere have the same data; the asked replicas are drawn anew every time.
     for turn in 0..20 {
         let mut listed = cluster.run(list(&node));
         listed.sort();
@@ -594,8 +594,7 @@ fn listings_pass_by_a_store_that_their_own_node_has_not_open() {
     }
 }
 
-/// A receiver that has everything, and reaches no other: it is one of the new list and none of the old
-/// one.
+/// A receiver that has all data, and reaches no other node. It is in the new list only.
 #[test]
 fn a_node_that_is_in_one_list_alone_does_not_say_that_all_nodes_are_down() {
     let cluster = Cluster::new(&Setup {

@@ -58,7 +58,7 @@ fn one_client_put_is_one_dot_on_every_replica() {
     let world = World::new(&colocated());
     world.set_bucket("bucket", siblings());
     for backend in world.replicas("k") {
-        // Every read of the first attempt has to be done again where it may wait.
+        // Every read of the first attempt has to be repeated where it may wait.
         backend.would_block.store(true, Ordering::Relaxed);
     }
     let written = world.put("k", "a", &Clock::new());
@@ -129,7 +129,7 @@ fn a_read_repairs_replicas_that_are_behind() {
     assert_eq!(world.get("k"), Some(new.clone()));
     world.settle();
     assert_eq!(*world.meter.repairs.lock(), 2);
-    // Each of them alone has it now.
+    // Each replica alone has the object now.
     for lone in 0..3 {
         let world_without = |other: usize, kind| world.replicas("k")[other].refuse_reads(kind);
         let others = (0..3).filter(|other| *other != lone);
@@ -147,9 +147,8 @@ fn a_read_repairs_replicas_that_are_behind() {
     assert_eq!(*world.meter.repairs.lock(), 2);
 }
 
-/// Concurrent values of many writers, of which each replica has others: after one read all are the
-/// same, and no clock has lost an entry on the way: a lost entry would bring back values that it
-/// covered.
+/// Concurrent values of many writers, with others at each replica. After one read all replicas are
+/// equal, and no clock has lost an entry: a lost entry would bring back values that it covered.
 #[test]
 fn r09_one_read_repairs_all_and_prunes_no_clock() {
     let world = World::new(&colocated());
@@ -206,7 +205,7 @@ fn alone(world: &World, lone: usize) -> Option<Arc<Object>> {
     found
 }
 
-/// Whichever replicas are damaged, the one that coordinates among them, as long as one is whole.
+/// Any replicas are damaged, perhaps the coordinating one too, as long as one is whole.
 #[test]
 fn r33_a_read_mends_damaged_replicas_and_what_is_damaged_never_spreads() {
     for damaged in 1..7_u32 {
@@ -235,7 +234,7 @@ fn r33_a_read_mends_damaged_replicas_and_what_is_damaged_never_spreads() {
     }
 }
 
-/// A put goes over a damaged object: no replica has anything of it afterwards.
+/// A put over a damaged object leaves nothing of it at any replica.
 #[test]
 fn r33_a_put_that_meets_a_damaged_replica_writes_what_it_was_given() {
     for at in 0..3 {
@@ -506,8 +505,8 @@ fn what_is_written_once_is_put_without_a_read() {
     assert!(copies.iter().all(|it| holds(it, "once/bucket/k")));
 }
 
-/// A client that knows a version or sets a condition says that the object is not written once: it gets what
-/// it would get of any bucket.
+/// For a client that knows a version or sets a condition, the object is not written once: the
+/// client gets the same as in any bucket.
 #[test]
 fn versions_conditions_and_deletes_count_where_objects_are_written_once() {
     let world = World::new(&colocated());
@@ -556,7 +555,7 @@ fn a_bucket_gives_an_end_to_what_is_put_without_one() {
         world.try_put("k", put, &PutOptions::default()).unwrap()
     };
     let given = end(&put(|_| {})).unwrap().as_micros();
-    // The simulated clock runs on a little while replicas are asked.
+    // The simulated clock advances a little while replicas are asked.
     assert!((60_000_000..61_000_000).contains(&(given - now)), "{given}");
     let own = put(|it| it.content.metadata.expires_at = Some(Timestamp::from_micros(u64::MAX)));
     assert_eq!(end(&own), Some(Timestamp::from_micros(u64::MAX)));

@@ -1,4 +1,4 @@
-//! Every quorum value counts alike, in the request, the bucket or the bucket type.
+//! Every quorum value counts alike, from the request, the bucket or the bucket type.
 
 use kvorum_backend::ErrorKind;
 use kvorum_cluster::{AgreedState, Command, Member};
@@ -29,7 +29,7 @@ fn values() -> Vec<Quorum> {
         .collect()
 }
 
-/// Properties under which everything else is easy to satisfy.
+/// Properties that are easy to satisfy.
 fn lenient() -> PropertyOverlay {
     let one = Some(Quorum::One);
     PropertyOverlay {
@@ -59,7 +59,7 @@ fn with(setting: &str, value: Quorum) -> PropertyOverlay {
     properties
 }
 
-/// The outcome of the request that the setting is about, with it given by the request or not.
+/// The outcome of a request with this setting, given by the request or not.
 fn outcome(world: &World, key: &str, setting: &str, value: Option<Quorum>) -> String {
     let given = |name: &str| value.filter(|_| name == setting);
     match setting {
@@ -126,7 +126,7 @@ fn expected(setting: &str, value: Quorum, broken: usize) -> String {
     }
 }
 
-/// The name and the wanted number of an outcome; how far it got depends on when it gave up.
+/// The name and the wanted number of an outcome; the reached number depends on the moment of giving up.
 fn without_got(outcome: &str) -> &str {
     match outcome.rsplit_once(',') {
         Some((rest, _)) if outcome.contains("_unsatisfied") => rest,
@@ -140,7 +140,7 @@ fn r10_request_bucket_and_type_are_honoured_alike() {
     for (at, setting) in SETTINGS.into_iter().enumerate() {
         for (number, value) in values().into_iter().enumerate() {
             if value == Quorum::Number(0) && ["r", "w", "rw"].contains(&setting) {
-                // No property can have it, so there is nothing to compare.
+                // No property can have this value, so there is nothing to compare.
                 continue;
             }
             let name = format!("{at}-{number}");
@@ -177,7 +177,7 @@ fn r10_request_bucket_and_type_are_honoured_alike() {
                             }
                         }
                     };
-                    // A store that failed to write would stay so.
+                    // A store whose write failed would take no more writes.
                     fail(Some(ErrorKind::Full));
                     let outcome = outcome(&world, &key, setting, given);
                     fail(None);
@@ -247,7 +247,8 @@ fn a_request_may_have_fewer_replicas_and_not_more() {
         .values()
         .filter(|it| crate::world::holds(it, "k"));
     assert_eq!(copies.count(), 1);
-    // A quorum of the request is judged by its own n_val; one of the bucket, by the bucket's.
+    // A quorum of the request is checked against its own n_val; a quorum of the bucket, against
+    // the bucket's.
     let options = PutOptions {
         w: Some(Quorum::Number(2)),
         ..n_val(1)
@@ -262,8 +263,7 @@ fn a_request_may_have_fewer_replicas_and_not_more() {
     assert!(world.try_put("two/k", put(), &n_val(1)).is_ok());
 }
 
-/// A ring of three members of which only this node, the first, is up; its partitions belong to the
-/// members in turn.
+/// A ring of three members, of which only the first, this node, is up; the members own partitions in turn.
 fn with_two_down(members_in_turn: &[usize]) -> World {
     let world = World::new(&Setup::default());
     let nodes = [1, 2, 3].map(|number| NodeId::from_bytes([number; 16]));
@@ -286,7 +286,7 @@ fn with_two_down(members_in_turn: &[usize]) -> World {
     world
 }
 
-/// A key by the place of this node among its primaries; `None` where it is not among them.
+/// A key for which this node has this place among the primaries; `None` if it is not among them.
 fn key_with_place(world: &World, place: Option<usize>) -> String {
     let state = world.cluster.current();
     let is_it = |key: &String| {

@@ -107,7 +107,7 @@ fn all_three_replicas_get_a_write_that_waits_for_two() {
 
 #[test]
 fn quorums_with_nodes_down_are_met_or_refused_at_once() {
-    // Quorums w and pw that the primaries that are up and the only stand-in can or cannot meet.
+    // Quorums w and pw that the primaries that are up and the only stand-in meet or miss.
     for (down, w, pw, is_met) in [
         (0, 3, 3, true),
         (1, 3, 2, true),
@@ -195,7 +195,7 @@ fn each_get_finds_a_replica_that_is_behind_though_no_quorum_needs_it() {
     }
 }
 
-/// The replica that no quorum needs has the newest version, which no other has.
+/// The newest version is on one replica alone, which no quorum needs.
 #[test]
 fn a_get_brings_what_only_the_last_replica_has_to_the_others() {
     let cluster = Cluster::new(&Setup::default());
@@ -301,8 +301,8 @@ fn hints_come_home_and_are_forgotten() {
     assert_eq!(values(&home), ["value"]);
 }
 
-/// They were read again every half minute for as long as their node was down, and those of a node that
-/// was back waited behind them.
+/// Regression: such hints were read every half minute while their node was down, and delayed the
+/// hints of a node that was back.
 #[test]
 fn hints_of_a_node_that_is_down_are_not_read() {
     let cluster = Cluster::new(&Setup::default());
@@ -352,7 +352,7 @@ fn few_large_hints_are_read_at_a_time() {
     assert_eq!((pages, passed_over), (vec![4, 4, 1], 9));
 }
 
-/// A stand-in that has handed over its writes has no record of them any more.
+/// A stand-in that has handed over its writes keeps no record of them.
 #[test]
 fn what_a_stand_in_writes_next_does_not_supersede_what_it_has_handed_over() {
     let cluster = Cluster::new(&Setup {
@@ -375,7 +375,7 @@ fn what_a_stand_in_writes_next_does_not_supersede_what_it_has_handed_over() {
     assert_eq!(values(&read), ["one", "two"]);
 }
 
-/// The lists of one key differ while nodes come and go, and so does the place in which a node stands.
+/// The lists of one key differ while nodes come and go, and so does the place that a stand-in takes.
 #[test]
 fn what_a_stand_in_writes_in_two_places_are_two_writes() {
     let cluster = Cluster::new(&Setup::default());
@@ -421,8 +421,8 @@ fn all_replicas_down_and_a_stand_in_still_takes_writes_and_gives_them_back() {
     assert_eq!(values(&read), ["value"]);
 }
 
-/// A quorum of two is two machines, however many are down. A client that wants to write on the last one
-/// has to request it.
+/// A quorum of two is two machines, however many are down. A client that wants to write to the last
+/// one has to request it.
 #[test]
 fn a_node_that_reaches_no_other_takes_what_one_machine_can_promise() {
     for (is_primary, colocated) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -476,7 +476,7 @@ fn a_node_that_reaches_no_other_takes_what_one_machine_can_promise() {
         let read = cluster.run(get(cluster.node(alone), "key", &read));
         let read = values(&read.unwrap().unwrap());
         assert!(read.contains(&"one".to_owned()), "{read:?}");
-        // The objects that it took reach their owners.
+        // The objects that it accepted reach their owners.
         (1..=5).for_each(|other| cluster.set_links(other, false));
         (1..=5).for_each(|other| cluster.heal(other));
         let soon = cluster.runtime.now().plus(Duration::from_secs(5));
@@ -526,7 +526,7 @@ fn the_values_behind_a_head_that_is_ahead_are_fetched() {
     cluster.put(owners[1], "key", "value").unwrap();
     cluster.settle();
     cluster.heal(owners[0]);
-    // The reader's own replica has nothing, the others are asked for heads.
+    // The reader's own replica has nothing, so the others are asked for heads.
     let read = cluster.get(owners[0], "key").unwrap().unwrap();
     assert_eq!(values(&read), ["value"]);
 }
@@ -563,7 +563,7 @@ fn a_forward_that_nobody_answers_is_an_error_and_not_a_second_write() {
     let cluster = Cluster::new(&Setup::default());
     let owners = cluster.owners("key");
     let stranger = cluster.stranger("key");
-    // Connected first, so that the request is sent and may have arrived.
+    // Connected before, so that the request is sent and may have arrived.
     cluster.put(stranger, "key", "one").unwrap();
     cluster.settle();
     cluster.cut_off(owners[0], false);
@@ -583,8 +583,7 @@ fn a_forward_that_nobody_answers_is_an_error_and_not_a_second_write() {
     );
 }
 
-/// The next coordinating replicas are all up, though they are not asked: the answer must not be that
-/// all nodes are down.
+/// The next coordinating replicas are up, but are not asked: the error must not be that all nodes are down.
 #[test]
 fn a_write_whose_coordinating_replica_goes_away_over_it_is_in_doubt_and_not_made_again() {
     let mut outcomes = Vec::new();
@@ -594,7 +593,7 @@ fn a_write_whose_coordinating_replica_goes_away_over_it_is_in_doubt_and_not_made
             ..Setup::default()
         });
         let (owners, stranger) = (cluster.owners("key"), cluster.stranger("key"));
-        // Connected first, so that the write is on its way at once.
+        // Connected before, so that the write is sent at once.
         cluster.put(stranger, "key", "one").unwrap();
         cluster.settle();
         let node = cluster.node(stranger).clone();
@@ -621,7 +620,7 @@ fn a_write_whose_coordinating_replica_goes_away_over_it_is_in_doubt_and_not_made
         assert!(is_there || written.is_err(), "seed {seed}");
         outcomes.push((written.is_ok(), is_there));
     }
-    // All that can happen has happened.
+    // All possible outcomes have occurred.
     for outcome in [(true, true), (false, true), (false, false)] {
         assert!(outcomes.contains(&outcome), "{outcome:?} of {outcomes:?}");
     }
@@ -681,7 +680,7 @@ fn a_node_without_room_refuses_what_is_put_and_nothing_else() {
     is_full.store(true, std::sync::atomic::Ordering::Relaxed);
     let refused = cluster.put(owner, "key", "other");
     assert_eq!(refused.map(|_| ()), Err(RequestError::Overload));
-    // As a replica, too: all of them cannot be had.
+    // It refuses as a replica, too: pw of three cannot be met.
     let all = PutOptions {
         pw: number(3),
         ..PutOptions::default()
@@ -690,7 +689,7 @@ fn a_node_without_room_refuses_what_is_put_and_nothing_else() {
     let clock = Clock::new();
     let written = put(cluster.node(stranger), "key", "other", &clock, &all);
     assert!(cluster.run(written).is_err());
-    // Others stand in, and it is read and deleted from.
+    // Stand-ins take the write, and the node still serves reads and deletes.
     assert!(cluster.put(stranger, "key", "third").is_ok());
     let read = cluster.get(owner, "key").unwrap().unwrap();
     let now = cluster.runtime.now();
@@ -702,7 +701,7 @@ fn a_node_without_room_refuses_what_is_put_and_nothing_else() {
 
 const MEND_WAIT: Duration = Duration::from_secs(5);
 
-/// A key is mended when every replica has the same of it in the end.
+/// A key is mended when all of its replicas are equal in the end.
 #[test]
 fn replicas_are_mended_on_request_and_it_is_said_when_one_was_not_reached() {
     let cluster = Cluster::new(&Setup::default());

@@ -1,4 +1,4 @@
-//! A node of one in memory, and the helpers of tests.
+//! A single node in memory, and the helpers of tests.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -80,7 +80,7 @@ pub(crate) struct Recorder {
     pub(crate) repaired: Mutex<Vec<Repaired>>,
     pub(crate) redirects: Mutex<usize>,
     pub(crate) coordinated_here: Mutex<usize>,
-    /// Results of index queries that gave all of them.
+    /// Numbers of results of completed index queries.
     pub(crate) index_results: Mutex<Vec<u64>>,
     pub(crate) parts_read: Mutex<usize>,
 }
@@ -122,7 +122,7 @@ impl Meter for Recorder {
     }
 }
 
-/// No maintenance at all, but perhaps a delay, or no room.
+/// No maintenance, but optionally a delay or no room.
 #[derive(Default)]
 pub(crate) struct NoMaintenance {
     put_delay: Duration,
@@ -201,7 +201,7 @@ impl World {
         self.executor.block_on(future)
     }
 
-    /// Lets everything that goes on behind the clients' backs come to an end.
+    /// Waits for all work that clients did not wait for.
     pub(crate) fn settle(&self) {
         self.run(self.runtime.sleep(Duration::from_secs(1)));
     }
@@ -291,7 +291,7 @@ pub(crate) fn holds(backend: &TrickBackend, key: &str) -> bool {
     matches!(found, kvorum_backend::Lookup::Found(_))
 }
 
-/// Makes a store forget a key, as no store should.
+/// Removes a key from a store without a trace, as no store should.
 pub(crate) fn forget(backend: &TrickBackend, key: &str) {
     let batch = Batch::of(Write::remove(storage_key(key)));
     let _receipt = backend.put(&batch, Durability::Buffered).unwrap();

@@ -194,7 +194,7 @@ fn riaks_forms_of_our_values_are_read_back() {
     }
 }
 
-/// All bytes that any decoder takes.
+/// All bytes that any decoder accepts.
 fn samples() -> Vec<Bytes> {
     let mut samples: Vec<Bytes> = Vec::new();
     for value in values() {

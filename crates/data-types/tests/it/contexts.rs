@@ -83,8 +83,8 @@ fn a_remove_that_comes_before_the_addition_waits_for_it() {
     assert_eq!(first.members().len(), 0);
 }
 
-/// Riak keeps a remove that waits inside of a map in its field, and loses it when the field is
-/// removed meanwhile; the member came back.
+/// Regression: as in Riak, a waiting remove inside a map was kept in the field, and lost when the
+/// field was removed; the member came back.
 #[test]
 fn a_remove_that_waits_in_a_field_outlives_the_field() {
     let (mut first, mut second) = (Map::default(), Map::default());
@@ -156,7 +156,7 @@ fn contexts_come_back_and_every_other_byte_is_refused() {
     }
 }
 
-/// Given to a client by Riak before the import.
+/// Riak issued the context before the import.
 #[test]
 fn a_context_of_riak_is_taken() {
     let riak = b"\x83l\0\0\0\x01h\x02m\0\0\0\x0c\x23\x09\xfe\xf9\x07\xfe\x2e\x7d\0\0\x27\x20a\x06j";

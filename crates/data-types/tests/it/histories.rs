@@ -22,9 +22,9 @@ enum Step<C> {
         context: Option<usize>,
         micros: u64,
     },
-    /// One replica takes in another's whole value.
+    /// One replica merges another's whole value.
     Merge { at: usize, from: usize },
-    /// A replica takes in a delta of long ago, or its whole origin when it must.
+    /// A replica joins an old delta, or merges its whole origin after a gap.
     Join { at: usize, delta: usize },
 }
 
@@ -203,7 +203,7 @@ struct World<V: Replicated> {
     values: Vec<V>,
     known: Vec<Known>,
     trace: Trace,
-    /// Each with the update that it carries, and the whole value behind it.
+    /// Each with the update that it carries, and the whole value after it.
     deltas: Vec<(V::Delta, usize, V, Known)>,
     counter: u64,
 }
@@ -284,7 +284,7 @@ impl<V: Replicated> World<V> {
         }
     }
 
-    /// The laws of merging, on the values that the history came to.
+    /// The laws of merging, on the final values of the history.
     fn check_laws(&self) {
         let merged = |values: &[&V]| {
             let mut all = values[0].clone();

@@ -1,4 +1,4 @@
-//! The HTTP interface's JSON: bodies and answers as a node of Riak 3.2.3 was recorded with them.
+//! The HTTP interface's JSON: bodies and answers as recorded from a node of Riak 3.2.3.
 
 use bytes::Bytes;
 use kvorum_data_types::{

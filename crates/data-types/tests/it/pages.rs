@@ -123,8 +123,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 200, ..ProptestConfig::default() })]
 
-    /// Two replicas in pages and two whole ones go the same way: same values, same refusals, and the
-    /// pages that the members' hashes ask for.
+    /// Two replicas in pages and two whole ones behave alike: same values, same refusals, and the
+    /// pages that the members' hashes determine.
     #[test]
     fn a_set_in_pages_is_the_set(steps in prop::collection::vec(step(), 1..20), len in 0..400usize) {
         let mut whole = [Set::default(), Set::default()];

@@ -40,7 +40,7 @@ fn what_riak_stored_has_the_value_that_riak_answered() {
     }
 }
 
-/// Riak gives its whole clock as the context, we the part of it that anything is left of.
+/// Riak's context is its whole clock; ours has only the actors with a part in the value.
 #[test]
 fn a_context_of_riak_covers_ours() {
     let mut compared = 0;

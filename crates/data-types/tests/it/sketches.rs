@@ -73,8 +73,8 @@ fn a_reduced_sketch_is_that_of_the_lower_precision() {
     }
 }
 
-/// The estimate was 9,000,000,000,000,000,000. Riak answers a half to an eighth of the values here: its
-/// sum over the registers ignores that ranks end.
+/// Regression: the estimate was 9,000,000,000,000,000,000. Riak's estimates are a half to an eighth
+/// of these, since its sum over the registers ignores that ranks are limited.
 #[test]
 fn full_registers_give_the_greatest_estimate_of_their_precision() {
     for precision in PRECISION_MIN..=PRECISION_MAX {

@@ -1,8 +1,8 @@
 //! The model of sets and maps: a list of updates and of the updates that each had seen.
 //!
-//! A replica's value follows from the updates that it has. An update writes a few places: the fields on
-//! its path, and the member, flag, tally or register at its end. A place has the values written there
-//! that no other of the replica's updates has written over or removed.
+//! A replica's value follows from the updates that it has. An update writes a few places: the
+//! fields on its path, and the member, flag, tally or register at its end. A place has the values
+//! written there that no other update of the replica has overwritten or removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,9 +67,9 @@ impl Area {
 
 #[derive(Clone, Debug)]
 enum Of {
-    /// Those that the client had seen.
+    /// The writes that the client had seen.
     Context(Clock),
-    /// Those that the replica held.
+    /// The writes that the replica held.
     Held(BTreeSet<(usize, Place)>),
 }
 
@@ -78,7 +78,7 @@ enum Of {
 struct Event {
     dot: Dot,
     writes: BTreeMap<Place, Written>,
-    /// The writes that were written over.
+    /// The overwritten writes.
     replaced: BTreeSet<(usize, Place)>,
     removed: Vec<Removed>,
 }
@@ -228,7 +228,7 @@ fn register_at(held: &Held, path: &[FieldName]) -> (u64, Bytes) {
     values.max().unwrap_or_default()
 }
 
-/// An update while it is put together.
+/// An update under construction.
 struct Draft {
     /// The replica's content, with the writes of the update itself.
     held: Held,
@@ -242,7 +242,7 @@ struct Draft {
     removed: Vec<Removed>,
 }
 
-/// The update that is put together, among those of [`Held`].
+/// The update under construction, among those of [`Held`].
 const SELF: usize = usize::MAX;
 
 impl Draft {
@@ -256,7 +256,7 @@ impl Draft {
         self.writes.insert(place, written);
     }
 
-    /// Removes an area; false when it has to be there and is not.
+    /// Removes an area; false when it must exist and does not.
     fn remove(&mut self, area: Area, must_exist: bool) -> bool {
         let places = self.held.keys().filter(|place| area.has(place)).cloned();
         let places: Vec<Place> = places.collect();

@@ -1,5 +1,5 @@
-//! Jobs over a node of one in memory: all pages arrive, missing memory or replicas end them, and each is
-//! counted.
+//! Jobs over a single node in memory: all pages arrive, missing memory or replicas end them, and
+//! each job is counted.
 
 #![expect(
     clippy::unwrap_used,
@@ -43,7 +43,7 @@ struct Jobs {
 }
 
 impl Jobs {
-    /// Those that have begun, have ended, and were refused.
+    /// The numbers of jobs that have begun, have ended, and were refused.
     fn counts(&self) -> [usize; 3] {
         [&self.begun, &self.ended, &self.refused].map(|count| count.load(Ordering::Relaxed))
     }
@@ -275,8 +275,8 @@ fn a_job_ends_when_others_take_the_room_that_it_needs() {
     });
 }
 
-/// A job that sorts all values has to hold them at once. The room is a little larger than what a job may hold: if it
-/// held more, the end would be `overload`.
+/// A job that sorts all values has to keep them in memory at once. The room is a little larger than
+/// a job's limit: if the job exceeded it, the end would be `overload`.
 #[test]
 fn a_job_holds_64_mb_and_one_that_wants_more_ends_with_its_phase() {
     with_node(true, |world| async move {

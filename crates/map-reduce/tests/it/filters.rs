@@ -1,4 +1,4 @@
-//! Each key filter, on keys that pass, that do not, and that it cannot read.
+//! Each key filter, on keys that pass, keys that do not, and keys that it cannot read.
 
 use kvorum_map_reduce::{Failure, Job, Refusal};
 

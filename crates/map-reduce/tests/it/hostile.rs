@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::store::{PLAIN, Store, link, sibling};
 
-/// Values of all kinds, with the names and texts that mean something in a job among them.
+/// Values of all kinds, among them names and texts with a meaning in jobs.
 fn values() -> impl Strategy<Value = Value> {
     let words = prop::sample::select(vec![
         "b",
@@ -95,7 +95,7 @@ fn run(body: &[u8]) {
     }
 }
 
-/// A phase that is read, with some value in each place.
+/// A valid phase, with some value in each place.
 fn phases() -> impl Strategy<Value = Value> {
     let functions = prop::sample::select(vec![
         ("map", "map_identity"),

@@ -36,7 +36,7 @@ fn page(from: usize, keys: usize) -> Vec<Bytes> {
         .collect()
 }
 
-/// Runs a job over this many keys with values of this size; returns its most memory.
+/// Runs a job over this many keys with values of this size; returns its peak memory.
 fn most_held(
     query: &str,
     keys: usize,

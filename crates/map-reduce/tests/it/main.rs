@@ -1,4 +1,4 @@
-//! Jobs from the users' side: recorded ones, their results against a model, limits, hostile input.
+//! Jobs from the users' side: recorded jobs, results against a model, limits, hostile input.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

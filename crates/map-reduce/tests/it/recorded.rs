@@ -1,6 +1,6 @@
-//! Recorded jobs of a node of Riak 3.2.3, and its answers.
+//! Recorded jobs of a node of Riak 3.2.3, and the node's answers.
 //!
-//! A failure of Riak's own process has no answer to compare: it has to be an error here too.
+//! A failure of Riak's own process has no answer to compare: the job has to fail here too.
 
 use std::collections::BTreeMap;
 

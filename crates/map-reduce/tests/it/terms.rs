@@ -174,7 +174,7 @@ fn what_riak_refuses_is_refused_with_its_text() {
 
 #[test]
 fn texts_in_the_old_form_do_not_grow_without_a_bound() {
-    // Each is a byte a character in the job, and a term a character when it is read.
+    // Each character is a byte in the job, and a term after it is read.
     let text = Term::Text(Bytes::from(vec![b'x'; 65_535]));
     let data = |count: usize| {
         let place = tuple([binary("b"), binary("k")]);
@@ -186,7 +186,7 @@ fn texts_in_the_old_form_do_not_grow_without_a_bound() {
     assert!(matches!(job(data(40), list([])), Err(Refusal::NoTerm)));
 }
 
-/// Behind the format byte: the tag, the length that is named, and the rest compressed.
+/// Behind the format byte: the tag, the stated length, and the compressed rest.
 fn compressed(term: &Bytes, named_bytes: usize) -> Bytes {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(&term[1..]).unwrap();
@@ -203,7 +203,7 @@ fn job_with_data(data: Term) -> Bytes {
     list(members.map(|(name, value)| tuple([atom(name), value]))).encode()
 }
 
-/// `term_to_binary(Job, [compressed])` was refused.
+/// Regression: `term_to_binary(Job, [compressed])` was refused.
 #[test]
 fn a_compressed_job_is_the_same_job() {
     let plain = job_with_data(binary("data"));

@@ -1,8 +1,8 @@
 //! Random histories of one key over three replicas, compared with a model that has for each write the
 //! exact set of writes that it superseded, and no clocks.
 //!
-//! A write stands at a replica when the replica has received it and no write that superseded it. If
-//! only the newest is kept, it is the newest of all that the replica has received.
+//! A replica keeps a write that it has received, unless it has received a write that superseded it.
+//! If only the newest is kept, it is the newest of all that the replica has received.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -241,7 +241,7 @@ impl World {
             .iter()
             .cloned()
             .reduce(|a, b| merge(a, b, self.resolution));
-        // A replica that lost its data counts with nothing, as in the model.
+        // A replica that lost its data has no writes, as in the model.
         let heard = self.heard.iter().flatten().copied().collect();
         self.check(all.as_ref(), &heard);
     }

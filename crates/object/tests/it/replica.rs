@@ -27,7 +27,7 @@ impl Replica {
         self.counter += 1;
     }
 
-    /// Loses everything, and is given an actor that was never used.
+    /// Loses all data, and gets an actor that was never used.
     pub(crate) fn lose_data(&mut self, actor: u64) {
         *self = Self::new(actor);
     }
@@ -36,7 +36,7 @@ impl Replica {
         self.stored.as_ref().map(decoded)
     }
 
-    /// Coordinates a write: from the head where that suffices.
+    /// Coordinates a write, from the head if it suffices.
     pub(crate) fn write(
         &mut self,
         context: &Clock,
@@ -76,7 +76,7 @@ impl Replica {
         written
     }
 
-    /// Takes in another replica's object: from the head where that suffices.
+    /// Merges another replica's object, from the head if it suffices.
     pub(crate) fn take_in(&mut self, incoming: Object, resolution: Resolution) {
         let merged = match &self.stored {
             None => merge_into_stored(Stored::Absent, incoming, resolution).unwrap(),

@@ -10,7 +10,7 @@ use crate::replica::{Replica, content};
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-    /// Interleaved writers once made siblings without end: each write came with a context that was
+    /// Regression: interleaved writers made siblings without end. Each write came with a context
     /// older than the others' writes, and clocks by node could not separate them.
     #[test]
     fn siblings_are_no_more_than_concurrent_writers(
@@ -33,7 +33,7 @@ proptest! {
         }
     }
 
-    /// Timestamps alone lost a third of the acknowledged writes of strictly ordered clients.
+    /// Regression: timestamps alone lost a third of the acknowledged writes of strictly ordered clients.
     #[test]
     fn the_last_write_of_a_sequential_writer_wins_whatever_the_clocks_say(
         writes in proptest::collection::vec((0..3usize, 0..1000u64), 1..20),

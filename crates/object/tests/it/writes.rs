@@ -234,8 +234,8 @@ fn a_delete_leaves_a_tombstone_that_a_later_write_replaces() {
     assert_eq!(values(&back), [b"two"]);
 }
 
-/// A tombstone left on a fallback used to swallow the key that was written again after the primaries
-/// had collected theirs, because the new write got the old write's count.
+/// Regression: a tombstone left on a fallback removed a key that was written again after the
+/// primaries had removed theirs, because the new write got the old write's count.
 #[test]
 fn an_old_tombstone_does_not_swallow_a_key_written_anew() {
     let stored = first("one", dot(1, 1), 10);

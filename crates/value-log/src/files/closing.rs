@@ -13,7 +13,7 @@ use crate::files::{Active, Files};
 use crate::log_segment::LogSegment;
 
 impl Files {
-    /// Closes the segment that is appended to, and creates the next one.
+    /// Closes the active segment, and creates the next one.
     pub(crate) fn roll(&self) -> Result<Arc<LogSegment>> {
         let mut cursor = self.room.cursor.lock();
         if cursor.segment.has_records() {
@@ -33,7 +33,7 @@ impl Files {
         Ok(())
     }
 
-    /// True when an older segment than this is still written to.
+    /// True when a segment older than this one is still being written.
     pub(crate) fn is_behind(&self, number: u32) -> bool {
         self.state.lock().is_behind(number)
     }
@@ -49,9 +49,8 @@ impl Files {
         is_idle && state.active.as_ref().is_some_and(is_unmarked)
     }
 
-    /// Writes a mark that proves the last sync when no later record does, so that damage to the
-    /// synced records does not pass for a torn tail. Batches wait for their places meanwhile, since
-    /// the mark takes one.
+    /// Writes a mark that proves the last sync if no later record does, so that damage to synced records is
+    /// not mistaken for a torn tail. Meanwhile batches wait for their places, since the mark takes one.
     pub(crate) fn mark_if_idle(&self) -> Result<()> {
         let mut state = self.state.lock();
         let cursor = self.room.cursor.lock();
@@ -69,7 +68,7 @@ impl Files {
         active.marked_end = active.writer.end();
         active.segment.set_end(active.marked_end);
         match marked {
-            // The mark is a proof on which nothing depends.
+            // The mark is only a proof: nothing else depends on it.
             Err(error) if error.kind() != ErrorKind::Full => Err(error),
             _ => Ok(()),
         }
@@ -100,14 +99,14 @@ impl Files {
         Ok(true)
     }
 
-    /// Rewrites the list of contents beside a segment if it is wrong; returns its length then. The
-    /// segment is closed, and was read from its beginning to its end.
+    /// Rewrites the list of contents beside a segment if it is wrong; returns the list's length
+    /// then. The segment is closed, and was read from end to end.
     pub(crate) fn mend_contents(&self, segment: &LogSegment) -> Result<Option<u64>> {
         let number = segment.number;
         let is_retired = |it: &Active| it.segment.number == number;
         // Sealing writes it for the first time.
         let is_to_come = self.state.lock().retired.iter().any(is_retired);
-        // The lost contents of a damaged segment are unknown, so every opening has to read it.
+        // The lost contents of a damaged segment are unknown, so every opening has to read the segment.
         if is_to_come || segment.is_damaged() || !segment.has_records() {
             return Ok(None);
         }
@@ -130,8 +129,8 @@ impl Files {
         contents.write(&*self.disk, &segment.path)
     }
 
-    /// Removes segments that no store needs. They are noted durably before: a removal in a later
-    /// segment may go once nothing is left that it hides. Damaged segments are moved to `lost`.
+    /// Removes segments that no store needs. They are noted durably before, since a removal in a
+    /// later segment may be dropped once it hides nothing. Damaged segments are moved to `lost`.
     pub(crate) fn drop_segments(&self, unneeded: &[Arc<LogSegment>], lost: &Path) -> Result<()> {
         if unneeded.is_empty() {
             return Ok(());
@@ -152,7 +151,7 @@ impl Files {
             segments.remove(&segment.number);
         }
         drop(segments);
-        // Removal has made space for a note that did not fit before.
+        // The removed segments have made space for a note that did not fit before.
         self.write_note().map(drop)
     }
 

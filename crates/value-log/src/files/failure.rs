@@ -1,4 +1,4 @@
-//! The failures of writing: failures of a group alone, and failures that end the log.
+//! The failures of writing: of one group, and of the whole log.
 
 use kvorum_backend::{BackendError, ErrorKind};
 use kvorum_disk::Operation;
@@ -8,7 +8,7 @@ use crate::error::from_segment;
 
 /// Failures of making a group durable.
 pub(crate) enum GroupFailure {
-    /// The group was not written; the next one may be.
+    /// The group was not written; the next one may succeed.
     ThisGroup(BackendError),
     /// No promise can be kept any more.
     ForGood(BackendError),
@@ -26,14 +26,14 @@ impl GroupFailure {
     }
 }
 
-/// The file lacks places that were handed out: nothing may be written any more.
+/// The file lacks the issued places: no further write is allowed.
 pub(super) fn out_of_place() -> GroupFailure {
     let detail = "a batch of the value log has no place in its segment; report this bug";
     GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
 }
 
 /// Failures for want of space and of reads may pass, since no waiting batch was promised anything.
-/// All others are final.
+/// All other failures are final.
 pub(super) fn failed_end(error: &SegmentError) -> GroupFailure {
     let is_unread =
         matches!(error, SegmentError::Disk(disk) if disk.operation() == Operation::Read);
@@ -46,7 +46,7 @@ pub(super) fn failed_end(error: &SegmentError) -> GroupFailure {
 }
 
 pub(super) fn failed_sync(error: &SegmentError) -> GroupFailure {
-    // A failed sync of any kind is final: a full disk may show as late as this.
+    // A failed sync of any kind is final: even a full disk may first show here.
     let detail = from_segment(error).to_string();
     GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
 }

@@ -96,15 +96,15 @@ fn a_group_that_the_sync_before_it_covered_needs_none_of_its_own() {
     assert_eq!(disk.log(), []);
 }
 
-/// Key directories assumed that no record begins beyond 8 GiB of a segment.
+/// Regression: key directories assumed that no record begins beyond 8 GiB of a segment.
 #[test]
 fn no_segment_is_longer_than_places_can_name() {
     let files = files(&FaultyDisk::over_memory(&MemoryDisk::new()), 1 << 40);
     assert_eq!(files.settings.segment_bytes, 8 << 30);
 }
 
-/// Upkeep that marked an idle segment waited for the state and kept all batches from their places.
-/// Meanwhile the holder of the state waited for a file, and the maker of the file for a place.
+/// Regression: upkeep that marked an idle segment waited for the state and kept all batches from their
+/// places. Meanwhile the holder of the state waited for a file, and the maker of the file for a place.
 #[test]
 fn a_wait_for_the_state_keeps_no_batch_from_its_place() {
     let files = files(&FaultyDisk::over_memory(&MemoryDisk::new()), 1 << 20);
@@ -125,7 +125,7 @@ fn a_wait_for_the_state_keeps_no_batch_from_its_place() {
     });
 }
 
-/// After a disk was full once, no spare was made ahead of need until the next start.
+/// Regression: after a disk was full once, no spare was made ahead of need until the next start.
 #[test]
 fn spares_are_made_again_once_there_is_space() {
     for (kind, operation) in [
@@ -148,8 +148,8 @@ fn makes_spare(files: &Files) -> bool {
     made.unwrap()
 }
 
-/// Two writers made room for one file and each took a place. The second place was in a segment
-/// without reserved space, so the batch was refused, and yet it could be read.
+/// Regression: two writers made room for one file and each took a place. The second place was in a
+/// segment without reserved space, so the batch was refused, but could be read.
 #[test]
 fn no_place_is_given_where_there_is_no_file() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
@@ -173,7 +173,7 @@ fn no_place_is_given_where_there_is_no_file() {
     assert!(files.appended() > placed);
 }
 
-/// A batch that is longer than a segment was placed in a file with a segment's space.
+/// Regression: a batch longer than a segment was placed in a file with a segment's space.
 #[test]
 fn a_batch_that_is_longer_than_a_segment_has_its_space_before_its_place() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
@@ -197,7 +197,7 @@ fn a_batch_that_is_longer_than_a_segment_has_its_space_before_its_place() {
     assert!(is_written(files.write(&[long], LogPromise::Durable)));
 }
 
-/// The same for a segment that was begun and is empty.
+/// The same for an empty segment that was begun.
 #[test]
 fn a_begun_segment_is_widened_for_a_batch_that_is_longer() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
@@ -220,7 +220,7 @@ fn a_group_is_not_failed_by_what_did_not_fit_behind_it() {
     let (ours, later) = (place(&files, 2, 100), place(&files, 3, 600));
     assert_ne!(ours.segment, later.segment);
     let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
-    // Writes into reserved space fail, as on a disk that copies on write.
+    // Writes into reserved space fail, as on a copy-on-write disk.
     let file = Path::new("values").join(file_name(later.segment.into()));
     disk.add_rule(Rule::new(no_space).on(Operation::Write).path(&file));
     assert!(is_written(
@@ -263,8 +263,8 @@ fn fill(files: &Files, disk: &FaultyDisk) -> (usize, usize, u64) {
     (puts, count(Purpose::Free), available)
 }
 
-/// Regression: the first put on a small disk was refused, since a whole file of 64 MB did not fit. On a
-/// larger disk the log took all of the space, so that nothing could be copied or removed any more.
+/// Regression: the first put on a small disk was refused, since a whole file of 64 MB did not fit.
+/// On a larger disk the log took all of the space, and nothing could be copied or removed any more.
 #[test]
 fn on_a_small_disk_files_are_shorter_and_the_last_part_is_left_to_others() {
     let memory = MemoryDisk::with_blocks(40 << 20, 4096);
@@ -283,7 +283,7 @@ fn on_a_small_disk_files_are_shorter_and_the_last_part_is_left_to_others() {
 }
 
 /// Health reports puts as refused when there is no room for a small one; puts have to agree with
-/// that.
+/// this report.
 #[test]
 fn the_room_for_puts_is_what_puts_can_take_and_deletions_do_not_show_in_it() {
     let memory = MemoryDisk::with_blocks(40 << 20, 4096);

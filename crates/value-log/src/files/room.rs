@@ -1,10 +1,10 @@
-//! Room for appends: files are created with their space before places in them are handed out.
+//! Room for appends: files are created with their space before their places are issued.
 //!
-//! Clients' writes take space here and nowhere else, so this module holds back the last part of the
-//! free space ([`kvorum_disk::Reserve`]) for the copies of collections and merges. The file system
-//! is asked once per file. Files are shorter where little space is free. Puts are refused where
-//! none is; removals may take a part of the reserve. Before that they may take the last part of
-//! each file, which is left to them until the next file exists.
+//! Clients' writes take space only here, so this module keeps the last part of the free space
+//! ([`kvorum_disk::Reserve`]) for the copies of collections and merges. It queries the file system
+//! once per file. Files are shorter if little space is free. Without free space puts are refused,
+//! but removals may take the last part of each file, which is left to them until the next file
+//! exists, and then a part of the reserve.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -19,11 +19,11 @@ use parking_lot::Mutex;
 use crate::files::failure::{GroupFailure, Written, failed_creation};
 use crate::log_segment::{LogSegment, SEGMENT_KIND};
 
-/// The most that a file for removals alone takes, in bytes; it also takes no more than a part of
-/// the reserve. Collections need the rest of it.
+/// The most bytes of a file for removals only; it also takes at most a part of the reserve.
+/// Collections need the rest of the reserve.
 const REMOVALS_BYTES_MAX: u64 = 1 << 20;
 const REMOVALS_FILE_PART: u64 = 8;
-/// The part of a file that is left to removals while there is no next one.
+/// The part of a file that is left to removals while there is no next file.
 const REMOVALS_PART: u64 = 16;
 
 /// The place of the next batch, and the files made ahead of need.
@@ -32,11 +32,11 @@ pub(crate) struct Room {
     pub(super) directory: PathBuf,
     pub(super) log_id: u64,
     pub(super) segment_bytes: u64,
-    /// The part of the free space that is held back.
+    /// The part of the free space that is kept in reserve.
     pub(super) reserve: Arc<Reserve>,
-    /// The place of the next batch. Taken within the queue's lock.
+    /// The place of the next batch. Locked under the queue's lock.
     pub(super) cursor: Mutex<Cursor>,
-    /// Files that were made ahead of need, oldest first. The lock is held during creation of one.
+    /// Files made ahead of need, oldest first. The lock is held while one is created.
     pub(super) spares: Mutex<VecDeque<SegmentWriter>>,
     /// The highest number for which there is a file with its space, or one of an earlier run.
     pub(super) ready_to: AtomicU64,
@@ -53,7 +53,7 @@ pub(crate) struct Room {
 pub(super) struct FileRoom {
     /// The end of its reserved space. Bytes.
     end: u64,
-    /// It was made out of the reserve.
+    /// It was made from the reserve.
     is_for_removals: bool,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Cursor {
     room: Option<FileRoom>,
 }
 
-/// Result of asking for a file.
+/// The result of a request for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made {
     /// A batch of the length fits into the file of this number.
@@ -76,7 +76,7 @@ pub(super) enum Made {
 /// The place that has room for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// In the segment that is appended to.
+    /// In the active segment.
     Here,
     /// In the next one.
     Next,
@@ -122,8 +122,8 @@ impl Cursor {
 }
 
 impl Room {
-    /// Creates a segment's file with all its space, for a batch of `len` bytes at least. The lock on the
-    /// spares is held.
+    /// Creates a segment's file with all its space, for a batch of at least `len` bytes. The lock
+    /// on the spares is held.
     pub(super) fn create_segment(
         &self,
         number: u32,
@@ -180,7 +180,7 @@ impl Room {
             number: u64::from(number),
             kind: SEGMENT_KIND,
         };
-        // A file of that name is left of a failed creation.
+        // A failed creation has left a file of that name.
         let is_left = self.disk.info(&path).is_ok_and(|found| found.is_some());
         if is_left {
             let _created_or_refused_next = self.disk.remove_file(&path);
@@ -223,7 +223,7 @@ impl Room {
         self.cursor.lock().segment.clone()
     }
 
-    /// Goes on to this segment, even before its file exists.
+    /// Moves to this segment, even before its file exists.
     pub(super) fn advance(&self, cursor: &mut Cursor, segment: Arc<LogSegment>) {
         let mut rooms = self.rooms.lock();
         let room = rooms.remove(&u64::from(segment.number));
@@ -271,8 +271,8 @@ impl Room {
         }
     }
 
-    /// Extends the reserved space of this file, which has no batch yet, to take a batch of this
-    /// length. The file is that of `active`, or a spare.
+    /// Extends the reserved space of this file, which has no batch yet, for a batch of this length.
+    /// The file belongs to `active`, or is a spare.
     pub(super) fn widen(
         &self,
         number: u64,
@@ -287,7 +287,7 @@ impl Room {
             // Another thread has already passed it.
             return Ok(());
         };
-        // A file made for removals alone gives its bytes back to the reserve before it takes puts.
+        // A file made for removals only returns its bytes to the reserve before it takes puts.
         let returned = match known.is_for(purpose) {
             true => 0,
             false => known.end,
@@ -335,7 +335,7 @@ impl Room {
         }
         match self.create_segment(self.next_number()?, 0, Purpose::Store) {
             Ok(spare) => spares.push_back(spare),
-            // The append that needs the file reports the error, and other upkeep may make room.
+            // The append that needs the file reports the error, and other upkeep may free space.
             Err(GroupFailure::ThisGroup(error)) if passes(&error) => {
                 self.is_full.store(true, Ordering::Release);
                 return Ok(false);
@@ -346,7 +346,7 @@ impl Room {
     }
 
     /// Bytes that puts can append to existing files and to one that could be made now. Queries the
-    /// file systems.
+    /// file system.
     pub(crate) fn room_for_puts(&self) -> u64 {
         let headroom = self.reserve.measure();
         self.room_made() + self.room_to_make(&headroom)
@@ -366,7 +366,7 @@ impl Room {
         bytes
     }
 
-    /// The length of a file for puts that could be made, in bytes; 0 without space for one.
+    /// The length of a file for puts that could be made now, in bytes; 0 without space.
     fn room_to_make(&self, headroom: &Headroom) -> u64 {
         let least = FILE_HEADER_BYTES;
         let mut end = self.file_bytes(headroom, least, Purpose::Store);
@@ -379,7 +379,7 @@ impl Room {
         end
     }
 
-    /// Reserved bytes of files that no batch takes yet.
+    /// Reserved bytes of files that have no batch yet.
     pub(super) fn ahead_bytes(&self) -> u64 {
         let cursor = self.cursor.lock();
         let end = cursor.room.map_or(0, |room| room.end);
@@ -388,7 +388,7 @@ impl Room {
         made.sum::<u64>() + end.saturating_sub(cursor.segment.end())
     }
 
-    /// Approximate length of a segment at present, in bytes.
+    /// The present approximate length of a segment, in bytes.
     pub(crate) fn segment_bytes(&self) -> u64 {
         self.reserve.seen().file_bytes(self.segment_bytes)
     }

@@ -44,7 +44,7 @@ impl EngineUnderTest for BitcaskTenant {
         };
         let settings = match opening.variation {
             0 => settings,
-            // Nothing is covered before closing, and nothing compressed alike.
+            // Stores cover nothing before closing, and compress nothing.
             1 => BitcaskSettings {
                 checkpoint_after_bytes: 1 << 30,
                 log_segments_behind_max: 1 << 30,
@@ -85,8 +85,8 @@ impl EngineUnderTest for BitcaskTenant {
         2
     }
 
-    /// A write that finds no space in a file with reserved space, as in the suite, comes after the
-    /// put has become visible: the put stays, and later ones are refused until it is written. Each
+    /// In the suite, a write that finds no space in a file with reserved space comes after the put
+    /// has become visible. The put stays, and later ones are refused until it is written. Each
     /// value of the suite needs a segment of its own here, so by chance the first put is refused.
     fn works_on_a_full_disk(&self) -> bool {
         false

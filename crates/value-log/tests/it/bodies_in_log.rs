@@ -109,12 +109,12 @@ impl Node {
         }
     }
 
-    /// Makes files, and drops unneeded segments.
+    /// Does the log's chores: makes files, and drops unneeded segments.
     fn do_chores(&self) {
         while self.log.is_chore_due() && self.log.chore_step().unwrap() {}
     }
 
-    /// Collections until none is due.
+    /// Collects until no collection is due.
     fn collect(&self) {
         for _ in 0..1_000 {
             self.log.usage_changed();
@@ -200,7 +200,7 @@ fn a_collection_copies_what_lives_and_nothing_else() {
 }
 
 /// A memtable holds only places, so it would be flushed after a long time. Regression: on a full
-/// disk, deletes spread over all segments made no room. Only a merge that let go of whole segments
+/// disk, deletes spread over all segments made no room. Only a merge that released whole segments
 /// requested a survey of the log, and no append did.
 #[test]
 fn a_merge_that_needs_less_of_every_segment_has_the_log_looked_through() {
@@ -273,7 +273,7 @@ fn a_store_that_lies_far_behind_the_log_is_flushed_however_little_it_has() {
     assert!(!is_flush_due());
     let covered = Some(node.store.tenant.covered());
     assert_eq!(covered, Some(Sequence(key as u64)));
-    // A batch without a write has nothing to be flushed, and yet has to be covered.
+    // A batch without a write has nothing to flush, but has to be covered.
     let empty = node.store.put(&Batch::default(), Durability::Grouped);
     empty.unwrap().wait().unwrap();
     (0..5).for_each(|_| node.log.roll().unwrap());
@@ -334,7 +334,7 @@ fn a_body_that_is_lost_with_its_segment_is_reported_by_its_key() {
         (10..20).for_each(|key| node.put(key, value));
         node.keep_store();
     }
-    // Its neighbours are needed, so that it is read and copied.
+    // Its neighbours are needed, so the segment is read and copied.
     let tenant = &node.store.tenant;
     assert!(tenant.usage().iter().any(|it| it.segment == 1));
     (1..8)
@@ -397,7 +397,7 @@ fn a_store_with_bodies_in_the_log_is_not_opened_without_it() {
     assert_eq!(Node::open(&disk).value(1), Ok(Some(1)));
 }
 
-/// Old tables go to the slow device, and old bodies are to go with them.
+/// Old tables move to the slow device, and old bodies have to move with them.
 #[test]
 fn over_two_devices_no_body_stays_in_the_log() {
     let disk = MemoryDisk::new();
@@ -419,7 +419,8 @@ fn over_two_devices_no_body_stays_in_the_log() {
     (0..100).for_each(|key| assert_eq!(node.value(key), Ok(Some(1))));
 }
 
-/// A table that the system did not let be read for a while took the bodies of all older tables with it.
+/// Regression: a table that the system could not read for a while took the bodies of all older
+/// tables with it.
 #[test]
 fn a_body_stays_while_a_table_above_it_cannot_be_read() {
     let memory = MemoryDisk::new();
@@ -469,8 +470,8 @@ fn a_body_stays_while_a_table_above_it_cannot_be_read() {
     }
 }
 
-/// A batch that cannot be read now may be readable at the next start, so its sequence is used up.
-/// An index with lost entries is not complete.
+/// A batch that cannot be read now may be readable at the next start, so its sequence counts as
+/// used. An index with lost entries is not complete.
 #[test]
 fn a_sequence_whose_batch_was_unreadable_once_is_not_given_out_again() {
     let disk = MemoryDisk::new();
@@ -502,7 +503,7 @@ fn a_sequence_whose_batch_was_unreadable_once_is_not_given_out_again() {
     }
 }
 
-/// A node, and a call from which on the log's second segment cannot be read.
+/// A node, and a function that makes the log's second segment unreadable.
 fn node_and_broken_log() -> (Node, impl Fn()) {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let node = Node::open_on(Arc::new(disk.clone()), &settings()).unwrap();
@@ -524,7 +525,7 @@ fn what_is_read_twice_from_the_log_is_kept_in_memory() {
     break_log();
     assert_eq!(node.value(1).unwrap(), Some(1));
     node.value(2).unwrap_err();
-    // The put has another place than the body that was read.
+    // The put has a place other than that of the body that was read.
     node.put(1, 9);
     node.value(1).unwrap_err();
 }

@@ -58,7 +58,7 @@ impl Rig {
         (0..STORES).map(|store| self.node.values(store)).collect()
     }
 
-    /// All upkeep that is due within a minute, as far as the disk allows.
+    /// Does all upkeep that is due within a minute, as far as the disk allows.
     fn do_upkeep(&self) {
         let budget = StepBudget { bytes: 10_000 };
         for second in 0..60 {
@@ -98,7 +98,7 @@ fn kind_of<T>(outcome: Result<T>) -> Option<ErrorKind> {
     outcome.err().map(|error| error.kind())
 }
 
-/// A refused put may be visible. Regression: it was lost in a crash even long after there was room
+/// A refused put may be visible. Regression: it was lost in a crash long after there was room
 /// again, unless another put followed it in the store.
 #[test]
 fn what_a_full_log_refused_and_a_store_shows_stays_once_there_is_room() {
@@ -117,8 +117,7 @@ fn what_a_full_log_refused_and_a_store_shows_stays_once_there_is_room() {
     }
 }
 
-/// A put that changes nothing is acknowledged when the present state is durable: an empty batch
-/// stands for it.
+/// A put without effect is acknowledged when the present state is durable: an empty batch stands for it.
 #[test]
 fn nothing_is_acknowledged_over_what_the_log_could_not_take() {
     for kind in KINDS {
@@ -198,7 +197,7 @@ fn r28_stores_that_were_closed_open_on_a_full_disk() {
     }
 }
 
-/// Delayed allocation finds a full disk at the sync only.
+/// Delayed allocation detects a full disk only at the sync.
 #[test]
 fn stores_that_close_unsynced_on_a_full_disk_lose_nothing_of_the_log() {
     for kind in KINDS {
@@ -223,8 +222,8 @@ fn stores_that_close_unsynced_on_a_full_disk_lose_nothing_of_the_log() {
     }
 }
 
-/// A store has to write during its replay, and cannot: the others are admitted and go on, and the
-/// log keeps the batches that the failed one lacks.
+/// A store has to write during its replay, and cannot. The others are admitted and continue, and
+/// the log keeps the batches that the failed one lacks.
 #[test]
 fn a_store_that_fails_keeps_no_other_from_being_admitted_and_loses_nothing() {
     let kind = Kind::Leveldb;
@@ -248,7 +247,7 @@ fn a_store_that_fails_keeps_no_other_from_being_admitted_and_loses_nothing() {
     for (store, values) in values.iter().enumerate().skip(1) {
         assert_eq!(node.values(store), *values);
     }
-    // Segments go meanwhile, but for those that the first has something in.
+    // Segments are dropped meanwhile, except those with records of the first store.
     let budget = StepBudget { bytes: 10_000 };
     for number in 0..100 {
         node.put_durably(1, 5 * number);

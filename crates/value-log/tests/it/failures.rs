@@ -20,7 +20,7 @@ use kvorum_encoding::{StorageKey, checksum, mask_checksum};
 
 use crate::values::{DIRECTORY, Node, SETTINGS, Values, batch};
 
-/// Larger than half a group, so that two are in two groups.
+/// Larger than half a group, so that two values are in two groups.
 const LARGE_BYTES: usize = 5 << 20;
 const FILE_HEADER_BYTES: usize = 32;
 
@@ -106,7 +106,8 @@ fn overwrite(disk: &MemoryDisk, path: &Path, bytes: &[u8]) {
     file.sync().unwrap();
 }
 
-/// Each batch is in a group of its own. A later one would be acknowledged over a gap in its store's numbers.
+/// Each batch is in a group of its own. Otherwise a later one would be acknowledged over a gap in
+/// its store's numbers.
 #[test]
 fn what_is_queued_behind_a_failed_append_is_not_acknowledged_before_it_is_written() {
     let rig = Rig::new();
@@ -180,7 +181,7 @@ fn a_failed_sync_fails_what_is_queued_behind_it() {
     assert_eq!(kind(third.wait()), Some(ErrorKind::Failed));
 }
 
-/// On a full disk no spare segment can be made, and only letting go of segments makes room.
+/// On a full disk no spare segment can be made, and only dropping segments makes room.
 #[test]
 fn a_log_without_room_for_a_spare_segment_lets_segments_go() {
     let rig = Rig::new();
@@ -206,8 +207,8 @@ fn a_log_without_room_for_a_spare_segment_lets_segments_go() {
 }
 
 /// A store whose own files cannot be written keeps the segments that it needs. The note of a store
-/// that was erased meanwhile stays for as long as a segment has any of its records; without it the
-/// log would wait for that store for ever.
+/// that was erased meanwhile stays as long as a segment has any of its records; without it the log
+/// would wait for that store for ever.
 #[test]
 fn the_record_of_an_erasure_stays_with_what_it_speaks_of() {
     let rig = Rig::new();
@@ -266,7 +267,8 @@ fn newest_with_records(disk: &MemoryDisk) -> PathBuf {
     with_records.next().unwrap()
 }
 
-/// The power failed while a group was written. Nothing of it was acknowledged: no store has lost anything.
+/// The power failed while a group was written. No batch of it was acknowledged, so no store has
+/// lost anything.
 #[test]
 fn what_a_crash_tore_is_counted_and_makes_no_store_incomplete() {
     let (disk, drawn, values) = killed();
@@ -315,7 +317,7 @@ fn a_segment_of_a_newer_version_is_left_as_it_is() {
     assert_eq!(opened_whole(&disk, &drawn).values(), values);
 }
 
-/// Whichever read fails, the opening ends, and the next one finds everything.
+/// Whichever read fails, the opening fails, and the next opening finds all data.
 #[test]
 fn bad_sectors_end_an_opening_and_lose_nothing() {
     let (disk, drawn, values) = killed();

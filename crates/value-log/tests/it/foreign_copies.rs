@@ -1,11 +1,10 @@
-//! Small files of a store that belong to another store, are older, missing, zeroed or flipped, one at a time,
-//! among several stores over one value log. Earlier acknowledged writes are there, later ones survive a power
-//! cut, and no other store is touched.
+//! Small files of a store that belong to another store, are older, missing, zeroed or flipped, one
+//! at a time, among several stores over one value log. Earlier acknowledged writes are present,
+//! later ones survive a power cut, and no other store is affected.
 //!
-//! Regression: a copy of a partition's identity was overwritten by another partition's, as by a
-//! restore into the wrong directory. It was the newer of the two copies, so it was used. The store
-//! took on the other one's identity, both put entries to the log under it, and both lost every
-//! write acknowledged from then on.
+//! Regression: a copy of a partition's identity was overwritten by another partition's, as by a restore
+//! into the wrong directory. It was the newer of the two copies, so it was used. Both stores then had one
+//! identity, logged their entries under it, and lost every later acknowledged write.
 
 #![expect(
     clippy::unwrap_used,
@@ -81,7 +80,7 @@ impl Kind {
     }
 }
 
-/// An opener's knowledge of its stores.
+/// The opener's record of its stores.
 #[derive(Clone, Copy, Debug)]
 enum Knows {
     Nothing,
@@ -123,7 +122,7 @@ struct Node {
     stores: Vec<Opened>,
 }
 
-/// A disk with stores, and the knowledge of them.
+/// A disk with stores, and the opener's record of them.
 struct Machine {
     disk: MemoryDisk,
     kind: Kind,
@@ -246,7 +245,7 @@ impl Machine {
         }
     }
 
-    /// Damages one small file of a store; returns the damage in words.
+    /// Damages one small file of a store; returns a description of the damage.
     fn damage(&self, draws: &mut Draws) -> String {
         let victim = draws.below(STORES);
         let name = draws.one_of(self.kind.small_files());
@@ -369,7 +368,7 @@ fn run(kind: Kind, knows: Knows, seed: u64) {
         story = format!("{story}; {what}");
         let node = match machine.open() {
             Ok(node) => node,
-            // Without any knowledge, nothing may decide between two copies.
+            // Without any record, nothing may decide between two copies.
             Err(error) if matches!(knows, Knows::Nothing) => {
                 assert_eq!(error.kind(), ErrorKind::Corrupt, "{story}: {error}");
                 assert!(
@@ -405,7 +404,7 @@ proptest! {
     }
 }
 
-/// With both copies damaged or another store's, nothing identifies the store.
+/// If both copies are damaged or another store's, nothing identifies the store.
 #[test]
 fn two_copies_of_another_store_are_refused_and_named() {
     for kind in [Kind::Bitcask, Kind::Leveldb] {

@@ -44,14 +44,14 @@ impl EngineUnderTest for InnostoreTenant {
         };
         let settings = match opening.variation {
             0 => settings,
-            // Nothing is moved for being far behind, and no body is apart.
+            // Stores move nothing for being far behind, and have no bodies apart.
             1 => InnostoreSettings {
                 log_segments_behind_max: 1 << 30,
                 body_apart_bytes: usize::MAX,
                 sync: SyncStrategy::None,
                 ..settings
             },
-            // Puts are moved at once, and memory keeps hardly any page that was read.
+            // Puts are moved at once, and memory keeps hardly any pages that were read.
             _ => InnostoreSettings {
                 dirty_age_max: Duration::ZERO,
                 sync: SyncStrategy::Interval(Duration::from_secs(1)),

@@ -1,6 +1,5 @@
-//! Upkeep of one store of innostore: damage is found before a read meets it, files with an
-//! unreadable part are left nevertheless, expired entries go, and a crash leaves little to read
-//! again.
+//! Upkeep of one store of innostore: damage is found before a read meets it, live pages are moved out of
+//! files with an unreadable part too, expired entries are removed, and a crash leaves little to replay.
 
 #![expect(
     clippy::unwrap_used,
@@ -145,8 +144,8 @@ fn filled(settings: &InnostoreSettings) -> (MemoryDisk, Node) {
     (disk, node)
 }
 
-/// The page has no readers but the scrub, once in its period, which reports damage as a reader
-/// would.
+/// The scrub reads the page once in its period, without any other reader, and reports damage as a
+/// reader would.
 #[test]
 fn a_scrub_finds_every_damaged_page_and_replaces_a_damaged_copy() {
     let settings = InnostoreSettings {
@@ -162,9 +161,9 @@ fn a_scrub_finds_every_damaged_page_and_replaces_a_damaged_copy() {
         for at in (40..len).step_by(61) {
             let image = disk.crash_image(kvorum_disk::CrashOptions::nothing_unsynced());
             flip(&image, &file, at);
-            // Without a cache that has the page.
+            // No cache has the page.
             let node = Node::open(&image, &settings);
-            // A cycle begins, and is over a day later.
+            // A cycle begins, and has ended a day later.
             node.tend(&ALL, Timestamp(NOW.0 + 2 * DAY));
             node.tend(&ALL, Timestamp(NOW.0 + 4 * DAY));
             let errors = (0..KEYS).filter(|it| node.get(*it, NOW).is_err()).count();
@@ -175,7 +174,7 @@ fn a_scrub_finds_every_damaged_page_and_replaces_a_damaged_copy() {
                 "{file} at {at}: {status:?}"
             );
             reported += usize::from(errors > 0);
-            // Both copies of a branch are read, and one is enough.
+            // Both copies of a branch are read, and one suffices.
             mended += usize::from(errors == 0 && status.corrupt_reads > 0);
             let again = status.corrupt_reads;
             node.tend(&ALL, Timestamp(NOW.0 + 6 * DAY));
@@ -202,13 +201,13 @@ fn a_scrub_reads_as_much_of_the_tree_as_of_its_period_has_passed() {
     let live = node.store.status().live_bytes;
     assert_eq!(node.tend(&[TaskKind::Scrub], NOW), 0);
     let half = node.tend(&[TaskKind::Scrub], Timestamp(NOW.0 + DAY / 2));
-    // A small tree is read at once, when that is due.
+    // A small tree is read in one step.
     assert!(half == 0 || half <= live, "{half} of {live}");
     let all = half + node.tend(&[TaskKind::Scrub], Timestamp(NOW.0 + DAY));
     assert_eq!(all, live);
 }
 
-/// A damaged page kept its file, which then never went, however little lived in it.
+/// Regression: a damaged page kept its file for ever, however little was live in it.
 #[test]
 fn a_file_with_a_damaged_page_is_left_and_what_can_be_read_of_it_stays() {
     let (disk, node) = filled(&settings());
@@ -219,7 +218,7 @@ fn a_file_with_a_damaged_page_is_left_and_what_can_be_read_of_it_stays() {
     let node = Node::open(&disk, &settings());
     let lost: Vec<usize> = (0..KEYS).filter(|it| node.get(*it, NOW).is_err()).collect();
     assert!(!lost.is_empty() && lost.len() < 12, "{lost:?}");
-    // All but the damaged page die in all files.
+    // In all files, all pages but the damaged one become garbage.
     let others = || (0..KEYS).filter(|it| !lost.contains(it));
     for round in 0..6 {
         others().for_each(|number| node.put(number, 30 + round, Fields::default()));
@@ -237,7 +236,7 @@ fn a_file_with_a_damaged_page_is_left_and_what_can_be_read_of_it_stays() {
     assert_eq!(node.keys_folded(NOW), KEYS - lost.len());
 }
 
-/// Expired entries are absent at once, and take no space once a rewrite came by.
+/// Expired entries are absent at once, and take no space after a rewrite.
 #[test]
 fn what_is_expired_goes_with_the_next_rewrite_of_its_leaf() {
     let disk = MemoryDisk::new();
@@ -286,7 +285,7 @@ fn a_crash_leaves_no_more_to_read_again_than_memory_holds() {
     assert_eq!(node.keys_folded(NOW), KEYS);
 }
 
-/// A snapshot does not change while everything below it is rewritten, and its files go with it.
+/// A snapshot does not change while everything below it is rewritten. Its files are removed with it.
 #[test]
 fn a_snapshot_stands_while_its_files_are_left() {
     let (disk, node) = filled(&settings());
@@ -375,7 +374,7 @@ fn a_read_that_must_not_wait_says_so() {
     assert_eq!(refused.err().map(|it| it.kind()), Some(ErrorKind::Closed));
 }
 
-/// A store of which the device gives no page that is there now.
+/// A store of which the device can read no present page.
 fn unread(memory: &MemoryDisk) -> (FaultyDisk, Node) {
     let disk = FaultyDisk::over_memory(memory);
     let node = Node::open_on(Arc::new(disk.clone()), &settings());
@@ -395,8 +394,8 @@ fn flush(node: &Node, now: Timestamp) -> Result<()> {
     step.map(drop)
 }
 
-/// A rewrite left out a leaf that the device had failed to give once, and the leaf's entries were
-/// lost.
+/// Regression: a rewrite omitted a leaf that the device had failed to read once, and the leaf's
+/// entries were lost.
 #[test]
 fn what_a_device_fails_to_give_for_a_while_is_there_afterwards() {
     let (memory, node) = filled(&settings());
@@ -413,7 +412,7 @@ fn what_a_device_fails_to_give_for_a_while_is_there_afterwards() {
     assert!(node.store.status().lost.is_empty());
 }
 
-/// Upkeep would stop for ever at a sector that is gone for good.
+/// Regression: upkeep stopped for ever at a sector that stays unreadable.
 #[test]
 fn what_a_device_never_gives_counts_as_damaged_after_a_while() {
     let (memory, node) = filled(&settings());

@@ -1,5 +1,5 @@
-//! Leveled over its journal: collections write no table, removals stay as long as what they remove, and a lost
-//! ledger is made again.
+//! Leveled over its journal: collections write no table, removals stay as long as the entries that
+//! they remove, and a lost ledger is rebuilt.
 
 #![expect(
     clippy::unwrap_used,
@@ -45,7 +45,7 @@ fn a_collection_moves_records_and_leaves_every_table_as_it_is() {
     assert!(node.detail("journal_files") > 0);
     assert_eq!(files(&disk, ".sst"), tables);
     assert_eq!(node.values(), expected);
-    // Small files are put together, and tables stay as they are.
+    // Small files are merged, and tables do not change.
     let before = node.detail("journal_files");
     node.keep_store();
     assert!(node.detail("journal_files") < before.max(2));
@@ -57,7 +57,7 @@ fn a_collection_moves_records_and_leaves_every_table_as_it_is() {
     assert_eq!(node.store.status().lost, []);
 }
 
-/// Puts, removes and keeps up for this many steps.
+/// Puts, removes and does upkeep for this many steps.
 fn live(node: &Node, draw: &mut Draw, steps: usize, expected: &mut BTreeMap<usize, u8>) {
     for _ in 0..steps {
         let key = draw.below(KEYS);
@@ -77,7 +77,7 @@ fn live(node: &Node, draw: &mut Draw, steps: usize, expected: &mut BTreeMap<usiz
     }
 }
 
-/// No answer is wrong before upkeep has made the ledger again, and none is missing after it.
+/// No answer is wrong before upkeep has rebuilt the ledger, and none is missing afterwards.
 fn expect_healed(node: &Node, expected: &BTreeMap<usize, u8>, story: &str) {
     for key in 0..KEYS {
         match node.value(key) {
@@ -219,7 +219,7 @@ fn stores_of_leveldb_and_of_leveled_are_not_taken_for_one_another() {
     assert!(error.to_string().contains("leveldb"), "{error}");
 }
 
-/// Makes a store whole again that is not open.
+/// Repairs a store that is not open.
 fn repair(disk: &MemoryDisk) -> RepairReport {
     let arc: Arc<dyn Disk> = Arc::new(disk.clone());
     let options = kvorum_backend_leveled::repair::options(false, false);
@@ -234,8 +234,8 @@ fn repair(disk: &MemoryDisk) -> RepairReport {
     }
 }
 
-/// Puts, removes and keeps up, damages the closed store, and repairs it. After that, known answers
-/// are right, and in the end all are known.
+/// Puts, removes and does upkeep, damages the closed store, and repairs it. After that, definite
+/// answers are right, and in the end all are definite.
 fn nothing_is_lost_and_nothing_comes_back(harm: impl Fn(&MemoryDisk)) {
     for seed in 100..120 {
         let (mut draw, disk) = (Draw(seed), MemoryDisk::new());

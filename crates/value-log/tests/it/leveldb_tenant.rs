@@ -45,14 +45,14 @@ impl EngineUnderTest for LeveldbTenant {
         };
         let settings = match opening.variation {
             0 => settings,
-            // Nothing is covered for being far behind, and nothing compressed alike.
+            // Stores cover nothing for being far behind, and compress nothing.
             1 => LeveldbSettings {
                 log_segments_behind_max: 1 << 30,
                 compression: Compression::None,
                 sync: SyncStrategy::None,
                 ..settings
             },
-            // Everything stays there.
+            // All bodies stay in the log.
             _ => LeveldbSettings {
                 sync: SyncStrategy::Interval(Duration::from_secs(1)),
                 blob_threshold_bytes: 0,

@@ -1,4 +1,4 @@
-//! Losses of the original of this engine, each in a test of that name: none of them occurs here.
+//! Losses of the original of this engine, each in a test of that name: this engine has none of them.
 
 #![expect(
     clippy::unwrap_used,
@@ -26,7 +26,8 @@ fn expected() -> BTreeMap<usize, u8> {
     (0..KEYS).map(|key| (key, value_of(key))).collect()
 }
 
-/// Values that were put over once, so that most of the log's first segments is garbage, with all in tables.
+/// Overwrites values once, so that most of the log's first segments is garbage, and moves all
+/// entries to tables.
 fn put_over(node: &Node) {
     (0..KEYS).for_each(|key| node.put(key, 200));
     (0..KEYS)
@@ -47,7 +48,7 @@ fn put_over_values() -> BTreeMap<usize, u8> {
     (0..KEYS).map(|key| (key, value(key))).collect()
 }
 
-/// The files of a directory with such a name that contain the body of this value, and its offset.
+/// The files of a directory with this suffix that contain the body of this value, and its offset.
 fn bodies(disk: &MemoryDisk, directory: &str, suffix: &str, value: u8) -> Vec<(PathBuf, usize)> {
     let names = disk.list(Path::new(directory)).unwrap().into_iter();
     let paths = names
@@ -70,7 +71,7 @@ fn head_is_there(node: &Node, key: usize) -> bool {
     matches!(node.store.head(&key_of(key), at), Ok(Lookup::Found(_)))
 }
 
-/// Checks every key but these.
+/// Checks all other keys.
 fn check_others(node: &Node, damaged: &[usize], expected: &BTreeMap<usize, u8>) {
     for key in (0..KEYS).filter(|key| !damaged.contains(key)) {
         assert_eq!(
@@ -81,7 +82,7 @@ fn check_others(node: &Node, damaged: &[usize], expected: &BTreeMap<usize, u8>) 
     }
 }
 
-/// There, the first put of each journal file ignores the sync that it asks for.
+/// In the original, the first put of each journal file ignores the requested sync.
 #[test]
 fn sync_lost_after_the_journal_rolls() {
     let disk = MemoryDisk::new();
@@ -102,7 +103,7 @@ fn sync_lost_after_the_journal_rolls() {
     );
 }
 
-/// There, the journal that is written is cut off at the first record that cannot be read.
+/// In the original, the active journal is cut off at the first unreadable record.
 #[test]
 fn truncation_at_the_first_bad_record() {
     for damaged in [0, 3, KEYS / 2, KEYS - 2] {
@@ -148,7 +149,7 @@ fn check_that_one_is_lost(disk: &MemoryDisk, damaged: usize) {
     assert!(!matches!(node.value(damaged), Ok(Some(_))));
 }
 
-/// There, a journal file that is complete is renamed, and neither it nor its directory is synced.
+/// In the original, a complete journal file is renamed, and neither it nor its directory is synced.
 #[test]
 fn renames_that_were_not_synced() {
     let prepared = MemoryDisk::new();
@@ -159,7 +160,7 @@ fn renames_that_were_not_synced() {
         let disk = prepared.crash_image(CrashOptions::everything());
         let node = Node::open(&disk);
         disk.cut_after(disk.operations() + cut);
-        // A failure is due to the power cut alone.
+        // Only the power cut can cause a failure.
         let collected = node.try_to_collect();
         while collected.is_ok()
             && let Some(Ok(_)) = node.upkeep_step(NOW)
@@ -195,7 +196,7 @@ fn compaction_that_drops_records_with_a_bad_checksum_in_silence() {
     let (in_log, reported) = (damaged_keys(&node), lost_in(&node, "value_log"));
     assert_eq!(in_log.len(), 1, "{reported:?}");
     assert!(!reported.is_empty(), "{in_log:?} went without a word");
-    // In a file of the journal, of which half goes then.
+    // In a journal file, half of which is then dropped.
     let kept = (0..KEYS).find(|key| key % 8 == 1).unwrap();
     close(node);
     let (path, at) = bodies(&disk, "store", ".journal", value_of(kept)).remove(0);
@@ -229,7 +230,7 @@ fn lost_in(node: &Node, file: &str) -> Vec<String> {
         .collect()
 }
 
-/// There, a block of the ledger with a bad checksum counts as one without keys.
+/// In the original, a block of the ledger with a bad checksum counts as one without keys.
 #[test]
 fn an_unreadable_block_of_the_ledger_is_not_taken_for_an_empty_one() {
     let disk = MemoryDisk::new();
@@ -269,7 +270,7 @@ fn huge_merges() {
         while let Some(step) = node.upkeep_step(NOW) {
             let cost = step.unwrap().cost_bytes;
             assert!(cost <= STEP_BYTES_MAX, "a step of {cost} bytes");
-            // Reads and writes go on between any two steps.
+            // Reads and writes continue between any two steps.
             assert!(node.value(round).unwrap().is_some());
         }
         node.collect();
@@ -277,12 +278,13 @@ fn huge_merges() {
     assert!(files(&disk, ".sst").len() > 3);
 }
 
-/// There, journals with little else than removals, which never go, are collected again and again.
+/// In the original, journals with little else than removals, which are never dropped, are collected
+/// again and again.
 #[test]
 fn journals_of_removals_that_are_compacted_for_ever() {
     let disk = MemoryDisk::new();
     let node = Node::open(&disk);
-    // Entries that were put once stay in the log while their segment is full of needed ones.
+    // Entries that were put once stay in the log while their segment is full of live ones.
     (0..8 * KEYS).for_each(|key| node.put(key, 1));
     (0..8 * KEYS)
         .filter(|key| key.is_multiple_of(8))
@@ -294,7 +296,7 @@ fn journals_of_removals_that_are_compacted_for_ever() {
     check_that_it_rests(&disk, &node);
 }
 
-/// The same where the use of records is unknown.
+/// The same if the use of records is unknown.
 #[test]
 fn journals_of_unknown_use_that_are_compacted_for_ever() {
     let disk = MemoryDisk::new();

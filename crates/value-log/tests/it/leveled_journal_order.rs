@@ -24,13 +24,13 @@ use crate::leveled_node::{
 const FORGOTTEN: Tag = Tag(9);
 const FORGOTTEN_KEYS: usize = 10;
 
-/// A value that differs from key to key.
+/// A value that differs between keys.
 fn value_of(key: usize) -> u8 {
     u8::try_from(key + 1).unwrap()
 }
 
-/// The keys in the order of the fold with their values, and how it ended; `meanwhile` is called with the number of
-/// entries that were shown.
+/// The keys in the order of the fold with their values, and the end of the fold; `meanwhile` is
+/// called with the number of entries shown.
 fn folded(
     node: &Node,
     lease: Lease,
@@ -146,7 +146,7 @@ fn is_forgotten(tag: Tag) -> bool {
     tag == FORGOTTEN
 }
 
-/// The keys that are there when the ledger was lost after they were put, removed, and collected.
+/// The keys that remain when the ledger is lost after they were put, removed, and collected.
 fn left_of(tag: Tag) -> usize {
     // Journal files are left as they are.
     let journal_policy = JournalPolicy {
@@ -166,7 +166,7 @@ fn left_of(tag: Tag) -> usize {
         tag,
         ..Fields::default()
     };
-    // Each comes to a journal file beside others that stay, and so is not worth a collection later.
+    // Each removal is in a journal file with live entries, and so is not worth a collection later.
     for key in 0..FORGOTTEN_KEYS {
         (60..72).for_each(|other| node.put(other, 1));
         node.put_with(key, 1, fields);
@@ -176,7 +176,7 @@ fn left_of(tag: Tag) -> usize {
     node.keep_all();
     node.log.roll().unwrap();
     assert!(!files(&disk, ".journal").is_empty(), "nothing was moved");
-    // The removals stand among garbage.
+    // The removals lie among garbage.
     for key in 0..FORGOTTEN_KEYS {
         node.remove(key);
         (60..72).for_each(|other| node.put(other, 2));
@@ -193,7 +193,7 @@ fn left_of(tag: Tag) -> usize {
         .count()
 }
 
-/// The price of a journal that keeps no removals, and that the others do not pay it.
+/// A journal without removals has its price, which other kinds do not pay.
 #[test]
 fn removals_of_a_kind_that_is_forgotten_go_and_others_stay() {
     assert_eq!(left_of(Tag::default()), 0);
@@ -209,7 +209,7 @@ fn relisted(tag: Tag, head: &Bytes, _: &dyn Fn() -> Option<Bytes>) -> Option<Byt
     (tag == FORGOTTEN).then(|| kvorum_backend_leveled::encode_index_list(&entries))
 }
 
-/// Index entries of a kind that says so are those of today's program, once the ledger was made again.
+/// For kinds that require it, the index entries of a rebuilt ledger are those of the present program.
 #[test]
 fn a_lost_ledger_has_index_entries_taken_anew() {
     let settings = LeveledSettings {

@@ -23,7 +23,7 @@ const EXPIRING: Fields = Fields {
     tag: kvorum_backend::Tag(0),
 };
 
-/// Upkeep of the store and of the log, in turn, until the tables have been made again.
+/// Does upkeep of the store and of the log, in turn, until the tables are rebuilt.
 fn reopened_without_tables(disk: &MemoryDisk, node: Node, now: Timestamp) -> Node {
     close(node);
     remove_files(disk, ".sst");
@@ -32,14 +32,14 @@ fn reopened_without_tables(disk: &MemoryDisk, node: Node, now: Timestamp) -> Nod
     node
 }
 
-/// Keys that are removed or expire, each over a put of its own.
+/// Keys that are removed or expire, each after a put.
 fn hidden() -> impl Iterator<Item = usize> {
     (0..KEYS).step_by(2)
 }
 
-/// A removal was found in the journal after the ledger was lost, and the table made from it did not
-/// record that the older put was in the journal too. So the next merge dropped the removal, and the
-/// put came back when the ledger was lost once more.
+/// Regression: a removal was found in the journal after the ledger was lost, and the rebuilt table
+/// did not record that the older put was in the journal too. So the next merge dropped the removal,
+/// and the put came back when the ledger was lost once more.
 #[test]
 fn a_removal_found_in_the_journal_stays_as_long_as_what_it_removes() {
     check_that_they_stay_away(NOW, Node::remove);
@@ -87,7 +87,7 @@ fn at(model: &Model, now: Timestamp) -> BTreeMap<usize, u8> {
     known.map(|(key, (value, _))| (*key, *value)).collect()
 }
 
-/// Puts, removals and upkeep as they are drawn.
+/// Random puts, removals and upkeep.
 fn write_some(node: &Node, model: &mut Model, draw: &mut Draw, now: Timestamp) {
     for _ in 0..draw.below(200) + 30 {
         let (key, value) = (draw.below(KEYS), u8::try_from(draw.below(250)).unwrap());
@@ -119,7 +119,7 @@ fn write_some(node: &Node, model: &mut Model, draw: &mut Draw, now: Timestamp) {
 enum Lost {
     Nothing,
     Tables,
-    /// A block of a table, which a merge has to meet before it is made again.
+    /// A block of a table, which a merge has to meet before the block is rebuilt.
     Block,
 }
 
@@ -144,7 +144,7 @@ fn lose_tables(disk: &MemoryDisk, draw: &mut Draw) -> Lost {
 /// Does some of the due upkeep, and cuts the power in the middle of it.
 fn cut_in_upkeep(disk: &MemoryDisk, node: &Node, draw: &mut Draw, now: Timestamp) -> MemoryDisk {
     disk.cut_after(disk.operations() + draw.below(60) as u64);
-    // A failure is due to the power cut or the lost ledger alone.
+    // Only the power cut or the lost ledger can cause a failure.
     for _ in 0..draw.below(4) {
         let mut steps = draw.below(80);
         while steps > 0
@@ -169,7 +169,7 @@ fn whatever_is_lost_of_the_ledger_nothing_comes_back_and_nothing_is_missing() {
     }
 }
 
-/// Four lives of a node, with losses between them.
+/// Four runs of a node, with losses between them.
 pub(crate) fn run_lives(seed: u64) {
     let (mut draw, mut disk) = (Draw(seed), MemoryDisk::new());
     let (mut node, mut model) = (Node::open(&disk), Model::new());
@@ -196,7 +196,7 @@ pub(crate) fn run_lives(seed: u64) {
         }
         node.keep_store_at(now);
         if lost == Lost::Block {
-            // Merges come by the block, or no put touches it.
+            // Merges pass the block, or no put touches it.
             (KEYS..3 * KEYS).for_each(|key| node.put(key, 1));
             node.keep_store_at(now);
             check_what_is_known(&node, &at(&model, now), now, &story);
@@ -209,7 +209,7 @@ pub(crate) fn run_lives(seed: u64) {
     }
 }
 
-/// Unknown keys are not an answer, and known ones are right.
+/// Unknown keys have no answer, and known ones the right answer.
 fn check_what_is_known(node: &Node, expected: &BTreeMap<usize, u8>, now: Timestamp, story: &str) {
     for key in 0..KEYS {
         match node.value_at(key, now) {
@@ -219,7 +219,7 @@ fn check_what_is_known(node: &Node, expected: &BTreeMap<usize, u8>, now: Timesta
     }
 }
 
-/// A step of making tables again is as small as any other.
+/// A step of rebuilding tables is as small as any other.
 #[test]
 fn tables_are_made_again_in_small_steps() {
     let disk = MemoryDisk::new();

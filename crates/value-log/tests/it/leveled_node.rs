@@ -201,7 +201,7 @@ impl Node {
         self.store.maintenance_step(&flush, ALL, NOW).unwrap();
     }
 
-    /// Collections of the log until none is due.
+    /// Collects the log until no collection is due.
     pub(crate) fn collect(&self) {
         self.try_to_collect().unwrap();
     }

@@ -14,7 +14,7 @@ fn is_caught(defect: PlantedDefect) {
     assert!(caught.is_ok(), "{caught:?}");
 }
 
-/// True when one of these lives comes to something that is wrong.
+/// True when one of these runs finds an error.
 fn is_caught_in_lives(defect: PlantedDefect) -> bool {
     (0..40).any(|seed| {
         let lived = catch_unwind(|| {

@@ -44,7 +44,7 @@ impl EngineUnderTest for LeveledTenant {
         };
         let settings = match opening.variation {
             0 => settings,
-            // Nothing is covered for being far behind, and nothing is compressed.
+            // Stores cover nothing for being far behind, and compress nothing.
             1 => LeveledSettings {
                 log_segments_behind_max: 1 << 30,
                 compression: Compression::None,

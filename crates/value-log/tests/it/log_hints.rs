@@ -1,5 +1,5 @@
-//! Bitcask over the value log: the bytes that folds and heads read with log hints, without, and
-//! with damaged ones.
+//! Bitcask over the value log: the bytes that folds and heads read with log hints, without them,
+//! and with damaged ones.
 
 #![expect(
     clippy::unwrap_used,
@@ -78,10 +78,10 @@ impl Node {
         let _buffered = put.unwrap();
     }
 
-    /// Puts this many keys, in no order, and does due upkeep now and then.
+    /// Puts this many keys in mixed order, with due upkeep now and then.
     fn fill(&self, count: usize) {
         for number in 0..count {
-            // Each once: the factor has no divisor in common with the counts of the tests.
+            // Each key once: the factor has no divisor in common with the counts of the tests.
             self.put(vec![put(number * 7919 % count, count, number)]);
             if number % 300 == 0 {
                 self.upkeep();
@@ -110,7 +110,7 @@ impl Node {
         found.unwrap().1.parse().unwrap()
     }
 
-    /// A part of a listing, on a snapshot of its own, and where the next begins.
+    /// A part of a listing, on a snapshot of its own, and the beginning of the next part.
     fn part(&self, range: &FoldRange, keys_max: usize) -> (Vec<StorageKey>, Option<StorageKey>) {
         let snapshot = self.store.snapshot(Lease::Unlimited).unwrap();
         let filter = FoldFilter::unexpired(NOW);
@@ -194,8 +194,8 @@ fn keys(count: usize) -> Vec<StorageKey> {
     (0..count).map(|number| key(number, count)).collect()
 }
 
-/// Every part of a listing read the front of every record of the partition: a listing of as many parts
-/// as it had took the square of that.
+/// Regression: every part of a listing read the front of every record of the partition, so a
+/// listing took quadratic time in the number of its parts.
 #[test]
 fn a_listing_in_parts_reads_a_few_blocks_for_each_and_never_all_fronts() {
     const COUNT: usize = 12_000;
@@ -209,7 +209,7 @@ fn a_listing_in_parts_reads_a_few_blocks_for_each_and_never_all_fronts() {
     assert!(all == keys(COUNT) && parts >= 30);
     let read = node.read();
     assert!(read.fronts <= parts * unhinted, "{read:?}");
-    // Each part begins within a block of each, and may come to the next one.
+    // Each part begins within a block of each hint, and may reach into the next one.
     let len: u64 = {
         let paths = node.log_hint_paths().into_iter();
         let infos = paths.map(|path| node.disk.info(&path).unwrap().unwrap().len);
@@ -240,8 +240,8 @@ fn a_fold_of_a_bucket_reads_what_is_said_of_that_bucket() {
     );
 }
 
-/// Anti-entropy folds over a few segments at a time, and each fold read every block. The entry that
-/// supersedes a key may be in a block without a key of these segments.
+/// Regression: anti-entropy folds over a few segments at a time, and each fold read every block.
+/// The entry that supersedes a key may be in a block without a key of these segments.
 #[test]
 fn a_fold_over_a_few_anti_entropy_segments_reads_few_blocks_and_shows_what_there_is() {
     const COUNT: usize = 12_000;
@@ -275,7 +275,7 @@ fn a_fold_over_a_few_anti_entropy_segments_reads_few_blocks_and_shows_what_there
     }
     let moved = 3;
     node.put(vec![put_in(moved, segment_of(wanted[3]), 3)]);
-    // A log hint of their own for the last entries.
+    // A log hint of its own for the last entries.
     for number in (0..2 * RECORDS_MIN).map(|it| it * 2 + 1_000_000) {
         node.put(vec![put_in(number, 500_000, 4)]);
     }
@@ -315,15 +315,15 @@ fn a_fold_over_a_few_anti_entropy_segments_reads_few_blocks_and_shows_what_there
     );
 }
 
-/// Collected entries are copied to a segment of the store's own, which has no hint until it is
-/// full: each part of a listing read all of it.
+/// Regression: collected entries are copied to a segment of the store, which has no hint until it
+/// is full, so each part of a listing read all of it.
 #[test]
 fn a_listing_in_parts_reads_a_few_blocks_of_what_was_copied_out_of_the_log() {
     const COUNT: usize = 6_000;
     let memory = MemoryDisk::new();
     let node = Node::open(&memory);
     node.fill(COUNT);
-    // A part of each segment becomes garbage each time, and the rest is copied.
+    // Each time a part of each segment becomes garbage, and the rest is copied.
     for round in 0..5 {
         for number in (0..COUNT).filter(|number| number % 8 == round) {
             node.put(vec![put(number, COUNT, round)]);
@@ -382,7 +382,7 @@ fn log_hints_outlive_a_restart_and_what_came_behind_them_is_found() {
     assert!(read.fronts <= 5 * RECORDS_MIN, "{read:?}");
 }
 
-/// Snapshots taken before keys changed see the old state, also with log hints written since.
+/// Snapshots taken before keys changed show the old state, also with log hints written since.
 #[test]
 fn a_snapshot_sees_its_moment_while_log_hints_are_written_and_merged() {
     const COUNT: usize = 2_000;
@@ -413,7 +413,7 @@ fn a_snapshot_sees_its_moment_while_log_hints_are_written_and_merged() {
     assert!(seen.into_iter().map(|(key, _)| key).eq(keys(COUNT)));
 }
 
-/// A damaged log hint says nothing wrong and costs reads, until it is written again.
+/// A damaged log hint gives no wrong answer, and costs reads until it is rewritten.
 #[test]
 fn a_damaged_log_hint_costs_reads_and_is_written_again() {
     const COUNT: usize = 3_000;
@@ -512,7 +512,7 @@ fn a_fold_over_anti_entropy_segments_passes_over_no_damage() {
     let memory = MemoryDisk::new();
     let node = Node::open(&memory);
     node.fill(COUNT);
-    // Hints of their own for removals.
+    // A hint of its own for removals.
     (0..COUNT).for_each(|number| node.put(vec![Write::remove(key(number, COUNT))]));
     node.upkeep();
     let snapshot = node.store.snapshot(Lease::Unlimited).unwrap();
@@ -554,8 +554,8 @@ fn a_log_hint_of_erased_contents_that_a_crash_left_is_removed_without_a_word() {
     assert_eq!(node.all_in_parts(10).0, vec![key(3, 10)]);
 }
 
-/// The lease was looked at before anything was gathered, and not again: a listing that had timed out
-/// went on reading every front.
+/// Regression: the lease was checked only before the keys were gathered, so a timed-out listing
+/// continued to read every front.
 #[test]
 fn a_lease_that_ends_while_keys_are_gathered_ends_the_fold() {
     const COUNT: usize = 3_000;
@@ -588,8 +588,8 @@ fn a_lease_that_ends_while_keys_are_gathered_ends_the_fold() {
     assert!(read.fronts < COUNT / 2, "{read:?}");
 }
 
-/// Memory for keys beside the key directory was neither counted nor bounded: 8 bytes for each
-/// record in the log, and as much again while the list grew.
+/// Regression: memory for keys beside the key directory was neither counted nor bounded: 8 bytes
+/// for each record in the log, and as much again while the list grew.
 #[test]
 fn a_key_takes_no_more_than_24_bytes_whether_log_hints_are_written_or_not() {
     const COUNT: usize = 200_000;
@@ -634,7 +634,7 @@ fn a_key_takes_no_more_than_24_bytes_whether_log_hints_are_written_or_not() {
     assert!(each <= 24.0, "{each}");
 }
 
-/// Heads are read without bodies in the log too.
+/// In the log, too, heads are read without bodies.
 #[test]
 fn a_head_in_the_log_is_read_without_its_body() {
     const BODY: usize = 40 << 10;

@@ -1,9 +1,9 @@
 //! Batches in a damaged or missing part of the log: exactly the stores that lost some are reported,
 //! and each loss is reported until it is noted.
 //!
-//! After a crash one flipped bit made the log serve an older value, or brought a deleted key back,
-//! and a missing newest segment did so for hundreds of keys. The log reported the damaged bytes,
-//! but not the stores that had lost writes.
+//! Regression: after a crash one flipped bit made the log serve an older value, or brought a
+//! deleted key back. A missing newest segment did so for hundreds of keys. The log reported the
+//! damaged bytes, but not the stores that had lost writes.
 
 #![expect(
     clippy::unwrap_used,
@@ -43,12 +43,12 @@ struct Killed {
 }
 
 impl Killed {
-    /// After one put to each of these stores in turn.
+    /// The state after one put to each of these stores in turn.
     fn after(puts: &[usize]) -> Self {
         Self::after_rolls(puts, &[])
     }
 
-    /// The same; a segment is closed before these puts.
+    /// The same, with a segment closed before the puts in `rolls`.
     fn after_rolls(puts: &[usize], rolls: &[usize]) -> Self {
         let disk = MemoryDisk::new();
         let drawn = Arc::new(AtomicU64::new(1));
@@ -60,7 +60,7 @@ impl Killed {
             }
             put(&node, *store, number);
         }
-        // The last puts are proven to have been durable.
+        // Later records prove that the last puts were durable.
         for _ in 0..2 {
             while node.log.chore_step().unwrap() {}
         }
@@ -80,7 +80,7 @@ impl Killed {
         Node::open(&shared, &self.drawn).unwrap()
     }
 
-    /// A store's record of this sequence: where it begins, where its front and where it ends.
+    /// A store's record of this sequence: its beginning, the end of its front, and its end.
     fn record(&self, store: usize, sequence: u64) -> [Place; 3] {
         let mut records = (1..4).flat_map(|number| {
             let path = segment(number);
@@ -108,7 +108,7 @@ impl Killed {
         file.sync().unwrap();
     }
 
-    /// By their numbers.
+    /// The lost stores by their numbers, with their last lost sequences.
     fn lost(&self, node: &Node) -> Vec<(usize, u64)> {
         let lost = node.lost.iter().map(|(store, lost_to)| {
             let number = self.stores.iter().position(|it| it == store);
@@ -165,10 +165,11 @@ fn a_damaged_back_costs_its_key_and_no_store_its_completeness() {
 #[test]
 fn the_last_batch_of_a_store_is_lost_to_the_store_whose_next_one_it_was() {
     let killed = Killed::after(&[0, 0, 0, 1, 2, 1, 0]);
-    // The second of store 1 is its last; store 0 had its fourth behind it, and store 2 has had one.
+    // The second batch of store 1 is its last; behind it are the fourth of store 0 and none of
+    // store 2, which has one batch.
     let [begin, front_end, _] = killed.record(1, 2);
     killed.flip(before(front_end, 1));
-    // By its sequence it may be the next one of store 2 as well.
+    // By its sequence it may also be the next batch of store 2.
     assert_eq!(killed.lost(&killed.open()), [(1, 2), (2, 2)]);
     killed.flip(before(front_end, 1));
     killed.flip(behind(begin, 9));
@@ -207,7 +208,7 @@ fn a_loss_is_reported_until_it_is_noted_and_its_sequences_are_not_given_out_agai
     let node = killed.open();
     assert_eq!(killed.lost(&node), []);
     assert_eq!(node.engines[1].last(), 4);
-    // Once its own files say so, the loss is of no more interest.
+    // Once its own files cover the loss, it no longer matters.
     node.engines[1].cover().unwrap();
     drop(node);
     assert_eq!(killed.lost(&killed.open()), []);

@@ -82,7 +82,7 @@ impl Node {
         )
     }
 
-    /// The files that each store says it lost something of.
+    /// The lost files that each store reports.
     fn lost(&self) -> Vec<Vec<String>> {
         let lost = |store: &Opened| {
             let ranges = store.status().lost.into_iter();
@@ -100,12 +100,12 @@ impl Node {
         );
     }
 
-    /// Makes files and writes the small ones; no segment is dropped for that.
+    /// Makes files and writes the small ones, without dropping segments.
     fn do_chores(&self) {
         while self.log.is_chore_due() && self.log.chore_step().unwrap() {}
     }
 
-    /// Collects until nothing is due, stores' upkeep included.
+    /// Collects until no upkeep is due, stores' upkeep included.
     fn collect(&self) -> Result<()> {
         for _ in 0..200 {
             for store in &self.stores {
@@ -162,7 +162,7 @@ fn three_segments(disk: &MemoryDisk) -> Node {
     node
 }
 
-/// A file of the log that was gone made its keys absent, and nothing said so.
+/// Regression: a missing file of the log made its keys absent without any report.
 #[test]
 fn a_missing_log_segment_is_reported_by_each_store_that_had_something_in_it() {
     let disk = MemoryDisk::new();
@@ -186,7 +186,7 @@ fn a_missing_log_segment_is_reported_by_each_store_that_had_something_in_it() {
     }
 }
 
-/// No checkpoint names the last puts: the log alone can detect their loss.
+/// No checkpoint names the last puts: only the log can detect their loss.
 #[test]
 fn a_missing_segment_that_no_checkpoint_names_is_reported_by_the_log() {
     let disk = MemoryDisk::new();
@@ -197,7 +197,7 @@ fn a_missing_segment_that_no_checkpoint_names_is_reported_by_the_log() {
     assert!(!node.has(2, 2) && node.has(2, 3));
 }
 
-/// With the newest files the count of the numbers is gone, and they are given out again.
+/// The count of numbers is lost with the newest files, and numbers are issued again.
 #[test]
 fn a_segment_whose_number_was_given_out_again_is_reported() {
     let disk = MemoryDisk::new();
@@ -212,7 +212,7 @@ fn a_segment_whose_number_was_given_out_again_is_reported() {
     let file = "value_log/0000000003.segment".to_owned();
     assert_eq!(first.lost(), vec![vec![file]; STORES]);
     assert!(!first.has(0, 3));
-    // The segment with this number now has nothing of these two.
+    // The segment with this number now has no record of these two.
     first.put(2, 4);
     drop(first);
     let second = node(&disk);

@@ -26,10 +26,10 @@ use crate::tenants::{Engine, Opened, bitcask_settings, leveldb_settings, tenants
 const STORES: usize = 2;
 const KEYS: usize = 80;
 const NOW: Timestamp = Timestamp(1_000_000);
-/// At least this many rounds, and this many collections and merges meanwhile.
+/// The least number of rounds, and of collections and merges meanwhile.
 const ROUNDS: u64 = 150;
 const DONE_MIN: [u64; 2] = [20, 3];
-/// Enough for any machine; then the test fails.
+/// Enough for any machine; beyond it the test fails.
 const ROUNDS_MAX: u64 = 20 * ROUNDS;
 /// A quarter of the keys is written in every round, the others in one of this many: they outlive segments.
 const LAZY_ROUNDS: u64 = 12;
@@ -39,7 +39,7 @@ const LOG: ValueLogSettings = ValueLogSettings {
     garbage_percent_max: 20,
 };
 
-/// The round of a key in a round of its writer.
+/// The round that a key gets in a round of its writer; `None` if the key is not written in it.
 fn round_for(key: usize, round: u64) -> Option<u64> {
     match key < KEYS / 4 {
         true => Some(round),
@@ -51,14 +51,14 @@ fn round_for(key: usize, round: u64) -> Option<u64> {
     }
 }
 
-/// The progress of a key's writer: a read sees a round between the two.
+/// The progress of a key's writer: a read finds a round between the two.
 #[derive(Default)]
 struct Witness {
     begun: AtomicU64,
     finished: AtomicU64,
 }
 
-/// Before the first round there is nothing, as after a removal.
+/// Before the first round there is no value, as after a removal.
 fn removes(key: usize, round: u64) -> bool {
     round == 0 || (round + key as u64).is_multiple_of(3)
 }
@@ -125,7 +125,7 @@ impl Racing {
         }
     }
 
-    /// A fold sees the moment of its snapshot, and so does another fold of the same, later.
+    /// A fold shows the state of its snapshot, and so does a later fold of the same snapshot.
     fn folds(&self) {
         let rounds = |of: fn(&Witness) -> &AtomicU64| {
             let loaded = self
@@ -254,7 +254,7 @@ fn race(engine: &Engine) {
                                 racing.write(key, round);
                             }
                         }
-                        // Not only for as long as the other thread gets its turn.
+                        // Here too, so that upkeep does not depend on the turns of the other thread.
                         keep_up(log, racing, counts);
                         if round >= ROUNDS && is_enough(counts) {
                             break;

@@ -1,5 +1,5 @@
-//! The power is cut inside collections of the value log, at every operation of them, and collecting
-//! goes on after each cut: no removed key comes back.
+//! The power is cut inside collections of the value log, at every operation, and collecting
+//! continues after each cut: no removed key comes back.
 //!
 //! Records are offered one by one, so that cuts fall between any two copies. After a cut a segment
 //! of the log may exist together with some of the copies out of it, and with a checkpoint from
@@ -21,7 +21,7 @@ use crate::removals::{Kind, Node, expired_write_of, write_of, write_scripts};
 const FEW: [u32; 3] = [1, 2, 3];
 const SIX: [u32; 6] = [1, 2, 3, 4, 5, 6];
 
-/// Every kind in turn.
+/// All kinds of crashes in turn.
 fn crash_of(turn: u64) -> CrashOptions {
     match turn % 3 {
         0 => CrashOptions::nothing_unsynced(),
@@ -56,8 +56,8 @@ fn cut_collection(
     (disk.crash_image(crash), collected.is_err())
 }
 
-/// A start after a crash shows the expected state. So do the store after everything is collected in
-/// this order and merged, and a start after that.
+/// A start after a crash shows the expected state. So do the store after all segments are collected
+/// in this order and merged, and a start after that.
 fn check_and_collect_on(
     kind: Kind,
     disk: &MemoryDisk,
@@ -85,8 +85,8 @@ fn check_and_collect_on(
     assert!(node.store.status().lost.is_empty());
 }
 
-/// Cuts one more collection at all of its operations, and goes on with those that are not cut. Returns
-/// how many cuts there were.
+/// Cuts one more collection at each of its operations, and continues after each cut. Returns the
+/// number of cuts.
 fn cut_everywhere(
     kind: Kind,
     before: &MemoryDisk,
@@ -117,7 +117,7 @@ fn cut_everywhere(
     cuts
 }
 
-/// Says which case a failed assertion was about.
+/// Prints the case of a failed assertion.
 struct PrintOnPanic(String);
 
 #[expect(clippy::print_stderr, reason = "the story of a failed test")]
@@ -154,8 +154,8 @@ struct Walk {
     cut: u64,
 }
 
-/// Collects one more of the segments in every possible way, the first one among these. Each
-/// collection is cut somewhere, and collecting goes on after the cut.
+/// Collects one more of the segments in every possible way, `first` at the beginning. Each
+/// collection is cut somewhere, and collecting continues after the cut.
 fn walk(
     kind: Kind,
     before: &MemoryDisk,
@@ -169,7 +169,8 @@ fn walk(
             continue;
         }
         done.push(segment);
-        // From no operation of it to all: a prime, so that no place in the tree has its own cut.
+        // From no operation to all: a prime, so that every place in the tree is cut at different
+        // operations.
         let cut = walked.collections % 19;
         let crash = crash_of(walked.collections);
         let (disk, was_cut) = cut_collection(kind, before, segment, usize::MAX, cut, crash);
@@ -199,7 +200,7 @@ fn r13_no_six_log_segments_whose_collections_are_all_cut_somewhere_bring_a_remov
         walk(kind, &disk, firsts, &mut Vec::new(), &mut walked, &expected);
         walked
     };
-    // It is the longest of all tests here: on two cores it ends in half the time.
+    // This is the longest test here: two threads halve its time on two cores.
     let halves = std::thread::scope(|scope| {
         let other = scope.spawn(|| walk_half(&SIX[..3]));
         [walk_half(&SIX[3..]), other.join().unwrap()]
@@ -223,14 +224,14 @@ enum Step {
     Remove(usize),
     /// A put that has expired.
     Expire(usize),
-    /// A collection of the segment in this place of those that there are, cut after this many operations.
+    /// A collection of the existing segment at this place, cut after this many operations.
     Collect(usize, u64),
-    /// A collection that comes to this many records, and no further.
+    /// A collection that stops after this many records.
     CollectFirst(usize, usize),
     MergeOwn,
-    /// A step of all that is due of the store, hints of the log among them.
+    /// One step of each due task of the store, with hints of the log among them.
     Upkeep,
-    /// A start after a crash, without the store's checkpoint if that was found to be wrong.
+    /// A start after a crash, optionally without the store's checkpoint, as if it was damaged.
     Restart(bool),
 }
 
@@ -348,7 +349,7 @@ proptest! {
     }
 }
 
-/// An expired entry of the log becomes a removal in a file of the store's own. Until that is
+/// An expired entry of the log becomes a removal in a file of the store's own. Until the removal is
 /// durable the log keeps the entry: after a crash the older entries that it hides would come back.
 #[test]
 fn the_log_keeps_what_expired_until_its_removal_is_durable() {
@@ -367,8 +368,8 @@ fn the_log_keeps_what_expired_until_its_removal_is_durable() {
     play(Kind::Bitcask, SEGMENT_BYTES.start, &steps);
 }
 
-/// An entry that a collection finds expired hides older entries of its segment, which log hints
-/// alone may name, until the segment is gone.
+/// An entry that a collection finds expired hides older entries of its segment until the segment is
+/// gone. Only log hints may name the older entries.
 #[test]
 fn what_expired_hides_what_is_older_in_its_segment_until_that_is_gone() {
     let steps = [
@@ -385,8 +386,8 @@ fn what_expired_hides_what_is_older_in_its_segment_until_that_is_gone() {
     play(Kind::Bitcask, 304, &steps);
 }
 
-/// A checkpoint that could not be read once and can later, as after an error of the device, covers
-/// the state of its time. By then the log had dropped all records that bound the sequences.
+/// A checkpoint that could not be read once can be read later, as after an error of the device, and
+/// covers the state of its time. By then the log had dropped all records that bound the sequences.
 #[test]
 fn a_checkpoint_that_is_back_covers_nothing_that_was_put_without_it() {
     let kind = Kind::Bitcask;
@@ -421,7 +422,7 @@ fn checkpoints_that_are_lost_twice_cover_nothing_that_was_put_without_them() {
         &[
             Step::Put(1),
             Step::Put(2),
-            // Cut behind the note that there is a log, and before the first checkpoint.
+            // The cut is behind the note that there is a log, and before the first checkpoint.
             Step::Collect(0, 12),
             Step::Remove(2),
             Step::Collect(0, UNCUT),

@@ -1,8 +1,8 @@
 //! Removals and collections of the value log: segments are collected in any order, with crashes
 //! between, and the stores' own files are merged meanwhile; no removed key comes back.
 //!
-//! The log's own policy would choose the order, so segments are offered to the store here as the
-//! log does it: all records, then the end.
+//! The log's own policy would choose the order, so the tests offer segments to the store in the
+//! log's way: all records, then the end.
 
 #![expect(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ use crate::tenants::{Engine, Opened, leveldb_settings, tenants_of};
 const SEGMENTS: u32 = 6;
 const NOW: Timestamp = Timestamp(1_000_000);
 const ALL: StepBudget = StepBudget { bytes: u64::MAX };
-/// Each batch is longer than a segment may be, and so has one of its own.
+/// Each batch is longer than a segment may be, and so gets one of its own.
 const LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 100,
     garbage_percent_max: 100,
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
 impl Kind {
     fn engine(self) -> Engine {
         match self {
-            // Each file of copies has those of one collection.
+            // Each file of copies has those of one collection only.
             Self::Bitcask => Engine::Bitcask(BitcaskSettings {
                 file_bytes_max: 1,
                 checkpoint_after_bytes: 200,
@@ -74,7 +74,7 @@ impl Node {
         Self::open_with(disk, kind, LOG.segment_bytes)
     }
 
-    /// With segments of another length.
+    /// Opens a log with segments of another length.
     pub(crate) fn open_with(disk: &MemoryDisk, kind: Kind, segment_bytes: u64) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let settings = ValueLogSettings {
@@ -111,7 +111,7 @@ impl Node {
         let path = Path::new("log").join(file_name(u64::from(number)));
         let is_there = self.disk.info(&path).unwrap().is_some();
         if is_there {
-            // It goes by the time when it was asked last.
+            // The store decides by the time of this call.
             self.store.maintenance_due(NOW);
             let records = self.records(number, &path);
             let tenant = &self.store.tenant;
@@ -137,14 +137,14 @@ impl Node {
         Ok(())
     }
 
-    /// A step of all that is due of the store.
+    /// One step of each due task of the store.
     pub(crate) fn upkeep(&self) {
         for task in self.store.maintenance_due(NOW) {
             self.store.maintenance_step(&task, ALL, NOW).unwrap();
         }
     }
 
-    /// The segments that nothing is appended to any more.
+    /// The closed segments.
     pub(crate) fn closed_segments(&self) -> Vec<u32> {
         let names = self.disk.list(Path::new("log")).unwrap_or_default();
         let numbers = names
@@ -243,8 +243,8 @@ fn put_with(name: &str, fields: Fields, body: u32) -> Write {
     Write::put(key, fields, Bytes::from_static(b"head"), body)
 }
 
-/// Collects one more of the segments in every way there is, after a crash each time; returns how many
-/// collections there were.
+/// Collects one more of the segments in every possible way, with a crash after each; returns the
+/// number of collections.
 fn collect_on(
     kind: Kind,
     before: &MemoryDisk,

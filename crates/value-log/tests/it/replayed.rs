@@ -1,4 +1,4 @@
-//! Each engine reports the entries that the log has given back to it.
+//! Each engine reports the entries that the log has replayed to it.
 
 #![expect(
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! Requests of bitcask to the log for each step of upkeep: those for which the log looks at all of
-//! its segments are made once, and not for each record.
+//! Requests of bitcask to the log in each step of upkeep: a request that makes the log search all
+//! of its segments is made once, and not for each record.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -116,7 +116,7 @@ impl Store {
         }
     }
 
-    /// Keys that are absent, or of which reading says that they are damaged. The others are right.
+    /// Absent keys, and keys whose reads report damage. The others have the right values.
     fn gone_and_damaged(&self) -> (Vec<usize>, Vec<usize>) {
         let (mut gone, mut damaged) = (Vec::new(), Vec::new());
         for number in 0..KEYS {
@@ -136,7 +136,7 @@ impl Store {
         !self.damage.is_empty() || !self.engine.status().lost.is_empty()
     }
 
-    /// All upkeep that is due, as a full disk allows.
+    /// Does all due upkeep, as far as a full disk allows.
     fn do_upkeep(&self) {
         for _ in 0..100 {
             for task in self.engine.maintenance_due(NOW) {
@@ -229,13 +229,14 @@ fn corrupt(kind: Kind) {
     let used = store.log.newest_segment() as usize;
     drop(store);
     let all = segments(&disk);
-    // In the first, which is full, and in the one that was written last, before its last record.
+    // In the first file, which is full, and in the last one, before its last record.
     flip(&disk, &all[0], 100);
     flip(&disk, &all[used - 1], 100);
     let disk = disk.crash_image(CrashOptions::everything());
     let store = Store::open(&disk, kind).unwrap();
     let (gone, damaged) = store.gone_and_damaged();
-    // The place is in the front of a record of bitcask, and in the back of one of leveldb: its key is known.
+    // The damaged place is in the front of a record of bitcask, and in the back of one of
+    // leveldb, whose key is known.
     let expected = match kind {
         Kind::Bitcask => (2, 0),
         Kind::Leveldb => (0, 2),
@@ -255,7 +256,7 @@ fn corrupt(kind: Kind) {
     assert_eq!(store.get(KEYS).unwrap(), Some(body(KEYS, 1)));
 }
 
-/// The disk fills up, and all that the store does on it meanwhile costs nothing.
+/// The disk fills up, and no work of the store on the full disk loses data.
 #[test]
 fn r28_a_full_disk_refuses_puts_to_the_value_log_serves_reads_and_resumes_by_itself() {
     fill_the_disk(Kind::Bitcask);
@@ -278,7 +279,7 @@ fn fill_the_disk(kind: Kind) {
             for (number, round) in acknowledged.iter().enumerate() {
                 let found = store.get(number).unwrap();
                 let is_right = found == round.map(|round| body(number, round));
-                // A put that found no room may be seen: it is not acknowledged, and not denied.
+                // A put that found no room may be visible: it is neither acknowledged nor excluded.
                 let is_refused = number == refused && found == Some(body(number, refused_round));
                 assert!(is_right || is_refused, "{number}: {found:?}, {round:?}");
             }
@@ -293,7 +294,7 @@ fn fill_the_disk(kind: Kind) {
         store.do_upkeep();
         check(&store, &acknowledged);
         disk.remove_file(Path::new("filler")).unwrap();
-        // Upkeep may first have to do the work that resumes by itself.
+        // Upkeep may first have to do the work that ends the refusal.
         store.do_upkeep();
         for (number, round) in acknowledged.iter_mut().enumerate() {
             store.put(number, 1_000).unwrap();
@@ -309,7 +310,7 @@ fn fill_the_disk(kind: Kind) {
     }
 }
 
-/// Puts, with upkeep now and then, until one is refused for want of space: which, and of which round.
+/// Puts, with upkeep now and then, until one is refused for want of space. Returns its key and its round.
 fn fill(store: &Store, acknowledged: &mut [Option<usize>; KEYS]) -> (usize, usize) {
     for round in 2..500 {
         for (number, latest) in acknowledged.iter_mut().enumerate() {
@@ -330,8 +331,8 @@ fn fill(store: &Store, acknowledged: &mut [Option<usize>; KEYS]) -> (usize, usiz
     panic!("the disk does not fill up")
 }
 
-/// The first chore on a full disk was to write the log's identity. It failed, and no later chore
-/// was done, not even those that free space.
+/// Regression: the first chore on a full disk was to write the log's identity. It failed, and no
+/// later chore was done, not even those that free space.
 #[test]
 fn a_log_without_room_for_its_small_files_lets_segments_go() {
     leave_no_room_for_small_files(Kind::Bitcask);
@@ -364,7 +365,7 @@ fn leave_no_room_for_small_files(kind: Kind) {
     }
 }
 
-/// Regression: removals append next to nothing, and the log was looked through only after enough appends.
+/// Regression: removals append very little, and the log was surveyed only after enough appends.
 #[test]
 fn a_removal_of_much_has_the_log_looked_through() {
     let store = Store::open(&MemoryDisk::new(), Kind::Bitcask).unwrap();

@@ -33,7 +33,7 @@ fn open_on(disk: &Arc<dyn Disk>, expiry: Option<Duration>) -> TenantsNode {
     TenantsNode::open(disk, &settings, 20)
 }
 
-/// Upkeep until nothing changes any more.
+/// Does upkeep until nothing changes any more.
 fn tend(node: &TenantsNode, now: Timestamp) {
     for _ in 0..100 {
         node.upkeep(now);
@@ -47,10 +47,10 @@ fn check_that_all_goes(node: &TenantsNode, fields: Fields) {
     tend(node, Timestamp(EXPIRED.0 - 1));
     assert_eq!(node.log.status().bytes, before.bytes, "too early");
     tend(node, EXPIRED);
-    // The last puts, which are not covered yet, and the active segment.
+    // What remains: the last puts, which are not covered yet, and the active segment.
     let left = node.log.status();
     assert!(left.bytes <= 4 * SEGMENT_BYTES, "{left:?}");
-    // A header of a file made ahead each.
+    // Each store has a file made ahead, with its header.
     assert!(node.own_bytes() <= STORES as u64 * 32);
 }
 
@@ -116,14 +116,13 @@ fn of_a_mixture_the_log_keeps_about_what_lasts() {
     tend(&node, EXPIRED);
     let bytes = node.log.status().bytes + node.own_bytes();
     // A quarter of twenty segments lasts, and garbage may take a fifth of the log. The last puts
-    // and the files that stores are writing are not collected.
+    // and the active files of stores are not collected.
     assert!(bytes <= 9 * SEGMENT_BYTES, "{bytes}");
     let lasting = (0..count).filter(|number| fields_of(*number) == LASTING);
     assert!(lasting.into_iter().all(|number| is_there(&node, number)));
 }
 
-/// Nothing brings back the versions of an object before it was given an end, even where the stores
-/// have nothing but their data.
+/// Older versions of an object that got an expiry never come back, even if the stores have only their data.
 #[test]
 fn what_an_expired_object_hid_in_the_log_does_not_come_back() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());

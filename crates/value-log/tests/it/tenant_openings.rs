@@ -1,5 +1,5 @@
-//! Reads of the value log when bitcasks are opened over it: after a stop none, after a kill the
-//! part that their checkpoints do not cover.
+//! Reads of the value log when bitcasks are opened over it: after a clean stop none, after a kill
+//! the part that their checkpoints do not cover.
 
 #![expect(
     clippy::unwrap_used,
@@ -32,8 +32,8 @@ fn fill(node: &TenantsNode, segments: u32) {
     node.fill(0, segments, Timestamp(1_000_000), |_| Fields::default());
 }
 
-/// Opens everything again, and says how many bytes were read of each segment of the log that was read
-/// beyond its header and its seal.
+/// Opens everything again, and returns the number of bytes read of each segment of the log that was
+/// read beyond its header and its seal.
 fn opened_again(memory: &MemoryDisk) -> (TenantsNode, BTreeMap<u32, usize>) {
     let counting = FaultyDisk::over_memory(memory);
     let disk: Arc<dyn Disk> = Arc::new(counting.clone());
@@ -71,7 +71,7 @@ fn after_a_stop_no_closed_segment_of_the_log_is_read() {
     assert!(read.keys().all(|it| at_the_end.contains(it)), "{read:?}");
 }
 
-/// The bytes to read after a crash must not grow with the contents of stores.
+/// The bytes that are read after a crash must not grow with the contents of stores.
 #[test]
 fn after_a_kill_no_more_of_the_log_is_read_than_lies_behind_the_checkpoints() {
     for segments in [20, 60] {
@@ -85,7 +85,7 @@ fn after_a_kill_no_more_of_the_log_is_read_than_lies_behind_the_checkpoints() {
         assert_eq!(node.keys(), keys);
         let oldest = newest - SEGMENTS_BEHIND_MAX;
         assert!(read.keys().all(|it| *it >= oldest), "{read:?}");
-        // Each once for the stores; the end of the log was looked for before.
+        // Each segment is read once for the stores; the end of the log was found before.
         let closed = read.iter().filter(|(it, _)| **it < newest);
         let segment_bytes = usize::try_from(SEGMENT_BYTES).unwrap();
         assert!(

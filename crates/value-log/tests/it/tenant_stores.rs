@@ -1,6 +1,6 @@
 //! Several stores of bitcask, leveldb or leveled with their entries in one value log, as in a node:
 //! killed, cut from the power anywhere, opened again under another durability, collected and merged
-//! meanwhile. Acknowledged writes survive, as far as the durability of their time promised.
+//! meanwhile. Acknowledged writes survive, as far as the durability at that time promised.
 
 #![expect(
     clippy::unwrap_used,
@@ -46,9 +46,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A put under the store's own durability, waited for.
+    /// A put with the store's own durability, and its wait.
     Put(usize),
-    /// A put that is to be durable, waited for.
+    /// A durable put, and its wait.
     PutDurably(usize),
     /// A put without a wait.
     Buffered(usize),
@@ -56,13 +56,13 @@ enum Step {
     Pair(usize),
     Remove(usize),
     LogUpkeep,
-    /// The task of this place among those that are due.
+    /// The due task at this place.
     Upkeep(usize, usize),
     Roll,
     Erase(usize),
-    /// One store goes while the log stays, and is opened again.
+    /// Replaces one store by another instance while the log stays.
     Exchange(usize),
-    /// Closed and opened under another durability.
+    /// Closes all, and opens them with another durability.
     Close(Mode),
     /// The process dies.
     Kill(Mode),
@@ -70,7 +70,7 @@ enum Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Before there was a value log: entries are in the stores' own files.
+    /// No value log yet: entries are in the stores' own files.
     Own,
     None,
     Interval,
@@ -314,9 +314,9 @@ pub(crate) fn put(number: usize) -> Write {
 #[derive(Clone, Debug, Default)]
 struct Life {
     put: Vec<Batch>,
-    /// This many of the first batches may not be lost by a kill.
+    /// A kill may not lose this many of the first batches.
     written: usize,
-    /// Nor this many by a power cut.
+    /// A power cut may not lose this many.
     durable: usize,
     is_erasing: bool,
 }
@@ -505,7 +505,7 @@ impl Run {
         Ok(())
     }
 
-    /// Goes on after a power cut.
+    /// Continues after a power cut.
     fn cut(&mut self, options: CrashOptions, mode: Mode, story: &str) {
         self.node = None;
         self.memory = self.memory.crash_image(options);
@@ -520,7 +520,7 @@ impl Run {
         }
     }
 
-    /// All that is due, with every answer as before.
+    /// Does all due upkeep; every answer stays as before.
     fn finish_upkeep(&mut self, story: &str) {
         let node = self.node().expect(story);
         for _ in 0..200 {
@@ -586,7 +586,7 @@ fn any_script() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(any_step(), 1..120)
 }
 
-/// Plays each script up to a power cut, and goes on after it under the next durability.
+/// Plays each script up to a power cut, and continues after it with the next durability.
 fn check(kind: Kind, mode: Mode, scripts: &[(Vec<Step>, u64, Mode)], lost: Option<usize>) {
     let mut run = Run::begin(kind, mode);
     let mut number = 0;
@@ -666,8 +666,9 @@ proptest! {
     }
 }
 
-/// Killed before the log's thread wrote, a server that had acknowledged a put had it in memory
-/// alone. This took `durability = none` on a directory with a value log of earlier grouped puts.
+/// Regression: a put was acknowledged while only the server's memory had it, and a kill came before
+/// the log's thread wrote. This required `durability = none` on a directory with a value log of
+/// earlier grouped puts.
 #[test]
 fn a_put_without_a_sync_counts_as_done_when_a_kill_cannot_lose_it() {
     KINDS.into_iter().for_each(|kind| {
@@ -729,8 +730,8 @@ fn what_was_put_without_a_sync_is_synced_within_the_interval() {
     });
 }
 
-/// The copies were in the page cache, the store had no live record in the segment any more, and it was
-/// removed: a power cut took both.
+/// Regression: the copies were only in the page cache, the store had no live record in the segment
+/// any more, and the segment was removed. A power cut took both.
 #[test]
 fn a_segment_stays_until_the_copies_out_of_it_are_durable() {
     KINDS.into_iter().for_each(|kind| {
@@ -745,7 +746,7 @@ fn a_segment_stays_until_the_copies_out_of_it_are_durable() {
         cover_all(&node);
         let segments = node.log.status().segments;
         for step in 0..60 {
-            // A checkpoint or an erasure may ask for the next survey at any time.
+            // A checkpoint or an erasure may request the next survey at any time.
             node.log.usage_changed();
             node.log.upkeep_step(StepBudget { bytes: 1 }).unwrap();
             node.log.upkeep_step(StepBudget { bytes: 1 }).unwrap();
@@ -772,12 +773,12 @@ fn cover_all(node: &Node) {
     }
 }
 
-/// Records that were read while a store was away are not offered again, and a store settled records
-/// that it had not been offered.
+/// Regression: records that were read while a store was away are not offered again, and a store
+/// settled records that it had not been offered.
 #[test]
 fn a_store_that_is_opened_while_a_segment_is_collected_loses_nothing_of_it() {
     let mut under_way = 0;
-    // Nothing of innostore stays in the log for longer than in memory.
+    // Entries of innostore stay in the log no longer than in memory.
     let kinds: Vec<Kind> = KINDS
         .into_iter()
         .filter(|it| *it != Kind::Innostore)
@@ -828,7 +829,7 @@ fn a_segment_that_cannot_be_read_holds_up_no_other_collection() {
         let drawn = Arc::new(AtomicU64::new(1));
         let node = Node::open_of(kind, &disk, &drawn, Mode::Grouped).unwrap();
         let put = |store: usize, number: usize| node.put_durably(store, number);
-        // All but one of its entries are garbage, which is more than in any other.
+        // All but one of its entries are garbage, more than in any other segment.
         (0..KEYS).for_each(|number| put(0, number));
         node.log.roll().unwrap();
         (1..KEYS).for_each(|number| put(0, number));
@@ -846,11 +847,11 @@ fn a_segment_that_cannot_be_read_holds_up_no_other_collection() {
     });
 }
 
-/// Two stores are written to for long, with the upkeep of all.
+/// Writes to two stores for a long time, with the upkeep of all.
 fn overwrite_and_collect(node: &Node) {
     let put = |store: usize, number: usize| node.put_durably(store, number);
     for round in 0..300 {
-        // Most of a segment dies with the next put, and some of it lives for long.
+        // Most of a segment becomes garbage with the next put, and some of it stays live for long.
         let number = |lasting| {
             if round % 10 == lasting {
                 round / 10
@@ -873,8 +874,8 @@ fn overwrite_and_collect(node: &Node) {
     }
 }
 
-/// A store that cannot let go of a segment, here for want of a checkpoint, keeps that one, and had no other
-/// collected either.
+/// Regression: a store that could not release a segment, here for want of a checkpoint, also kept
+/// the log from collecting any other.
 #[test]
 fn a_store_that_cannot_settle_holds_up_no_other_collection() {
     for kind in [
@@ -902,7 +903,7 @@ fn a_store_that_cannot_settle_holds_up_no_other_collection() {
     }
 }
 
-/// A store lets go of a segment that no checkpoint covers yet by writing one, of all its keys.
+/// A store releases a segment that no checkpoint covers yet by writing one, of all its keys.
 #[test]
 fn what_stores_write_to_let_go_of_a_segment_is_declared() {
     const MANY: usize = 20_000;
@@ -946,8 +947,8 @@ fn what_stores_write_to_let_go_of_a_segment_is_declared() {
     );
 }
 
-/// A full disk kept queued batches out of the log. Closing ignored that, as it ignores a checkpoint
-/// without room.
+/// Regression: a full disk kept queued batches out of the log. Closing ignored that, as it ignores
+/// a checkpoint without room.
 #[test]
 fn closing_fails_when_the_log_has_no_room_for_what_was_put() {
     KINDS.into_iter().for_each(|kind| {

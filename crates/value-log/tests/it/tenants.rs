@@ -34,7 +34,7 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// Opens a store over a log, or with files of its own alone.
+    /// Opens a store over a log, or with its own files only.
     pub(crate) fn open(
         &self,
         disk: Arc<dyn Disk>,
@@ -112,14 +112,14 @@ impl From<Innostore> for Opened {
     }
 }
 
-/// The same as the log is given them.
+/// The same stores as the log's tenants.
 pub(crate) fn tenants_of(stores: &[Opened]) -> Vec<Arc<dyn Tenant>> {
     stores.iter().map(|it| it.tenant.clone()).collect()
 }
 
 /// The log's directory, beside the stores.
 pub(crate) const LOG: &str = "value_log";
-/// The name under which the batches stand that the log has lost of a store.
+/// The name of a lost range that stands for a store's batches lost by the log.
 const INCOMPLETE: &str = "value_log: the store's batches";
 
 /// A store and the log of its entries; upkeep of both is done together.
@@ -131,7 +131,7 @@ pub(crate) struct TenantBackend {
 }
 
 impl TenantBackend {
-    /// Opens the log, and over it the engine that `open` gives.
+    /// Opens the log, and over it the engine from `open`.
     pub(crate) fn open<E: Into<Opened>>(
         opening: &Opening,
         open: impl FnOnce(ValueLog) -> Result<E>,
@@ -187,7 +187,7 @@ fn incomplete(lost_to: Sequence) -> LostRange {
     }
 }
 
-/// True when the log has lost batches of a store, and not values alone.
+/// True when the log has lost batches of a store, not only values.
 pub(crate) fn is_incomplete(status: &Status) -> bool {
     status.lost.iter().any(|it| it.file == INCOMPLETE)
 }
@@ -237,7 +237,7 @@ impl Backend for TenantBackend {
 
     fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
         let mut tasks = self.engine.maintenance_due(now);
-        // A task that is not the engine's, which takes it for done.
+        // The log's upkeep as a task, for which the engine does nothing.
         if self.log.is_upkeep_due() {
             tasks.push(Task {
                 kind: TaskKind::Scrub,
@@ -312,7 +312,7 @@ pub(crate) fn bitcask_settings() -> BitcaskSettings {
     }
 }
 
-/// The same of a ledger, with journal files that are rewritten when a third of them is garbage.
+/// The same for a ledger, with journal files that are rewritten when a third of them is garbage.
 pub(crate) fn leveled_settings() -> LeveledSettings {
     let leveldb = leveldb_settings();
     LeveledSettings {
@@ -330,7 +330,7 @@ pub(crate) fn leveled_settings() -> LeveledSettings {
     }
 }
 
-/// The same on doubling levels.
+/// The same with doubling levels.
 pub(crate) fn hanoidb_settings() -> HanoidbSettings {
     let leveldb = leveldb_settings();
     HanoidbSettings {

@@ -1,5 +1,5 @@
-//! Four bitcasks with their entries in one value log, with the upkeep of all, for tests of the
-//! segments that the log keeps and of those that are read.
+//! Four bitcasks with their entries in one value log, with the upkeep of all, for tests of the kept
+//! segments and of the segments that are read.
 
 #![expect(
     clippy::unwrap_used,
@@ -92,7 +92,7 @@ impl TenantsNode {
         number
     }
 
-    /// Does one step of everything that is due.
+    /// Does one step of each due task.
     pub(crate) fn upkeep(&self, now: Timestamp) {
         let budget = StepBudget { bytes: u64::MAX };
         while self.log.is_upkeep_due() {

@@ -1,5 +1,5 @@
-//! Promises of the value log beside crashes: reads, room, failures, damage, and the order of
-//! removals.
+//! Promises of the value log other than those about crashes: reads, room, failures, damage, and the
+//! order of removals.
 
 #![expect(
     clippy::unwrap_used,
@@ -129,7 +129,7 @@ fn a_segment_of_which_everything_dies_while_it_is_collected_is_not_read_to_its_e
     assert_eq!(collected(), None);
 }
 
-/// The remaining work is for stores to make the superseding entries durable.
+/// The remaining work is the stores' sync of the superseding entries.
 #[test]
 fn a_segment_in_which_nothing_lives_is_let_go_without_reading_it() {
     let disk = MemoryDisk::new();
@@ -190,8 +190,7 @@ fn a_full_disk_refuses_and_what_it_refused_keeps_its_place() {
         let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
         disk.add_rule(Rule::new(no_space).on(operation));
     }
-    // The first one has its place before the failure is known; it may be visible, and is not
-    // acknowledged.
+    // The first put has its place before the failure is known; it may be visible, and is not acknowledged.
     assert_eq!(put(&node, 0, 2).unwrap_err().kind(), ErrorKind::Full);
     let seen = node.engines[0].values(Reading::CachedOnly).unwrap();
     assert_eq!(seen.len(), 2);
@@ -239,7 +238,8 @@ fn without_space_for_a_segment_nothing_of_a_refused_put_is_seen() {
     node.do_upkeep().unwrap();
 }
 
-/// Too many open files were a failure of the store, and it took no writes until it was opened again.
+/// Regression: too many open files counted as a failure of the store, which took no writes until it
+/// was opened again.
 #[test]
 fn for_want_of_file_handles_puts_are_refused_until_there_are_some() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
@@ -280,8 +280,8 @@ fn a_log_opens_on_a_full_disk() {
     put(&node, 0, 2).unwrap();
 }
 
-/// On a full disk the end of the last run is left for later. A device that failed to read it then, once, had
-/// the log take nothing more until the next start.
+/// On a full disk the end of the last run is left for later. Regression: if the device then failed
+/// to read it once, the log took nothing more until the next start.
 #[test]
 fn the_end_of_the_last_run_that_cannot_be_read_is_tried_again() {
     let memory = MemoryDisk::new();
@@ -553,7 +553,7 @@ fn a_file_of_another_log_is_set_aside() {
     assert!(node.log.newest_segment() > 77);
 }
 
-/// Regression: the log's own name for itself was believed, and every segment moved away as another log's.
+/// Regression: the log relied on its identity file alone, and moved every segment away as another log's.
 #[test]
 fn a_name_of_another_log_does_not_move_its_segments_away() {
     let (disk, other) = (MemoryDisk::new(), MemoryDisk::new());
@@ -776,7 +776,7 @@ fn no_crash_brings_back_a_segment_without_the_removal_that_hid_it() {
     removed.unwrap().wait().unwrap();
     node.log.roll().unwrap();
     put(&node, 1, 2).unwrap();
-    // First the value goes, and only then the removal.
+    // The value is dropped first, and only then the removal.
     node.engines[0].cover().unwrap();
     while node.log.segment(1).is_some() {
         node.log.upkeep_step(StepBudget { bytes: 300 }).unwrap();
@@ -909,7 +909,7 @@ fn a_scrub_writes_the_contents_beside_a_segment_anew_whichever_byte_of_them_rott
     let file = disk.open(path, OpenMode::ReadWrite).unwrap();
     file.truncate(whole.len() as u64 - 1).unwrap();
     mended(&scrub());
-    // The file of another segment, whole in itself.
+    // The file of another segment, intact in itself.
     let other = read_file(&disk, &contents[1], 1 << 20).unwrap();
     kvorum_disk::replace_file(&disk, path, &other).unwrap();
     mended(&scrub());

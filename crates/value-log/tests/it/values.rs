@@ -37,7 +37,7 @@ pub(crate) const SETTINGS: ValueLogSettings = ValueLogSettings {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// A put that is waited for.
+    /// A put, and its wait.
     Put(usize),
     /// A put without a wait.
     Buffered(usize),
@@ -125,7 +125,7 @@ impl Node {
         })
     }
 
-    /// A log without stores; they are to be opened one by one.
+    /// A log without stores, which have to be opened one by one.
     pub(crate) fn begin(disk: &Arc<dyn Disk>, drawn: &Arc<AtomicU64>) -> Result<Self> {
         let log_id = drawn.fetch_add(1, Ordering::Relaxed);
         let (log, opening) = ValueLog::open(disk.clone(), Path::new(DIRECTORY), log_id, SETTINGS)?;
@@ -248,7 +248,7 @@ impl Run {
         Ok(())
     }
 
-    /// Each store has its first batches, all that were acknowledged among them; returns how many.
+    /// Checks that each store has its first batches, with all acknowledged ones; returns how many.
     fn check(&self, node: &Node, story: &str) -> Vec<usize> {
         let mut found = Vec::new();
         for (life, engine) in self.lives.iter().zip(&node.engines) {
@@ -257,7 +257,7 @@ impl Run {
             let fresh = Life::new(0);
             let life = if is_new { &fresh } else { life };
             let last = usize::try_from(engine.last()).unwrap();
-            // The last batches may leave no trace but in the numbering.
+            // The only trace of the last batches may be the numbering.
             assert!(last >= life.acknowledged, "{story}: {last} of {life:?}");
             assert!(last <= life.put.len(), "{story}: {last} of {life:?}");
             let values = engine.values(Reading::MayBlock).expect(story);
@@ -279,7 +279,7 @@ pub(crate) fn batch(number: usize) -> Batch {
     Batch::of(Write::put(key, Fields::default(), Bytes::new(), body))
 }
 
-/// Opens the disk after a crash, checks it, goes on for a while, and crashes again.
+/// Opens the disk after a crash, checks it, continues for a while, and crashes again.
 fn open_and_go_on(run: &Run, image: &MemoryDisk, story: &str) -> u64 {
     let disk: Arc<dyn Disk> = Arc::new(image.clone());
     let before = image.operations();

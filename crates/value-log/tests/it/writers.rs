@@ -129,7 +129,7 @@ fn what_the_tasks_that_are_ready_write_is_one_group() {
         let calling = runtime.clone();
         runtime.spawn("caller", async move { caller.call_driver(&calling).await });
         let writers = runtime.clone();
-        // On the thread of the tasks, where all those that it starts are ready at once.
+        // On the thread of the tasks, so that all tasks that it starts are ready at once.
         let all = runtime.spawn("all", async move {
             for round in 0..ROUNDS {
                 let written: Vec<_> = (0..10)
@@ -148,7 +148,7 @@ fn what_the_tasks_that_are_ready_write_is_one_group() {
                 for writer in written {
                     writer.await.unwrap();
                 }
-                // The driver takes batches that arrive before it sleeps again at once.
+                // Batches that arrive before the driver sleeps again are taken at once.
                 writers.sleep(Duration::from_millis(2)).await;
             }
         });
@@ -157,7 +157,7 @@ fn what_the_tasks_that_are_ready_write_is_one_group() {
     });
     let status = log.status();
     assert_eq!(status.batches, 1 + 10 * ROUNDS as u64);
-    // One for each round, or two where the driver was slow to fall asleep.
+    // One group for each round, or two if the driver was slow to fall asleep.
     assert!(status.groups <= 1 + ROUNDS as u64 * 3 / 2, "{status:?}");
 }
 

@@ -8,12 +8,12 @@ use super::message::{KEY_BYTES_MAX, Reader, WireError, put_bound, put_owners, pu
 use crate::index_page_request::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
 use crate::term_pattern::TermPattern;
 
-/// The longest term that is taken.
+/// The longest term that is accepted.
 const TERM_BYTES_MAX: usize = 128 << 20;
-/// The longest pattern that is taken.
+/// The longest pattern that is accepted.
 const PATTERN_BYTES_MAX: usize = 64 << 10;
 
-/// The request behind its common beginning.
+/// The rest of a request, behind its common beginning.
 ///
 /// ```text
 /// hash u8 (0 standard, 1 bucket only), ring size u16, owners as in a page,
@@ -50,7 +50,7 @@ pub(super) fn put_index_page_request(out: &mut Vec<u8>, request: &IndexPageReque
     out.put_u32_le(request.entries_max);
 }
 
-/// The answer behind its common beginning.
+/// The rest of an answer, behind its common beginning.
 ///
 /// ```text
 /// position, as in the request; varint count; entries, each term and key

@@ -13,7 +13,7 @@ use crate::paged_object::PagedUpdate;
 pub(super) const VERSION: u8 = 1;
 /// The longest storage key: a key, a bucket and a type of at most 64 KiB each, escaped.
 pub(super) const KEY_BYTES_MAX: usize = 512 << 10;
-/// The longest explanation that is sent or taken.
+/// The longest explanation that is sent or accepted.
 pub(super) const TEXT_BYTES_MAX: usize = 1024;
 
 /// A message: the request or the answer, and values.
@@ -137,7 +137,7 @@ pub(super) fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A byte that says if there is a key, and the key.
+/// Writes a byte that is 1 if there is a key, and the key.
 pub(super) fn put_place(out: &mut Vec<u8>, place: Option<&StorageKey>) {
     out.put_u8(u8::from(place.is_some()));
     if let Some(place) = place {

@@ -53,11 +53,10 @@ const OPENING_FAILED: u8 = 16;
 const NOT_PRESENT: u8 = 17;
 const OPERATION_REFUSED: u8 = 18;
 
-/// The bytes of an answer. `Stored` and `Received` are sent when their promise holds, so the ticket in
-/// them does not travel.
+/// The bytes of an answer. `Stored`, `Updated` and `Received` are sent once they are durable,
+/// without their tickets.
 ///
-/// `sent` is the value that came with the request: an object with exactly that value is answered without it,
-/// since the sender has the value.
+/// `sent` is the request's value: an object with exactly this value is returned without it.
 ///
 /// ```text
 /// head    = version  u8   1
@@ -133,7 +132,7 @@ fn plain(kind: u8) -> WireMessage {
 
 fn of_object(kind: u8, object: &Object, sent: Option<&Bytes>) -> WireMessage {
     let encoded = object.encode();
-    // The same bytes in the same place, or equal: the asker has both.
+    // The same bytes in the same place, or equal: the sender has both.
     let is_as_sent = sent.is_some_and(|sent| *sent == encoded.body);
     let kind = if is_as_sent { STORED_AS_SENT } else { kind };
     let mut head = start(kind, encoded.head.len());
@@ -232,8 +231,8 @@ fn of_failure(failure: &ReplicaFailure) -> WireMessage {
     }
 }
 
-/// Reads an answer. `sent` is the request's value, for an object that is answered without it; its hash
-/// is compared like any other's.
+/// Reads an answer. `sent` is the request's value, for an object that was returned without it; its
+/// hash is compared like any other's.
 pub fn decode_reply(message: &WireMessage, sent: &Bytes) -> Result<ReplicaReply, WireError> {
     let mut reader = Reader::new(&message.head)?;
     let body = &message.body;

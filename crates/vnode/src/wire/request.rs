@@ -28,7 +28,7 @@ use crate::tree_request::TreeRequest;
 pub enum PeerRequest {
     /// An operation on a replica.
     Replica {
-        /// The role in which the node is asked: as the partition's owner, or as a stand-in.
+        /// The role of the addressed node: the partition's owner, or a stand-in.
         role: Role,
         /// The request.
         request: ReplicaRequest,
@@ -365,7 +365,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A kind that a newer version has is refused: the object would be stored as one of another kind.
+    /// A kind of a newer version is refused, so that the object is not stored as another kind.
     fn rules(&mut self) -> Result<(Resolution, ObjectTag), WireError> {
         let rules = self.bytes.u8()?;
         let resolution = match rules & NEWEST_WINS {

@@ -17,7 +17,7 @@ const KEYS: u8 = 2;
 const RECOUNT: u8 = 3;
 const UNKNOWN: u8 = 4;
 
-/// The request behind its common beginning.
+/// The rest of a request, behind its common beginning.
 ///
 /// ```text
 /// owner u16, n_val u8, question u8 (0 root, 1 branches, 2 keys, 3 recount), by question:
@@ -68,7 +68,7 @@ fn put_leaf_keys(out: &mut Vec<u8>, keys: &LeafKeys) {
     out.put_u32_le(keys.keys_max);
 }
 
-/// The answer behind its common beginning.
+/// The rest of an answer, behind its common beginning.
 ///
 /// ```text
 /// answer u8 (0 root, 1 branches, 2 keys, 3 recounted, 4 unknown), by answer:
@@ -111,7 +111,7 @@ pub(super) fn put_tree_answer(out: &mut Vec<u8>, answer: &TreeAnswer) {
     }
 }
 
-/// About as many bytes as an answer takes.
+/// The approximate length of an answer, in bytes.
 pub(super) fn tree_answer_bytes(answer: &TreeAnswer) -> usize {
     16 + match answer {
         TreeAnswer::Root { root, .. } => 4 * root.len(),
@@ -260,7 +260,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A number of things of which each takes this many bytes at least.
+    /// Reads the number of items that take at least this many bytes each.
     fn counted(&mut self, bytes_each: usize) -> Result<usize, WireError> {
         let count = self.bytes.varint_len()?;
         match count > self.bytes.remaining() / bytes_each {

@@ -1,4 +1,4 @@
-//! Index queries of one vnode, against a look at each of its objects.
+//! Index queries of one vnode, compared with reads of each of its objects.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

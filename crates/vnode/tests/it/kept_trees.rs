@@ -1,4 +1,4 @@
-//! Trees outlast their run, unless their store is not what it was.
+//! Trees outlast their run, unless their store has changed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -151,13 +151,13 @@ impl Run {
         self.disk
     }
 
-    /// The disk as the power would leave it now.
+    /// The disk as a power cut would leave it now.
     fn cut(&self) -> MemoryDisk {
         self.disk.crash_image(CrashOptions::nothing_unsynced())
     }
 }
 
-/// A disk on which a run was stopped in order.
+/// A disk on which a run was stopped cleanly.
 fn stopped() -> MemoryDisk {
     let run = Run::open(&empty_disk());
     run.put_many();
@@ -209,7 +209,7 @@ fn a_crash_after_the_store_has_written_out_what_they_lack_costs_a_rebuild() {
     run.begin();
     assert!(run.vnode.keep_trees(&run.files).unwrap());
     run.put("new", "v");
-    // The checkpoint has the batch, and the log does not give it back.
+    // The checkpoint has the batch, so the log does not replay it.
     run.vnode.store_for_upkeep().close().unwrap();
     let run = Run::open(&run.cut());
     assert_eq!(run.begin(), BuildStep::Idle);
@@ -248,7 +248,7 @@ fn trees_of_an_incomplete_vnode_are_not_kept_and_not_taken() {
     assert!(!run.vnode.keep_trees(&run.files).unwrap());
 }
 
-/// The store is put back to an earlier copy, and the trees stay. Are they those of the store?
+/// Restores an earlier copy of the store, keeps the trees, and returns true if they match the store.
 fn are_right_after_a_rollback() -> bool {
     let disk = stopped();
     let earlier = disk.crash_image(CrashOptions::everything());
@@ -270,7 +270,7 @@ fn trees_that_are_kept_across_a_rollback_are_found() {
     assert!(!are_right_after_a_rollback());
 }
 
-/// A store that was rolled back comes to the number of the trees again, with other contents.
+/// A store that was rolled back reaches the sequence of the trees again, with other contents.
 #[test]
 fn trees_do_not_come_back_when_a_store_that_was_rolled_back_goes_on() {
     let disk = stopped();

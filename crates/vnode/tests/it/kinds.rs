@@ -151,7 +151,7 @@ fn documents_are_indexed_by_their_kind_and_others_are_not() {
     assert_eq!(indexed(&bench), ["task"]);
 }
 
-/// A bucket may have objects from before its kind was chosen, if they were put at the same time.
+/// Objects put while a bucket's kind was chosen may be of another kind.
 #[test]
 fn an_object_is_read_by_the_kind_that_it_was_stored_by() {
     let bench = Bench::new();

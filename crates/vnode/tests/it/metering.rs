@@ -117,7 +117,7 @@ fn each_operation_on_a_data_type_is_reported_with_its_value() {
     assert_eq!(facts, expected);
     let is_measured = |(value, took): &(ValueFacts, Duration)| value.bytes > 0 && !took.is_zero();
     assert!(changed.iter().all(is_measured), "{changed:?}");
-    // A write all the same, of which one in so many is measured.
+    // Also a write, of which one in so many is measured.
     assert_eq!(bench.vnode.status().puts, 4);
     assert_eq!(reported.count(VnodeWork::Put), 1);
 }
@@ -125,7 +125,7 @@ fn each_operation_on_a_data_type_is_reported_with_its_value() {
 #[test]
 fn an_operation_that_is_refused_or_would_block_is_not_reported() {
     let (mut bench, reported) = metered();
-    // The sum of the third would not fit.
+    // The third sum would overflow.
     for _ in 0..3 {
         bench.done(counter(i128::MAX));
     }

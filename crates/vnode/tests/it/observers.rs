@@ -52,7 +52,7 @@ impl ChangeObserver for Noted {
 }
 
 impl Noted {
-    /// The changes since it was asked last.
+    /// The changes since the last call.
     fn take(&self) -> Vec<(Version, Version)> {
         let changes = std::mem::take(&mut *self.changes.lock());
         changes
@@ -283,7 +283,7 @@ fn writers_of_one_key_are_shown_one_after_the_other() {
     }
 }
 
-/// A write that looks at nothing would have nothing to show: what it replaces is read for the observers.
+/// Even for a write that needs no read, the replaced object is read for the observers.
 #[test]
 fn what_is_written_once_is_shown_with_what_it_replaces() {
     let (bench, noted) = observed();

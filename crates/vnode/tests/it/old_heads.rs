@@ -83,7 +83,7 @@ fn the_head_of_what_is_replaced_is_read_once() {
     assert_eq!(reads, 2, "the whole object, and its head");
 }
 
-/// An entry may move to where memory does not have it after its head was read.
+/// After its head was read, an entry may move to a place that is not in memory.
 #[test]
 fn a_write_that_the_store_cannot_do_without_waiting_is_repeated_where_it_may_wait() {
     let bench = Bench::new();

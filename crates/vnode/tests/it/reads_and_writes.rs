@@ -1,4 +1,4 @@
-//! Gets, puts and merges of one vnode, on good days and bad ones.
+//! Gets, puts and merges of one vnode, with and without failures.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -170,7 +170,7 @@ fn a_merge_is_written_once() {
     assert_eq!(bench.get("k").as_deref(), Some(&object));
     let keys = bench.backend.puts.load(Ordering::Relaxed);
     received(bench.done(store("k", &object)));
-    // The empty batch that takes a place behind the stored object.
+    // The empty batch takes a place behind the stored object, for durability.
     assert_eq!(bench.backend.puts.load(Ordering::Relaxed), keys + 1);
     assert_eq!(bench.vnode.status().puts, 1);
     assert_eq!(bench.get("k").as_deref(), Some(&object));
@@ -243,7 +243,7 @@ fn r04_limits_hold_for_clients_and_not_for_replicas() {
     bench.done(store("k", &made_elsewhere("d", &Clock::new(), 1)));
     let crowded = bench.get("k").unwrap();
     assert_eq!(values(&crowded), ["a", "b", "d"]);
-    // The way out is always open.
+    // A write that resolves siblings is always allowed.
     let resolved = bench.put("k", "e", crowded.clock());
     assert_eq!(values(&resolved), ["e"]);
     let large = "x".repeat(500);
@@ -273,7 +273,7 @@ fn a_blind_write_goes_over_damage_and_a_condition_does_not() {
         assert!(is_damaged(blind.unwrap_err()));
         let after = bench.put("k", "b", &Clock::new());
         assert_eq!(values(&after), ["b"]);
-        // A value that cannot be read is not covered either: a replica that has it whole keeps it.
+        // The write does not cover an unreadable value either: a replica that has it whole keeps it.
         let dot = before.siblings()[0].dot;
         assert!(!after.clock().contains(dot));
         bench.done(store("k", &before));
@@ -303,7 +303,7 @@ fn mending_replaces_what_is_damaged_and_merges_what_is_not() {
     let bench = Bench::new();
     let object = made_elsewhere("a", &Clock::new(), 1);
     bench.done(store("k", &object));
-    // The head is whole, so a store would find nothing to do.
+    // The head is intact, so a plain store request changes nothing.
     bench.backend.damage_body(&storage_key("k"));
     bench.done(store("k", &object));
     assert!(bench.try_get("k").is_err());
@@ -344,8 +344,8 @@ fn failures_of_the_store_say_what_can_be_done() {
 #[test]
 fn a_store_that_failed_is_not_asked_to_coordinate_again() {
     let bench = Bench::new();
-    // The device did not return one key's entry, or the system had no file handle left: that is no
-    // failure of the store.
+    // The device did not return one key's entry, or the system had no file handle left: the
+    // store itself has not failed.
     for kind in [ErrorKind::Unread, ErrorKind::Exhausted] {
         bench.backend.refuse_puts(Some(kind));
         let refused = bench.try_put("k", "a", &Clock::new(), Condition::Always);
@@ -389,12 +389,12 @@ fn an_overtaken_actor_is_left_on_every_path() {
     let after = bench.vnode.status().actor;
     assert_ne!(after, before);
 
-    // Another replica has.
+    // Another replica has seen such a write.
     let object = made_elsewhere("b", &overtake(&bench), 1);
     bench.done(store("k", &object));
     assert_ne!(bench.vnode.status().actor, after);
 
-    // The store itself has.
+    // The store itself has such a write.
     let after = bench.vnode.status().actor;
     let clock = overtake(&bench);
     let planted = made_elsewhere("c", &clock, 2);
@@ -594,7 +594,7 @@ fn an_object_that_is_written_once_is_taken_in_without_a_read() {
     assert_eq!(values(&bench.get("k").unwrap()), ["b"]);
 }
 
-/// Replicas that were written in another order are one where they are merged.
+/// Replicas that were written in different orders become equal when they are merged.
 #[test]
 fn of_values_that_are_written_once_the_merge_keeps_the_newest() {
     let older = made_elsewhere("a", &Clock::new(), 1);

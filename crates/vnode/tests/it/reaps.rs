@@ -1,4 +1,4 @@
-//! Pages of tombstones that go: those that are meant, by the batch that wrote them.
+//! Removal of tombstones, a page at a time: only those whose batch is admitted.
 
 use kvorum_backend::{FoldClock, FoldRange, Lease, Sequence};
 use kvorum_encoding::StorageKey;

@@ -1,4 +1,4 @@
-//! Scans of one vnode: all that is there, page by page within limits, and where the next page begins.
+//! Scans of one vnode: all entries, in pages within limits, and the beginning of the next page.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -138,7 +138,7 @@ fn a_lease_ends_a_page_and_without_a_key_the_scan() {
     for number in 0..1_000 {
         bench.put(&format!("{number:04}"), "v", &Clock::new());
     }
-    // Each look at the clock advances it.
+    // Each reading of the clock advances it.
     let ends_after = |looks: u64| {
         let time = Arc::new(AtomicU64::new(0));
         ScanRequest {

@@ -39,7 +39,7 @@ pub(crate) struct TrickBackend {
 }
 
 impl TrickBackend {
-    /// The store's identity is this number, and another hundred higher each time it is erased.
+    /// The store's identity is this number at first; each erasure adds a hundred.
     pub(crate) fn new(identity: u64) -> Self {
         let identity = AtomicU64::new(identity);
         let draw = move || identity.fetch_add(100, Ordering::Relaxed);
@@ -290,7 +290,7 @@ impl LateSync {
         self.state.lock().given
     }
 
-    /// Everything up to the ticket of this number is durable.
+    /// Makes everything durable up to the ticket of this number.
     pub(crate) fn release(&self, synced: u64) {
         let mut state = self.state.lock();
         state.synced = synced;

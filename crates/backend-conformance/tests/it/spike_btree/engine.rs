@@ -31,8 +31,7 @@ impl EngineUnderTest for BTree {
         "b+tree spike"
     }
 
-    /// The whole store: if a page of the last commit is damaged, the library goes back to the one
-    /// before.
+    /// The whole store: if a page of the last commit is damaged, the library returns to the commit before.
     fn left_out_after_kill(&self) -> &'static [&'static str] {
         &["*.redb"]
     }
@@ -64,12 +63,12 @@ impl EngineUnderTest for BTree {
         usize::MAX
     }
 
-    /// A file that is one of its own earlier states is valid.
+    /// A file in one of its own earlier states is valid.
     fn reports_truncation(&self) -> bool {
         false
     }
 
-    /// redb checks pages when it opens a file and trusts them afterwards, to the point of panics.
+    /// redb checks pages when it opens a file and never again, so that later damage may even make it panic.
     fn checks_every_read(&self) -> bool {
         false
     }
@@ -79,8 +78,7 @@ impl EngineUnderTest for BTree {
         25
     }
 
-    /// After an error of a write redb has to be opened again before it takes another, and opening
-    /// writes.
+    /// After a failed write redb has to be opened again before the next write, and opening writes.
     fn works_on_a_full_disk(&self) -> bool {
         false
     }
@@ -102,7 +100,7 @@ struct State {
     last_sequence: Sequence,
     failure: Option<BackendError>,
     is_closed: bool,
-    /// Set for the snapshots of the present contents when they are erased.
+    /// Set for snapshots of the present contents when the contents are erased.
     is_erased: Arc<AtomicBool>,
     index_counts: IndexCounts,
 }
@@ -187,8 +185,7 @@ impl State {
     }
 }
 
-/// Makes a tree under a temporary name and renames it into place, so that there is never a partial
-/// one.
+/// Makes a tree under a temporary name and renames it into place, so that no partial tree ever exists.
 fn create(disk: &dyn Disk, directory: &Path, identity: u64, sequence: Sequence) -> Result<()> {
     let path = directory.join("store.redb");
     let temporary = kvorum_disk::temporary_name(&path);
@@ -257,7 +254,7 @@ fn read_state(database: &Database) -> Result<State> {
     })
 }
 
-/// Takes an entry out of all tables; returns its index entries.
+/// Removes an entry from all tables; returns its index entries.
 fn take_out(transaction: &WriteTransaction, key: &StorageKey) -> Result<Vec<IndexEntry>> {
     let mut entries = transaction.open_table(ENTRIES).map_err(tree_error)?;
     let Some(old) = entries.remove(key.as_bytes()).map_err(tree_error)? else {

@@ -72,7 +72,7 @@ fn planted_defects_are_caught() {
         PlantedDefect::SnapshotSeesLaterWrites,
     ] {
         match expect_caught(&Lsm, defect, &conformance_plan()) {
-            // Printed with the test's output, as evidence that it was caught for the right reason.
+            // Printed with the test's output, as evidence that the defect was caught for the right reason.
             Ok(violation) => println!("{defect:?}: {violation}"),
             Err(missed) => panic!("{missed}"),
         }

@@ -1,7 +1,7 @@
 //! The files of the LSM spike: manifest, write-ahead logs and tables.
 //!
 //! All are sequences of frames: length, checksum, payload. A log frame is a batch, a table frame an
-//! entry; a table ends with a frame that counts them, so that a cut one is detected.
+//! entry; a table ends with a frame that counts them, so that a cut table is detected.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) identity: u64,
-    /// Logs from this number on hold the batches that are not in tables.
+    /// The batches that are not in tables are in logs from this number on.
     pub(crate) first_log: u64,
     /// The last batch when the manifest was written.
     pub(crate) sequence: u64,
-    /// The length of all logs together when the store was closed; 0 when it was not.
+    /// The total length of the logs when the store was closed; 0 when it was not.
     pub(crate) closed_log_bytes: u64,
     /// Newest first.
     pub(crate) tables: Vec<u64>,
@@ -83,7 +83,7 @@ impl Table {
         let damaged = || BackendError::new(ErrorKind::Corrupt, format!("table {number}"));
         let read = kvorum_disk::read_file(disk, &path, FILE_BYTES_MAX);
         let bytes = read.map_err(|error| match error.kind() {
-            // The manifest names it, so one of the two is damaged.
+            // The manifest names the file, so either is damaged.
             kvorum_disk::ErrorKind::NotFound => damaged(),
             _ => disk_error(error),
         })?;
@@ -144,7 +144,7 @@ pub(crate) fn batch_frame(sequence: Sequence, changes: &[Change]) -> Vec<u8> {
 /// A batch as the log has it.
 pub(crate) type LoggedBatch = (Sequence, Vec<Change>);
 
-/// The batches of a log, up to the first that is not whole, and the start of that one.
+/// The batches of a log up to the first broken one, and the start of that one.
 pub(crate) fn read_log(bytes: &[u8]) -> Result<(Vec<LoggedBatch>, u64)> {
     let mut batches = Vec::new();
     let mut offset = 0;

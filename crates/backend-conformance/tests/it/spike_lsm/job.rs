@@ -12,7 +12,7 @@ use super::files::{Table, disk_error, entry_frame, table_path};
 use super::{Layers, successor};
 use crate::entry_encoding::framed;
 
-/// A table in the making.
+/// A table under construction.
 pub(crate) struct Job {
     pub(crate) kind: TaskKind,
     pub(crate) number: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Job {
     file: Arc<dyn DiskFile>,
     offset: u64,
     entries: u64,
-    /// Removals may be left out: there is no older layer.
+    /// Removals may be omitted: there is no older layer.
     drops_removals: bool,
 }
 

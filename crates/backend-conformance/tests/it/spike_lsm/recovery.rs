@@ -1,4 +1,4 @@
-//! Opening after a crash, and changing the files of the store.
+//! Recovery after a crash, and changes to the files of the store.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,7 +37,7 @@ pub(crate) fn recover(disk: &dyn Disk, directory: &Path, manifest: Manifest) -> 
         let bytes = kvorum_disk::read_file(disk, path, 1 << 30).map_err(disk_error)?;
         let info = disk.info(path).map_err(disk_error)?;
         if info.is_none_or(|info| info.len != bytes.len() as u64) {
-            // Taken for a torn end, a short read would lose the batches behind it.
+            // A short read that counted as a torn end would lose the batches behind it.
             let detail = format!("log {number} was read short");
             return Err(BackendError::new(ErrorKind::Failed, detail));
         }
@@ -61,9 +61,9 @@ pub(crate) fn recover(disk: &dyn Disk, directory: &Path, manifest: Manifest) -> 
         let detail = format!("logs of {log_bytes} bytes where {expected} were written");
         return Err(BackendError::new(ErrorKind::Corrupt, detail));
     }
-    // Only now: a damaged log must not be cut. The batches may be in the page cache only, and after
-    // a failed sync even marked as written, so that another sync would not write them: they are
-    // written again. A store that was closed is whole on disk.
+    // Only now, since a damaged log must not be cut. The batches may be only in the page cache,
+    // and after a failed sync even marked as written, so that another sync would not write them. So
+    // they are written again. A store that was closed is whole on disk.
     let is_closed = manifest.closed_log_bytes > 0 && log_bytes == manifest.closed_log_bytes;
     for (path, bytes, end) in logs.iter().filter(|_| !is_closed) {
         let file = disk.open(path, OpenMode::ReadWrite).map_err(disk_error)?;
@@ -98,7 +98,7 @@ pub(crate) fn recover(disk: &dyn Disk, directory: &Path, manifest: Manifest) -> 
     })
 }
 
-/// Creates a directory and its parents, names included.
+/// Creates a directory and its parents, and makes their names durable.
 pub(crate) fn create_durably(disk: &dyn Disk, directory: &Path) -> Result<()> {
     disk.create_directory(directory).map_err(disk_error)?;
     for above in directory.ancestors().skip(1) {

@@ -17,7 +17,7 @@ use super::recovery::{create_durably, create_log, recover, remove_if_there, writ
 
 const MEMTABLE_BYTES_MAX: u64 = 3_000;
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
-/// More tables than this are merged.
+/// The most tables; more are merged.
 pub(crate) const TABLES_MAX: usize = 2;
 
 pub(crate) struct Shared {
@@ -100,7 +100,7 @@ impl Shared {
         Ok(sequence)
     }
 
-    /// The following changes on disk would be left half done by a failure.
+    /// For changes on disk that a failure would leave incomplete: after one the store takes no more writes.
     pub(crate) fn or_fail<T>(state: &mut State, outcome: Result<T>) -> Result<T> {
         if let Err(error) = &outcome {
             state.failure.get_or_insert(error.clone());
@@ -112,7 +112,7 @@ impl Shared {
         write_manifest(&*self.disk, &self.directory, manifest)
     }
 
-    /// Leaves the memtable to a flush; the next put starts a new log.
+    /// Leaves the memtable to a flush; the next put begins a new log.
     pub(crate) fn freeze(state: &mut State) -> Result<()> {
         let number = state.log_number();
         if let Some(log) = state.log.take() {
