@@ -1,4 +1,4 @@
-//! The types that our Raft is made of.
+//! The types with which we use the Raft library.
 
 use std::fmt;
 use std::io::Cursor;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::raft_runtime::SeamRuntime;
 
-/// A node in Raft: its identity, with the traits that the library requires of one. Written as text,
-/// since it is the key of maps in JSON.
+/// A node in Raft: its identity, with the traits that the library requires. Serialized as text,
+/// since it is a key of JSON maps.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
