@@ -183,7 +183,7 @@ impl Callers {
         }
         loop {
             let mut ended = pin!(self.ended.notified());
-            // Enabled before looking, so that no end goes unnoticed.
+            // Enabled before the check, so that no end is missed.
             ended.as_mut().enable();
             if self.known.lock().of_requests().next().is_none() {
                 return;
