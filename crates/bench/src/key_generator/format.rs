@@ -103,7 +103,7 @@ impl Directive {
         self.pad(body)
     }
 
-    /// Fills up to the width. A text that is too long loses its end; anything else becomes stars.
+    /// Pads to the width. A text that is too long is cut; anything else becomes stars.
     fn pad(&self, mut body: Vec<u8>) -> Vec<u8> {
         let Some(signed) = self.width else {
             return body;
