@@ -1,4 +1,4 @@
-//! Kinds of scales: how an axis grows.
+//! Kinds of scales.
 
 /// Growth of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use maud::{Markup, PreEscaped, html};
 use super::data::PageData;
 use crate::draw::{Chart, Frame, ScaleKind, draw};
 
-/// The element of one chart; its numbers go to the page's data. A chart that is alone in its row
-/// has a drawing of the row's width.
+/// The element of one chart; its numbers are added to the page's data. The drawing of a chart that
+/// is alone in its row has the row's width.
 pub(super) fn figure(chart: &Chart, is_alone: bool, data: &mut PageData) -> Markup {
     data.add(chart);
     let heading = format!("{}-title", chart.id);

@@ -13,8 +13,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Reads a table. An interrupted run leaves a last line without its end, which is left out when it
-    /// is short of fields.
+    /// Reads a table. An interrupted run may leave an incomplete last line, which is left out if
+    /// fields are missing.
     pub(super) fn parse(text: &str, path: &Path) -> Result<Self, ReadError> {
         let refusal = |line: usize, reason: String| ReadError::Table {
             path: path.to_owned(),
