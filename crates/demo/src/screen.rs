@@ -262,7 +262,7 @@ fn draw_notes(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-/// A text in lines of this many columns; those after the first are set in.
+/// A text in lines of this many columns, with lines after the first indented.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
