@@ -1,4 +1,4 @@
-//! Source without the parts for tests alone: items and fields below `#[cfg(test)]`.
+//! Source without the parts for tests: items and fields below `#[cfg(test)]`.
 
 use crate::tidy::lexer::Placed;
 
@@ -90,12 +90,12 @@ fn end_of_item(code: &[Placed], mut position: usize) -> usize {
     position
 }
 
-/// The forms of code behind an attribute, by their ends.
+/// The kinds of code behind an attribute, by their ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Up to a closing brace, or a semicolon before any.
+    /// Code up to a closing brace, or up to an earlier semicolon.
     Braced,
-    /// Up to a semicolon.
+    /// Code up to a semicolon.
     Plain,
     /// A field, variant, arm or statement: up to a comma or semicolon.
     Part,

@@ -1,9 +1,9 @@
-//! The paths a Rust file names below given roots, with grouped imports taken apart.
+//! The paths below given roots in a Rust file, with grouped imports split.
 
 use crate::tidy::lexer::Placed;
 use crate::tidy::test_items::without_tests;
 
-/// Keywords behind which `::std` is a path from the root, not the tail of another.
+/// Keywords after which `::std` is a path from the root, not the end of another path.
 const BEFORE_A_PATH: [&str; 9] = [
     "as", "dyn", "else", "for", "if", "impl", "in", "return", "use",
 ];
