@@ -1,11 +1,10 @@
 //! The removal of a bucket type, and the reset of its properties.
 //!
-//! A type is removed in two steps. The first step hides the type from requests and raises the epoch
-//! of every partition. Requests that were planned earlier have older epochs, and vnodes refuse
-//! them; later requests do not find the type. So no write comes in while every node is asked for
-//! keys of the type. The second step removes the type, and names the version at which the first was
-//! agreed. If a removal was cancelled and begun again meanwhile, the version differs, and every
-//! node has to be asked again.
+//! A type is removed in two steps, between which every node is asked for keys of it. The first step hides
+//! the type from requests and raises the epoch of every partition. Requests that were planned before have
+//! older epochs, and vnodes refuse them; later requests do not find the type. So no write comes in between.
+//! The second step removes the type, and names the version at which the first was agreed. A removal that
+//! was cancelled and begun again meanwhile is thus another one, and every node has to be asked again.
 //!
 //! The answers of the nodes hold for the present places of vnodes. So a change of the ring or of the members
 //! cancels every removal that has not ended, and never waits for one.
@@ -44,8 +43,7 @@ impl Content {
                 Err(Refusal::NoSuchType { bucket_type })
             }
             Some(TypeStatus::Created) => {
-                // Requests have never found the type: it has no data, and its buckets have no
-                // properties.
+                // Requests have never found it: it has no data, and no bucket of it has properties.
                 self.types.remove(bucket_type);
                 Ok(())
             }
@@ -89,7 +87,7 @@ impl Content {
             || !self.members.keys().eq(before.members.keys())
     }
 
-    /// Cancels all removals of types that have not ended.
+    /// Shows the types again whose removal has not ended.
     pub(crate) fn take_back_removals(&mut self) {
         for entry in self.types.values_mut() {
             if matches!(entry.status, TypeStatus::Leaving { .. }) {

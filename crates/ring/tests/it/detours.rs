@@ -1,5 +1,4 @@
-//! Lists that make a detour have their replicas on distinct nodes, and the change to them loses
-//! nothing.
+//! Lists that make a detour have their replicas on distinct nodes, and lose nothing on the way there.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +20,7 @@ fn before(size: u64, owner: Partition) -> Position {
     position
 }
 
-/// The ring with the most possible replicas, up to `n`, and their detours.
+/// The ring with as many replicas as it can have, up to `n`, and the detours that these need.
 fn spread(partitions: u64, nodes: usize, n: u16) -> Ring {
     let replicas = n.min(u16::try_from(nodes).unwrap());
     let mut ring = ring(partitions, nodes, n).with_replicas_max(replicas);
@@ -51,7 +50,7 @@ fn every_list_of_every_small_ring_is_on_distinct_nodes() {
                 with_detours += usize::from(!ring.detours().is_empty());
                 assert_eq!(ring.crowded(n), [], "{partitions} {nodes} {n}");
                 for owner in ring.size().partitions() {
-                    // Lists of buckets with fewer replicas are prefixes of the longest.
+                    // Buckets with fewer replicas have the first of them.
                     let longest = nodes_of(&ring, partitions, owner, u32::from(n));
                     assert_eq!(longest.len(), usize::from(n).min(nodes));
                     for n in 1..=longest.len() {
@@ -106,7 +105,7 @@ fn where_replicas_share_nodes_on_purpose_lists_go_straight_on() {
     assert_eq!(partitions, straight);
 }
 
-/// All sets of `count` of these partitions.
+/// All sets of `count` of these.
 fn choices(of: &[Partition], count: usize) -> Vec<BTreeSet<Partition>> {
     let all = 0..1_u32 << of.len();
     let chosen = all.filter(|set| set.count_ones() as usize == count);
@@ -122,8 +121,8 @@ fn choices(of: &[Partition], count: usize) -> Vec<BTreeSet<Partition>> {
         .collect()
 }
 
-/// Every quorum of the new list has a write that a quorum of the old list had, once all new vnodes
-/// are filled.
+/// A write that a quorum of the old list had is visible to every quorum of the new one, once all new
+/// vnodes of it are filled.
 #[test]
 fn what_a_quorum_had_before_a_change_of_lists_every_quorum_has_after_it() {
     let mut compared = 0;
@@ -143,7 +142,7 @@ fn what_a_quorum_had_before_a_change_of_lists_every_quorum_has_after_it() {
         let mut settled = changing.clone();
         settled.close_growth().unwrap();
         settled.settle_growth().unwrap();
-        // The reverse change of lists, as after a fourth node has joined.
+        // The same lists the other way round, as when a fourth node has joined.
         let detours = settled.detours().clone();
         let back = changing.clone().with_detours(detours, Detours::default());
         for ring in [&changing, &back] {
