@@ -104,7 +104,7 @@ pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {
     Ok(total)
 }
 
-/// Runs the Python client on three servers, one of which is killed meanwhile, over both protocols.
+/// Runs the Python client on three servers, over both protocols. One server is killed meanwhile.
 fn on_cluster(run: &Run<'_>, python: &Path, folder: &Path) -> anyhow::Result<Tally> {
     let directory = run.workspace.clean_scratch("conformance/cluster")?;
     // The engine has index queries.

@@ -1,4 +1,4 @@
-//! The machine that the log drives, in the library's form.
+//! The machine that the log drives, in the library's interface.
 
 use std::io::Cursor;
 use std::sync::Arc;

@@ -68,7 +68,7 @@ pub struct Outcome {
     /// The last listed key, if the leaves have more keys than may be listed: the next exchange may
     /// continue behind it.
     pub resume_after: Option<StorageKey>,
-    /// The range that the next exchange may look at first.
+    /// The range that the next exchange may compare first.
     pub hint: Option<RangeHint>,
 }
 

@@ -76,7 +76,7 @@ impl ServerProbe {
     }
 }
 
-/// Rows written so far, of which the first and the last are kept.
+/// The rows written so far; the first and the last are kept.
 struct Rows {
     file: File,
     ends: Vec<(Duration, ServerSample)>,

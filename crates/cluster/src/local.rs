@@ -114,7 +114,7 @@ pub enum OpenError {
         directory: PathBuf,
         /// The reason why the newest generation cannot be read.
         newest: Box<Unreadable>,
-        /// The reason why the one before cannot be read.
+        /// The reason why the previous generation cannot be read.
         previous: Box<Unreadable>,
     },
     /// A later version wrote the file. Run that version or a newer one.

@@ -182,8 +182,8 @@ impl ClusterState {
     }
 
     /// The next number of replicas, one step from the present number. The goal is the number of
-    /// members that own partitions, or the number that buckets require if that is less. The present
-    /// number means that lists need other detours. `None` while anything moves.
+    /// partition owners, or the number that buckets require if this is smaller. The present number
+    /// means that lists need other detours. `None` while anything moves.
     pub fn next_growth(&self) -> Option<u16> {
         let ring = self.ring();
         if self.transition().is_some() || ring.growth().is_some() || !ring.moves().is_empty() {

@@ -124,7 +124,7 @@ impl ClusterState {
         Ok(plan)
     }
 
-    /// Partitions of which two replicas are on one node, even with detours.
+    /// Partitions with two replicas on one node, even with detours.
     fn crowded_in(&self, target: &Ring) -> Vec<Partition> {
         let n = u16::try_from(self.n_val_max()).unwrap_or(u16::MAX);
         let detours = target.detours_for(n);

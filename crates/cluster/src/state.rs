@@ -157,7 +157,7 @@ impl ClusterState {
         self.resolved.of_bucket(bucket_type, bucket)
     }
 
-    /// The properties by which the stored objects of a bucket are placed and merged. Unlike
+    /// The properties that decide how the stored objects of a bucket are placed and merged. Unlike
     /// requests, this finds a type that is being removed, so a cancelled removal has moved nothing.
     pub fn stored_properties(
         &self,

@@ -1,10 +1,10 @@
 //! `kvorum demo`: a cluster on this machine, and a load that records acknowledged writes. Keys kill
 //! nodes, cut the network, and change the members; a terminal shows the effects.
 //!
-//! Nodes are processes of the same program. Each is behind a relay (`network`), which passes all
-//! messages between nodes; for everything else the demo uses the interfaces of operators and
-//! clients. Decisions are pure (`script`, `scene`, `account`, `observation`, `picture`); a director
-//! carries them out.
+//! Nodes are processes of the same program. Each is behind a relay (`network`), which passes on all
+//! messages from other nodes; everything else uses the interfaces of operators and clients.
+//! Decisions are pure (`script`, `scene`, `account`, `observation`, `picture`); a director carries
+//! them out.
 //!
 //! Outside this crate: server internals.
 

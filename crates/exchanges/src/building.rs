@@ -55,7 +55,7 @@ pub(crate) struct Builder {
     built: Mutex<BTreeMap<(Partition, StoreId), Built>>,
     /// The vnode whose last step failed: other vnodes come first.
     failed: Mutex<Option<Partition>>,
-    /// The last time at which trees were written to their file, or at which that failed.
+    /// The time of the last write of trees to their file, successful or not.
     kept: Mutex<BTreeMap<(Partition, StoreId), Moment>>,
 }
 

@@ -127,7 +127,7 @@ struct Storing {
     late: Vec<(StorageKey, Arc<Object>)>,
 }
 
-/// A large object of which a part has arrived.
+/// A partly received large object.
 struct Large {
     page: Page,
     body: BytesMut,

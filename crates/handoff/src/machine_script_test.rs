@@ -6,7 +6,7 @@
 //! | `go`, `noted`, `stored`, `not stored`, `after SECONDS` | events of the receiver's own side; time passes |
 //! | `admitted EPOCH` | the budget lets the next question pass |
 //! | `page KEY ... [last] [but KEY] [of epoch N] [of another session]` | the source answers with these keys; one behind `but` was sent and did not come |
-//! | `large KEY [last]`, `piece BYTES`, `piece` | it answers with a large object, and with pieces of it, the last with all that is left |
+//! | `large KEY [last]`, `piece BYTES`, `piece` | the source answers with a large object, and with pieces of it; the last piece has all remaining bytes |
 //! | `forgotten`, `later`, `unanswered` | the source has dropped the session, is not ready, does not answer |
 //!
 //! Each reply is the machine's next action.

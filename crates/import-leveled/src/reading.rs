@@ -130,7 +130,7 @@ impl ObjectReader {
         Ok(())
     }
 
-    /// Reports a version of which only index changes are left, unless it has expired.
+    /// Reports a version with only its index changes left, unless it has expired.
     fn read_replaced(
         &mut self,
         entry: &IndexEntry,

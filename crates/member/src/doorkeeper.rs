@@ -23,7 +23,7 @@ const LOOK_PERIOD: Duration = Duration::from_millis(20);
 /// A node's request to join, with its introduction.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Knock {
-    /// The name by which the operator called the member; none when only its address was given.
+    /// The name that the operator gave for the member; `None` if only its address was given.
     pub(crate) looks_for: Option<String>,
     pub(crate) name: String,
     pub(crate) addresses: BTreeMap<String, String>,

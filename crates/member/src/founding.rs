@@ -4,8 +4,8 @@
 //!
 //! - An earlier run left both.
 //! - The node is new, and founds a cluster of one.
-//! - An earlier version left the state of a single node in a file. The state becomes the first entry
-//!   of the log, and the file stays as it is.
+//! - An earlier version left the state of a single node in a file. The state becomes the first
+//!   entry of the log, and the file is kept.
 //! - An operator recovers a cluster on this node. The recovered state becomes the first entry of a
 //!   new log.
 
@@ -153,7 +153,7 @@ fn first_state(cluster: ClusterId, node: NodeId, settings: &MemberSettings) -> C
     ClusterState::found(cluster, &settings.cluster_name, node, member, ring)
 }
 
-/// The parts by which a node makes its connections and opens its log.
+/// The parts with which a node makes its connections and opens its log.
 pub(crate) struct Opening<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) disk: &'a Arc<dyn Disk>,

@@ -92,7 +92,7 @@ pub(crate) async fn keep_learning(
     let mut versions = state.versions();
     loop {
         versions.see();
-        // A store that has not learned a watermark confirms no round, and tombstones stay.
+        // A store that lacks a watermark confirms no round, and tombstones stay.
         learn_present(&runtime, &hints, &state).await;
         if versions.changed().await.is_err() {
             return;

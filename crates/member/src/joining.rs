@@ -6,9 +6,9 @@
 //! crash before the card changes leaves a lone node that the cluster expects; the cluster admits it
 //! when it asks again.
 //!
-//! A node that has left a cluster, or whose join was taken back, joins like a new one. It may not
-//! have been notified of its removal, so it asks the members. Only members with a later state than
-//! its own count: an older state may lack its join.
+//! A node that has left a cluster, or whose join was cleared, joins like a new one. It may not have
+//! been notified of its removal, so it asks the members. Only members with a later state than its
+//! own count: an older state may lack its join.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

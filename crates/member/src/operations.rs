@@ -1,4 +1,5 @@
-//! Operators' questions to any node through another one: its transfers, its stores, repairs.
+//! Operators' questions to a node through another node: about its transfers, its stores, and
+//! repairs.
 //!
 //! A question is the service's byte and JSON, and so is its answer: people and scripts send a few a
 //! minute. Fields may be added; a node refuses an operation that it does not have.
@@ -43,7 +44,7 @@ pub enum Operation {
     Sizes,
     /// Sets the number of transfers at once in each direction.
     LimitTransfers(usize),
-    /// Turns fetching on or off in each direction; `None` leaves it as it is.
+    /// Turns fetching on or off in each direction; `None` keeps the present state.
     SwitchTransfers {
         /// True if it fetches.
         inbound: Option<bool>,
@@ -106,7 +107,7 @@ pub enum Outcome {
     Health(Box<Health>),
     /// The plan that the member has shown an operator last, unless it was committed there.
     ShownPlan(Option<u32>),
-    /// Moves between the backends of its stores; none of stores with one backend.
+    /// Moves between the backends of its stores, without stores that have one backend.
     BackendMoves(Vec<StoreMoves>),
     /// The version of its agreed state.
     Version(u64),

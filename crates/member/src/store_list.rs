@@ -74,13 +74,13 @@ impl StoreList {
         }
     }
 
-    /// The identity by which a partition's store is known, if there was one.
+    /// The recorded identity of a partition's store, if there was one.
     pub(crate) fn identity(&self, partition: Partition) -> Option<StoreId> {
         let known = self.stores.get(&partition).filter(|known| known.is_real());
         known.map(|known| known.store)
     }
 
-    /// The identities by which stores are known.
+    /// The recorded identities of stores.
     pub(crate) fn identities(&self) -> BTreeSet<StoreId> {
         let known = self.stores.values().filter(|known| known.is_real());
         known.map(|known| known.store).collect()

@@ -48,7 +48,7 @@ pub enum Unopened {
         /// The reason, in words.
         error: String,
         /// The store is missing or another one: it is refused until its directory is back or its
-        /// loss is accepted. Any other store may be opened as it is later.
+        /// loss is accepted. Any other store may open unchanged later.
         is_refused: bool,
     },
 }

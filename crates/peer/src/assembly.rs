@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use crate::error::ProtocolError;
 use crate::message::Message;
 
-/// Messages of which a part has arrived.
+/// Partly received messages.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     parts: BTreeMap<u64, Part>,

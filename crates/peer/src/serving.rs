@@ -294,7 +294,7 @@ impl Connection {
         }
     }
 
-    /// Refuses a request of which only the beginning has arrived.
+    /// Refuses a request after only its beginning has arrived.
     fn refuse(&mut self, stream: u64, len: u64, come: usize) -> Result<(), ProtocolError> {
         let max = self.answering.settings.in_progress_max;
         if self.refused.len() >= max {

@@ -10,7 +10,7 @@
 //! hints      members: no hint has come meanwhile
 //! note       replicas have their marks
 //! propose    in the agreed log: the watermark is raised
-//! confirm    members, then replicas: they have learned the watermark and have their notes
+//! confirm    members, then replicas: they have the watermark and their notes
 //! reap       replicas remove their tombstones
 //! ```
 //!

@@ -312,7 +312,7 @@ impl Plan {
     /// The same arrangement with nodes exchanged so that most partitions stay.
     ///
     /// Members that are alike (in share and location) exchange all their places, so that each gets
-    /// the places of which it already owns most.
+    /// the set of places that contains most of its own.
     fn keep_most(&self, mut owners: Vec<Member>, goal: &Goal) -> Vec<Member> {
         let all_apart = self.all_apart();
         let shares = &self.rules.shares;

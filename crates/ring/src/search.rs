@@ -7,7 +7,8 @@
 use crate::share::Member;
 use crate::spread::{Crowding, Rules, UNOWNED};
 
-/// Changes without progress before the search gives up, beyond one for every four partitions.
+/// Changes without progress before the search gives up, in addition to one for every four
+/// partitions.
 const PATIENCE: usize = 256;
 /// The most changes of a search, as a multiple of the changes that it may make without progress.
 const PATIENCES: usize = 8;

@@ -25,7 +25,7 @@ use crate::cluster::Cluster;
 
 const PERIOD: Duration = Duration::from_millis(150);
 const MOVES_MAX: usize = 4;
-/// The time after which a move that waits for a machine that is down is given up.
+/// The time after which a move is given up while one of its machines is down.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The time after which a receiver gets all keys again: a receiver that ends does not confirm them.
 const FILL_TIME_MAX: Duration = Duration::from_secs(10);

@@ -96,8 +96,8 @@ impl Manner {
         }
     }
 
-    /// Sends the bytes, up to `cut` if the connection is to end within a request; returns the number of bytes
-    /// answered.
+    /// Sends the bytes, up to `cut` if the connection ends within a request; returns the number of
+    /// bytes answered.
     async fn treat(self, stream: TcpStream, bytes: &[u8], cut: usize) -> std::io::Result<u64> {
         let (mut reading, mut writing) = stream.into_split();
         let part = match self {

@@ -29,7 +29,7 @@ use crate::run::Run;
 use crate::server::Server;
 
 const MEGABYTE: u64 = 1_000_000;
-/// The size of the disk, of which a file system leaves about nine tenths.
+/// The size of the disk; a file system leaves about nine tenths of it.
 const DISK_BYTES: u64 = 96 << 20;
 const KEYS: u64 = 600;
 const VALUE_BYTES: usize = 30_000;

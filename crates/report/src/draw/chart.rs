@@ -41,7 +41,7 @@ pub struct Line {
 /// The look of a line, according to its role: the style sheet has the colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
-    /// The one line that a chart is about.
+    /// The main line of a chart.
     Main,
     /// Failures.
     Failure,

@@ -11,7 +11,7 @@ pub enum Unit {
     Rate,
     /// A latency in microseconds, shown in milliseconds.
     Microseconds,
-    /// Time of a processor for one operation, in microseconds.
+    /// Processor time of one operation, in microseconds.
     CpuTime,
     /// Bytes.
     Bytes,
