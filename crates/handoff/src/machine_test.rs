@@ -303,7 +303,7 @@ fn an_answer_that_comes_twice_or_late_changes_nothing() {
         event = match effect {
             Effect::Admit { .. } => Event::Admitted(EPOCH),
             Effect::Ask(Question::Page(asked)) => {
-                // The answer to the question before, then the right one.
+                // The answer to the previous question, then the right one.
                 if let Some(before) = last.take() {
                     let effect = machine.step(Event::Page(before), now);
                     assert!(matches!(effect, Effect::Pause(..)), "{effect:?}");

@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(at(&disk, 9_000_000), 9_000_000);
     }
 
-    /// A node did not come up on a full disk.
+    /// Regression: a node did not start on a full disk.
     #[test]
     fn without_room_a_run_begins_by_what_was_kept_and_the_clock_and_other_failures_end_it() {
         let memory = MemoryDisk::new();

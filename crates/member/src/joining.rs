@@ -101,7 +101,7 @@ impl Member {
         self.state.current().members().len() > 1 || self.card.load().stage == Stage::Joined
     }
 
-    /// True if this node is no longer a member, by its own state or by that of another member.
+    /// True if this node is no longer a member, in its own state or in that of another member.
     pub(crate) async fn was_removed(&self) -> bool {
         let state = self.state.current();
         if is_unknown(&state) {

@@ -1,10 +1,10 @@
 //! Opens the vnodes of a node at its start, while vnodes that are open already serve.
 //!
 //! Stores are read several at a time. One pass over the log gives the logged writes of an earlier
-//! run to all stores that have been read by then. A pass for each store would read the log once a
-//! store, and one pass for all would make every store wait for the slowest. After a pass, the next
-//! one waits for a multiple of the pass's duration, so a long log is read few times. If the node
-//! has to catch up with the agreed log, the first pass waits for that.
+//! run to all stores that have been read by then. A pass for each store would read the log once for
+//! each store, and one pass for all would make every store wait for the slowest. After a pass, the
+//! next one waits for a multiple of the pass's duration, so a long log is read few times. If the
+//! node has to catch up with the agreed log, the first pass waits for that.
 //!
 //! A store that cannot be read or brought up to date does not keep other stores from serving: its
 //! vnode counts as failed, and the follower tries to open it again at intervals.
@@ -232,7 +232,8 @@ impl Ground {
     }
 
     /// Inspects the files of a partition's store. If they are not the recorded store and the other
-    /// replicas have its data, makes room for an empty one. Returns the identity to open it by. Blocks.
+    /// replicas have its data, makes room for an empty one. Returns the identity with which to open
+    /// it. Blocks.
     ///
     /// # Errors
     /// It is another store, and no other replica has the partition's data.
@@ -261,7 +262,7 @@ impl Ground {
         }
     }
 
-    /// Brings stores up to date and has their vnodes serve. Blocks.
+    /// Brings stores up to date and lets their vnodes serve. Blocks.
     pub(crate) fn admit(&self, held: &mut StoreList, state: &ClusterState, batch: Vec<Read>) {
         let (partitions, stores): (Vec<Partition>, Vec<_>) = batch.into_iter().unzip();
         let admitted = match guarded(|| self.stores.admit(&stores)) {

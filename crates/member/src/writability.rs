@@ -35,7 +35,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// One word for programs.
+    /// A code for programs, in one word.
     pub fn code(self) -> &'static str {
         match self {
             Self::DiskFull => "disk_full",

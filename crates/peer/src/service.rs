@@ -28,8 +28,8 @@ pub trait Directory: Send + Sync {
         true
     }
 
-    /// The name of a node, which its certificate has to carry. If it is `None`, unknown, any
-    /// certificate of the cluster is valid.
+    /// The name of a node, which its certificate has to carry. `None` if the name is unknown: then
+    /// any certificate of the cluster is valid.
     fn name(&self, _node: NodeId) -> Option<String> {
         None
     }

@@ -124,7 +124,7 @@ impl Partition {
         self.0
     }
 
-    /// The partition's number as an index into a slice with one element a partition.
+    /// The partition's number as an index into a slice with one element for each partition.
     pub fn slot(self) -> usize {
         usize::from(self.0)
     }

@@ -1,9 +1,9 @@
 //! Joins, leaves and changes of location: the rules of fresh rings hold after them, and little moves.
 //!
-//! The shares alone determine the least that can move. A join moves no more. A leave has to: each
-//! partition of the departing node has neighbours that must not take it, and with few nodes beyond
-//! n, many others have to make room. With hardly more nodes than n, or locations than l, only a
-//! repeating ring is possible, and restoring it moves most of it.
+//! The shares alone determine the least that can move. A join moves no more. A leave moves more:
+//! each partition of the departing node has neighbours that must not take it, and with few nodes
+//! beyond n, many others have to make room. With hardly more nodes than n, or locations than l,
+//! only a repeating ring is possible, and restoring it moves most of it.
 
 use kvorum_ring::{Claimant, Ring, claim};
 use proptest::prelude::*;
