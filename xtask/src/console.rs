@@ -28,7 +28,7 @@ pub(crate) fn failures() -> Vec<String> {
     FAILURES.lock().clone()
 }
 
-/// True for a failed check, and for a failed test of cargo, also behind the names of a lane and of
+/// True for a failed check, and for a failed test of cargo, also after the names of a lane and of
 /// a script.
 fn names_failure(text: &str) -> bool {
     let text = text.trim();

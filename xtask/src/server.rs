@@ -421,7 +421,7 @@ impl Server {
     /// Waits for its end, which was requested in another way.
     ///
     /// # Errors
-    /// Those of [`Server::stop`].
+    /// The errors of [`Server::stop`].
     pub(crate) fn await_end(mut self) -> anyhow::Result<()> {
         self.require_end()
     }
@@ -466,7 +466,7 @@ fn ask<T>(
     read(&mut stream)
 }
 
-/// The processor time in the fields behind the name, which may have spaces and parentheses.
+/// The processor time in the fields after the name, which may have spaces and parentheses.
 fn processor_time(process: u32) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))
         .context("reading the process's times")?;

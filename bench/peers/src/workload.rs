@@ -369,7 +369,7 @@ impl Source {
         }
         match self.workload.read {
             Read::Written => Operation::Get(key, self.workload.is_preloaded),
-            // A key behind this one and before the next.
+            // A key after this one and before the next.
             Read::Absent => Operation::Get([&key[..], b"-"].concat().into(), false),
             Read::Scan(count) => Operation::Scan(key, count),
             Read::Query(count) => Operation::Query(term_of(&key), count),

@@ -21,7 +21,7 @@ pub struct LogFinding {
 }
 
 /// The durable length of a log file in bytes, from its header and the mark beside it. A torn record
-/// behind that was never acknowledged. `None` if neither names a length, as in a log of an earlier
+/// after that was never acknowledged. `None` if neither names a length, as in a log of an earlier
 /// version.
 pub fn durable_bytes(disk: &dyn Disk, log: &Path) -> Option<u64> {
     let bytes = read_file(disk, log, log_file::FILE_BYTES_MAX).ok()?;

@@ -108,7 +108,7 @@ pub enum OpenError {
         /// The node of the log.
         expected: NodeId,
     },
-    /// The log begins behind the end of the snapshot. Restore the directory.
+    /// The log begins after the end of the snapshot. Restore the directory.
     #[error(
         "{}: {} covers {}, and the log beside it begins behind entry {purged}; {}",
         if *is_there { "an older copy" } else { "missing or damaged" },

@@ -174,7 +174,7 @@ pub(crate) struct LogFile {
     durable: u64,
     /// Length of the file when it was last rewritten.
     kept: u64,
-    /// A write has failed: the bytes behind the end are uncertain.
+    /// A write has failed: the bytes after the end are uncertain.
     is_suspect: bool,
 }
 
@@ -464,7 +464,7 @@ fn encode(record: &LogRecord, out: &mut Vec<u8>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The contents of a file behind its header, and the end of its last whole record.
+/// The contents of a file after its header, and the end of its last whole record.
 pub(crate) fn decode(
     path: &Path,
     bytes: &[u8],
@@ -483,7 +483,7 @@ pub(crate) fn decode(
         contents.apply(record);
         at += PREFIX_BYTES + content.len();
     }
-    // A torn record has no valid record behind it.
+    // A torn record has no valid record after it.
     let behind = (at + 1..bytes.len()).find(|behind| whole_record(&bytes[*behind..]).is_some());
     match behind {
         None => Ok((contents, at)),

@@ -122,7 +122,7 @@ pub enum ExchangeEffect {
         leaves: Arc<[u32]>,
         /// Only entries of this range.
         hint: Option<RangeHint>,
-        /// Only entries behind this key.
+        /// Only entries after this key.
         after: Option<StorageKey>,
         /// The largest number of entries.
         keys_max: usize,

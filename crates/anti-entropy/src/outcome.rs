@@ -66,7 +66,7 @@ pub struct Outcome {
     /// Bounds left differences to the next exchange.
     pub is_cut: bool,
     /// The last listed key, if the leaves have more keys than may be listed: the next exchange may
-    /// continue behind it.
+    /// continue after it.
     pub resume_after: Option<StorageKey>,
     /// The range that the next exchange may compare first.
     pub hint: Option<RangeHint>,

@@ -39,9 +39,9 @@ pub struct Order {
     pub target: Target,
     /// The range to compare; everything without one.
     pub hint: Option<RangeHint>,
-    /// The key behind which it continues, if the previous exchange was cut.
+    /// The key after which it continues, if the previous exchange was cut.
     pub after: Option<StorageKey>,
-    /// Counts the exchanges of the target, except those that continue behind a cut.
+    /// Counts the exchanges of the target, except those that continue after a cut.
     pub turn: usize,
     /// Counts the orders of the node.
     pub number: u64,

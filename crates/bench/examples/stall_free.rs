@@ -38,14 +38,14 @@ use hdrhistogram::Histogram;
 use kvorum_bench::server_probe::file_bytes;
 use kvorum_client::{Client, ClientSettings};
 
-/// A longer write counts as stalled.
+/// A write that takes longer counts as stalled.
 const STALL: Duration = Duration::from_millis(100);
 /// Percentage of seconds that must reach half of the median rate.
 const STEADY_PERCENT: f64 = 99.0;
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const WITNESS_PERIOD: Duration = Duration::from_millis(10);
 const WITNESS_BYTES: usize = 4096;
-/// Longer writes count as this long.
+/// The longest duration that is recorded; longer writes count with it.
 const MICROS_MAX: u64 = 3_600_000_000;
 const PROGRESS_PERIOD: Duration = Duration::from_secs(10);
 

@@ -144,7 +144,7 @@ fn key(number: usize) -> StorageKey {
     StorageKey::from_encoded(format!("\x00\x01bucket\x00\x01key {number:012}").into_bytes())
 }
 
-/// The processor's time of one of this many calls.
+/// CPU time of one call, as the mean of this many calls.
 fn cpu_micros(calls: usize, work: impl FnOnce()) -> f64 {
     let used = || ProcessUsage::of(std::process::id()).unwrap().cpu;
     let before = used();

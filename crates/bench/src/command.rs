@@ -23,7 +23,7 @@ pub fn main(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
 /// Like [`main`], with the summary written to `out`.
 ///
 /// # Errors
-/// Those of [`main`].
+/// The errors of [`main`].
 pub fn execute(arguments: &BenchArguments, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     execute_command(&arguments.command, out)
 }
@@ -31,7 +31,7 @@ pub fn execute(arguments: &BenchArguments, out: &mut dyn Write) -> anyhow::Resul
 /// Like [`execute`], for a program that has commands of its own beside these.
 ///
 /// # Errors
-/// Those of [`main`].
+/// The errors of [`main`].
 pub fn execute_command(command: &BenchCommand, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     execute_command_with(command, &[], out)
 }
@@ -39,7 +39,7 @@ pub fn execute_command(command: &BenchCommand, out: &mut dyn Write) -> anyhow::R
 /// Like [`execute_command`], with engines that drivers may open in this process.
 ///
 /// # Errors
-/// Those of [`main`].
+/// The errors of [`main`].
 pub fn execute_command_with(
     command: &BenchCommand,
     engines: &[Engine],

@@ -375,8 +375,8 @@ fn since_1970() -> Duration {
         .unwrap_or(Duration::ZERO)
 }
 
-/// A number that distinguishes the values of this run from those of earlier ones: the low 32 bits of
-/// the time in milliseconds, mixed with the process id.
+/// A number that distinguishes the values of this run from values of earlier runs: the low 32 bits
+/// of the time in milliseconds, mixed with the process id.
 fn run_number() -> u32 {
     let milliseconds = since_1970().as_millis() & u128::from(u32::MAX);
     let process = std::process::id().rotate_left(16);

@@ -45,7 +45,7 @@ impl ProcessUsage {
     }
 }
 
-/// Fields 14 and 15, counted from behind the name, which may contain blanks and parentheses.
+/// Fields 14 and 15, counted from the end of the name, which may contain spaces and parentheses.
 fn cpu(stat: &str) -> Option<Duration> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace().skip(11);

@@ -27,7 +27,7 @@ pub struct RunRecord {
     pub format: u32,
     /// Name of the result directory.
     pub name: String,
-    /// Paths of the configuration files as given, separated by a comma and a blank.
+    /// Paths of the configuration files as given, separated by a comma and a space.
     pub configuration_file: String,
     /// Every key that is set, and its value as an Erlang term.
     pub configuration: BTreeMap<String, String>,

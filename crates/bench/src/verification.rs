@@ -2,8 +2,8 @@
 //!
 //! The mark shows that a value is complete and was written for its key. The [`Ledger`] decides
 //! whether a read may return a value: it must not return a value that an acknowledged write
-//! replaced, or nothing after an acknowledged write. A write without an answer may or may not have
-//! happened, and a read may or may not see a write that overlaps it.
+//! replaced, and it must find a value after an acknowledged write. A write without an answer may or
+//! may not have happened, and a read may or may not see a write that overlaps it.
 
 mod ledger;
 mod mark;

@@ -8,7 +8,7 @@ use crate::picture::{Phase, Picture};
 /// Time between two lines about the progress.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// The position behind the printed lines.
+/// The position after the printed lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     notes: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Lines that begin behind everything in the picture.
+    /// Lines that begin after everything in the picture.
     pub(crate) fn after(picture: &Picture) -> Self {
         Self {
             notes: picture.notes.len(),

@@ -21,7 +21,7 @@ const CELL_COLUMNS: usize = 4;
 /// The ring's columns, with a border.
 const RING_COLUMNS: u16 = 35;
 
-/// Colors of nodes 1 to 9.
+/// Colours of nodes 1 to 9.
 const COLORS: [Color; 9] = [
     Color::LightBlue,
     Color::LightGreen,

@@ -110,7 +110,7 @@ impl Builder {
         }
     }
 
-    /// Builds the next due tree; waits a while when there is none.
+    /// Builds the next due tree; waits a while if there is none.
     pub(crate) async fn build_next(&self, size: RingSize) {
         let vnodes = self.vnodes(size);
         self.forget_gone(&vnodes);

@@ -26,7 +26,7 @@ pub struct Script {
     name: String,
     path: PathBuf,
     lines: Vec<String>,
-    /// The first line behind the first paragraph.
+    /// The first line after the first paragraph.
     commands_from: usize,
 }
 
@@ -95,7 +95,7 @@ impl Script {
     /// The script with the replies of a stage.
     ///
     /// # Errors
-    /// Those of the stage, with the line.
+    /// Errors of the stage, with the line.
     pub fn play(&self, stage: &mut dyn Stage) -> Result<Vec<String>, String> {
         let mut printed = Vec::new();
         for (number, line) in self.lines.iter().enumerate() {
@@ -118,7 +118,7 @@ impl Script {
     /// Replaces the replies of the script by printed ones.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     pub fn renew(&mut self, printed: Vec<String>) -> Result<(), String> {
         if printed == self.lines {
             return Ok(());

@@ -1,9 +1,9 @@
 //! One transfer, pure: the next question, the checks of an answer, and the confirmed part.
 //!
 //! A page is confirmed when everything in it is stored, read back and durable; only then does the
-//! transfer continue behind it. A session is a series of pages over which both sides count and
+//! transfer continue after it. A session is a series of pages over which both sides count and
 //! digest the entries sent. An answer that does not fit the receiver's count is not merged, and a
-//! new session begins behind the confirmed part. The same happens after a crash of either side, or
+//! new session begins after the confirmed part. The same happens after a crash of either side, or
 //! when the source has dropped the session.
 
 use std::sync::Arc;
@@ -336,7 +336,7 @@ impl Machine {
         }
     }
 
-    /// True for a page of ordered keys behind the confirmed part.
+    /// True for a page of ordered keys after the confirmed part.
     fn goes_on(&self, page: &Page) -> bool {
         let mut last = self.progress.legs[self.at].through.as_ref();
         let keys: Vec<&StorageKey> = match &page.content {

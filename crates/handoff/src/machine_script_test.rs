@@ -5,7 +5,7 @@
 //! | `from P ...` | begins to fill partition 3 from these vnodes |
 //! | `go`, `noted`, `stored`, `not stored`, `after SECONDS` | events of the receiver's own side; time passes |
 //! | `admitted EPOCH` | the budget lets the next question pass |
-//! | `page KEY ... [last] [but KEY] [of epoch N] [of another session]` | the source answers with these keys; one behind `but` was sent and did not come |
+//! | `page KEY ... [last] [but KEY] [of epoch N] [of another session]` | the source answers with these keys; one after `but` was sent and did not come |
 //! | `large KEY [last]`, `piece BYTES`, `piece` | the source answers with a large object, and with pieces of it; the last piece has all remaining bytes |
 //! | `forgotten`, `later`, `unanswered` | the source has dropped the session, is not ready, does not answer |
 //!

@@ -16,7 +16,7 @@ use crate::wire::Session;
 const SESSIONS_MAX: usize = 1_000;
 
 /// A session without a question for this long is dropped: a receiver that asks again begins a new
-/// session behind its confirmed part.
+/// session after its confirmed part.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// The receiver, the kind, and the target and source vnodes of a transfer from this node.
@@ -60,7 +60,7 @@ struct Point {
     through: Option<StorageKey>,
 }
 
-/// The position behind the entries that were sent.
+/// The position after the entries that were sent.
 pub(crate) struct Sent {
     pub(crate) chain: Chain,
     pub(crate) through: Option<StorageKey>,

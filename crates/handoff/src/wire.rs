@@ -76,7 +76,7 @@ pub(crate) struct Session {
 /// A question of one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// Asks for the objects behind a key.
+    /// Asks for the objects after a key.
     Page(PageQuestion),
     /// Asks for a part of an object that is too large for a page.
     Piece {
@@ -281,7 +281,7 @@ pub(crate) fn decode_question(message: &Message) -> Result<Question, WireError> 
 /// head    = service u8 'T', version u8 1, kind u8, rest by kind, checksum u32 of all before
 /// page    = 1: session, epoch u64, count u64, digest u64, keys_about u64, is_last u8, through,
 ///           shape u8: 0 entries: varint count, each varint length and key, varint length and head,
-///                     varint length of the body; body: theirs, one behind the other
+///                     varint length of the body; body: theirs, one after the other
 ///                     1 large: key, head, varint length of the body; body empty
 /// piece   = 2: session, offset u64; body: the bytes
 /// knows   = 3: u8

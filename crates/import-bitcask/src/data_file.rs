@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::record::{RECORD_HEADER_BYTES, RecordHeader, TOMBSTONE_BYTES_MAX, ValueKind};
 
-/// Maximum length of a value in the search behind damage, in bytes. Random bytes give lengths up to
+/// Maximum length of a value in the search after damage, in bytes. Random bytes give lengths up to
 /// 4 GiB, and each candidate costs a checksum over its length.
 const SEARCHED_VALUE_BYTES_MAX: u32 = 64 << 20;
 /// Bytes that searches may checksum in one file before its rest is skipped.

@@ -14,7 +14,7 @@ const TOMBSTONE_PREFIX: &[u8] = b"bitcask_tombstone";
 ///
 /// ```text
 /// offset  size  field
-///      0     4  CRC-32 (zlib's polynomial) of everything behind it in the record
+///      0     4  CRC-32 (zlib's polynomial) of everything after it in the record
 ///      4     4  time of writing, seconds since the Unix epoch
 ///      8     2  length of the key (k), never 0
 ///     10     4  length of the value (v)

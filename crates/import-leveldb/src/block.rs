@@ -4,7 +4,7 @@ use bytes::Bytes;
 use kvorum_encoding::{ByteReader, checksum, mask_checksum};
 use kvorum_import::inflate_lz4;
 
-/// The bytes of the trailer behind a block's contents: compression and checksum.
+/// The bytes of the trailer after a block's contents: compression and checksum.
 pub(crate) const TRAILER_BYTES: usize = 5;
 /// Maximum inflated length of a block, in bytes. Riak refuses objects above 50 MB unless configured
 /// otherwise.

@@ -180,7 +180,7 @@ fn is_cut(rest: &[u8]) -> bool {
     }
 }
 
-/// The first piece of a block's rest and the bytes behind it; `None` if the piece is damaged.
+/// The first piece of a block's rest and the bytes after it; `None` if the piece is damaged.
 fn split_piece(rest: &[u8]) -> Option<(Piece, &[u8], &[u8])> {
     let (header, behind) = rest.split_first_chunk::<HEADER_BYTES>()?;
     let [s0, s1, s2, s3, l0, l1, kind] = *header;

@@ -6,7 +6,7 @@ use kvorum_import::{Batch, Place};
 
 use crate::riak_key::describe;
 
-/// A range of keys with a loss: behind the first and up to the second.
+/// A range of keys with a loss: after the first and up to the second.
 pub(crate) struct KeyRange<'a> {
     pub(crate) behind: Option<&'a [u8]>,
     pub(crate) to: Option<&'a [u8]>,

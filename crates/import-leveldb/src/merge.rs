@@ -72,7 +72,7 @@ enum Cursor {
     Finished,
 }
 
-/// A source and its next record. A source without a record begins at this key or behind it.
+/// A source and its next record. A source without a record begins at this key or after it.
 struct Waiting {
     key: Bytes,
     store: usize,
@@ -111,7 +111,7 @@ impl Ord for Waiting {
 }
 
 impl Merge {
-    /// Merges the records behind the key `after`, or all.
+    /// Merges the records after the key `after`, or all.
     pub(crate) fn new(disk: &Arc<dyn Disk>, files: Vec<SortedFile>, after: Option<Bytes>) -> Self {
         let mut merge = Self {
             files: OpenFiles::new(disk.clone()),

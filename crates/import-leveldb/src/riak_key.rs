@@ -105,7 +105,7 @@ pub(crate) fn first_typed() -> Vec<u8> {
     [&OBJECT_PREFIX[..], &TYPED_BUCKET].concat()
 }
 
-/// A key behind all objects of a type.
+/// A key after all objects of a type.
 pub(crate) fn behind_type(bucket_type: &[u8]) -> Vec<u8> {
     let mut key = first_typed();
     put_binary(&mut key, bucket_type);

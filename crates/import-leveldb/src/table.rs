@@ -104,7 +104,7 @@ fn read_index(
 }
 
 /// The blocks of a table of `len` bytes, and the number and offset of the first block that may have
-/// keys behind `after`.
+/// keys after `after`.
 pub(crate) fn block_list(
     files: &mut OpenFiles,
     path: &Path,

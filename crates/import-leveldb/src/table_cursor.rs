@@ -32,7 +32,7 @@ enum Blocks {
         list: BlockList,
         next: usize,
     },
-    /// Without an index, each block is found behind the previous one; the handles identify the
+    /// Without an index, each block is found after the previous one; the handles identify the
     /// index block.
     Walked {
         handles: Vec<Handle>,

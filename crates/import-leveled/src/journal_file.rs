@@ -1,6 +1,6 @@
 //! Scans of journal files from end to end, record by record, past damage.
 //!
-//! leveled finds the records of a completed file through hash tables behind them, without a
+//! leveled finds the records of a completed file through hash tables after them, without a
 //! checksum, and cuts the active file at the first bad record. Here the tables only give the end of
 //! the records, and only if they fit each other and the file. A search for the next offset with a
 //! matching record checksum follows a bad record, so damage costs only the bytes that it covers.
@@ -22,7 +22,7 @@ const FRONT_BYTES: usize = 2048;
 const SLOTS_A_RECORD: u64 = 2;
 /// Maximum length of a key, in bytes.
 const KEY_BYTES_MAX: u32 = 512 << 10;
-/// Maximum length of a payload in the search behind damage, in bytes. Random bytes give lengths up
+/// Maximum length of a payload in the search after damage, in bytes. Random bytes give lengths up
 /// to 4 GiB, and each candidate costs a checksum over its length.
 const SEARCHED_PAYLOAD_BYTES_MAX: u32 = 64 << 20;
 /// Bytes that searches may checksum in one file before its rest is skipped.

@@ -72,7 +72,7 @@ pub enum RecordError {
 }
 
 impl<'a> Record<'a> {
-    /// Checks and decodes a record with nothing behind it.
+    /// Checks and decodes a record with nothing after it.
     ///
     /// # Errors
     /// [`RecordError`], for anything but one complete and intact record.

@@ -77,7 +77,7 @@ impl Findings {
     /// Adds several findings.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn add_all(
         &mut self,
         findings: impl IntoIterator<Item = Finding>,

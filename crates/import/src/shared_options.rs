@@ -40,7 +40,7 @@ impl SharedOptions {
     /// Locks the directory of the state, for as long as the lock is held.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn take_directory(
         &self,
         disk: &dyn Disk,

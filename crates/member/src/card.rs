@@ -20,7 +20,7 @@ use crate::store_list::nodes_of_records;
 
 /// Prefix of the name of a log's directory, before the log's number.
 pub(crate) const LOG_DIRECTORY: &str = "log-";
-/// Parts of the name of the second mark, before and behind the log's number.
+/// Parts of the name of the second mark, before and after the log's number.
 pub(crate) const SECOND_MARK: &str = "agreed_log-";
 pub(crate) const SECOND_MARK_END: &str = ".end";
 /// The number of the log that a node founds, as a cluster of one.

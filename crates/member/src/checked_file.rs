@@ -91,7 +91,7 @@ impl CheckedFile {
     /// The newest intact body that satisfies `is_own`. Repairs nothing.
     ///
     /// # Errors
-    /// Those of [`CheckedFile::bodies`].
+    /// The errors of [`CheckedFile::bodies`].
     pub(crate) fn newest_own(
         &self,
         disk: &dyn Disk,
@@ -105,7 +105,7 @@ impl CheckedFile {
     /// Like [`CheckedFile::load`], but only a body that satisfies `is_own` counts.
     ///
     /// # Errors
-    /// Those of [`CheckedFile::load`].
+    /// The errors of [`CheckedFile::load`].
     pub(crate) fn load_own(
         &self,
         disk: &dyn Disk,

@@ -25,7 +25,7 @@ pub struct RecordedStores {
 /// inspect a stopped node; changes nothing.
 ///
 /// # Errors
-/// Those of the disk.
+/// Errors of the disk.
 pub fn known_stores(
     disk: &dyn Disk,
     directory: &Path,

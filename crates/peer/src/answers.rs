@@ -1,6 +1,6 @@
 //! The pending answers on a peer's connection, and the farewell to the peer.
 //!
-//! A stopping node sends a farewell behind its last answer, and ignores requests that come
+//! A stopping node sends a farewell after its last answer, and ignores requests that come
 //! meanwhile. So each request was either answered, or not carried out and may go elsewhere.
 //! Otherwise a stop would leave every write under way in doubt.
 
@@ -84,7 +84,7 @@ impl Answers {
         in_progress.take_leave_of(&self.outbox);
     }
 
-    /// Sends a farewell behind the answers of requests in progress.
+    /// Sends a farewell after the answers of requests in progress.
     pub(crate) fn take_leave(&self) {
         let mut in_progress = self.in_progress.lock();
         in_progress.is_leaving = true;

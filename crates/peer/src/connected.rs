@@ -173,7 +173,7 @@ impl Callers {
         }
     }
 
-    /// Sends a farewell on all connections of [`Lane::Requests`], behind the answers of requests in
+    /// Sends a farewell on all connections of [`Lane::Requests`], after the answers of requests in
     /// progress. Waits until the callers have ended these connections.
     pub(crate) async fn take_leave(&self) {
         {

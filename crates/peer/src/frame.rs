@@ -38,7 +38,7 @@ use crate::error::ProtocolError;
 pub(crate) const FRAGMENT_BYTES_MAX: usize = 64 * 1024;
 /// Room for the fields before a fragment.
 const FIELDS_BYTES_MAX: usize = 1 + 8 + 4 + 4 + 8;
-/// The longest content of a frame behind its checksum.
+/// The longest content of a frame after its checksum.
 pub(crate) const FRAME_BYTES_MAX: usize = FRAGMENT_BYTES_MAX + FIELDS_BYTES_MAX;
 /// Length and checksum.
 pub(crate) const PREFIX_BYTES: usize = 8;

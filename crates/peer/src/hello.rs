@@ -191,7 +191,7 @@ impl Hello {
         out.freeze()
     }
 
-    /// Number of bytes of a hello behind its first ten; `None` when these begin no hello.
+    /// Number of bytes of a hello after its first ten; `None` when these begin no hello.
     pub(crate) fn rest_of(start: &[u8; 10]) -> Option<usize> {
         let (magic, length) = start.split_at(8);
         let length = usize::from(u16::from_le_bytes([length[0], length[1]]));

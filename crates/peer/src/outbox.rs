@@ -15,7 +15,7 @@ use crate::message::Message;
 const BATCH_BYTES: usize = 256 * 1024;
 /// The most waiting frames without a message. A peer that causes more and reads none is given up.
 const SIGNALS_MAX: usize = 100_000;
-/// Shorter fragments are copied behind their fields, which is cheaper than one more part of a
+/// Shorter fragments are copied after their fields, which is cheaper than one more part of a
 /// write.
 const COPIED_BYTES_MAX: usize = 4 * 1024;
 

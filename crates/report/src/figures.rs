@@ -18,12 +18,12 @@ pub struct Figure {
     pub value: f64,
 }
 
-/// The better of two values.
+/// The better direction of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
-    /// The higher one.
+    /// Higher values are better.
     Higher,
-    /// The lower one.
+    /// Lower values are better.
     Lower,
 }
 

@@ -76,13 +76,13 @@ pub fn figures_csv(index: &MatrixIndex<'_>) -> String {
     text
 }
 
-/// A line of Markdown with plain blanks.
+/// A line of Markdown with plain spaces.
 fn push(text: &mut String, line: &str) {
     text.push_str(&plain(line));
     text.push('\n');
 }
 
-/// Text with plain blanks in place of non-breaking ones.
+/// Text with plain spaces in place of non-breaking ones.
 fn plain(text: &str) -> String {
     text.replace('\u{a0}', " ")
 }

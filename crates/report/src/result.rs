@@ -24,7 +24,7 @@ pub struct RunResult {
     pub directory: PathBuf,
     /// The name of the test: the given name, or the name of its configuration or directory.
     pub name: String,
-    /// `run.json`, when there is one.
+    /// `run.json`, if there is one.
     pub description: Option<Description>,
     /// `summary.csv`: elapsed, window, total, successful, failed.
     pub summary: Table,
@@ -32,7 +32,7 @@ pub struct RunResult {
     pub operations: Vec<Operation>,
     /// `server.csv`, if the server was sampled.
     pub server: Option<Table>,
-    /// `volume.csv`, when volume was counted.
+    /// `volume.csv`, if volume was counted.
     pub volume: Option<Table>,
     /// `errors.csv`: the causes of failed operations, the most frequent first.
     pub causes: Vec<Cause>,
@@ -54,7 +54,7 @@ impl RunResult {
     /// Reads a result directory.
     ///
     /// # Errors
-    /// When `summary.csv` is missing, or a file cannot be parsed.
+    /// `summary.csv` is missing, or a file cannot be parsed.
     pub fn read(directory: &Path) -> Result<Self, ReadError> {
         let description = read_optional(&directory.join("run.json"), Description::parse)?;
         let summary_path = directory.join("summary.csv");

@@ -22,7 +22,7 @@ pub fn write_report(directory: &Path) -> anyhow::Result<PathBuf> {
 /// Writes the report of a run to `page`.
 ///
 /// # Errors
-/// Those of [`write_report`].
+/// The errors of [`write_report`].
 pub fn write_page(directory: &Path, page: &Path) -> anyhow::Result<()> {
     let run = RunResult::read(directory)?;
     write_atomically(page, &page::run(&run, &[]))

@@ -42,7 +42,7 @@ impl Write {
     }
 }
 
-/// A client's view of a key after a read, over which its next write goes.
+/// A client's view of a key after a read. Its next write replaces this view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) clock: Clock,

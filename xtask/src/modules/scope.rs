@@ -152,7 +152,7 @@ impl<'a> Scopes<'a> {
     }
 }
 
-/// The names behind keywords that define items, at any depth.
+/// The names after keywords that define items, at any depth.
 fn items(code: &[Placed]) -> BTreeSet<String> {
     code.windows(3)
         .filter(|three| three[0].word().is_some_and(|word| DEFINES.contains(&word)))

@@ -6,7 +6,7 @@
 //!
 //! MARK = run                          runs as printed
 //!        run with `A` as `B`, ...     runs with B in place of A: a shorter duration, a fixture
-//!        serve, serve with ...        starts the server with which the lines behind it run
+//!        serve, serve with ...        starts the server with which the lines after it run
 //!        elsewhere                    needs another host
 //!        by hand                      measured by hand
 //! ```
@@ -302,7 +302,7 @@ fn replacements(text: &str) -> Result<Vec<(String, String)>, &'static str> {
         return Ok(Vec::new());
     }
     let pieces: Vec<&str> = text.split('`').collect();
-    // The pieces are: text before, A, text between, B, and so on, and the text behind the last B.
+    // The pieces are: text before, A, text between, B, and so on, and the text after the last B.
     let groups = pieces[..pieces.len() - 1].chunks(4);
     let pairs = groups.map(|group| match group {
         [_, printed, between, run] if between.trim() == "as" && !printed.is_empty() => {

@@ -1,4 +1,4 @@
-//! Files of the repository that documents show completely: a block behind `<!-- printed: file PATH
+//! Files of the repository that documents show completely: a block after `<!-- printed: file PATH
 //! -->` has the lines of that file, which tests run.
 
 use crate::tidy::tree::Tree;
@@ -16,7 +16,7 @@ pub(super) fn check(document: &str, text: &str, tree: &Tree) -> Vec<String> {
             continue;
         };
         let behind = lines.by_ref().map(|(_, line)| line);
-        // The first line behind the mark opens the block.
+        // The first line after the mark opens the block.
         let block: Vec<&str> = behind.skip(1).take_while(|line| *line != "```").collect();
         let file = tree.files.iter().find(|file| file.path == path);
         let defect = match file {

@@ -77,7 +77,7 @@ impl History {
     /// Like [`History::compare`]; from here on only these contents count.
     ///
     /// # Errors
-    /// Those of [`History::compare`].
+    /// The errors of [`History::compare`].
     pub(crate) fn judge(&mut self, key: u32, observed: Content) -> Result<(), String> {
         let verdict = self.compare(key, observed);
         let history = self.keys.entry(key).or_default();

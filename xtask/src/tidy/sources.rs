@@ -115,7 +115,7 @@ pub(crate) fn check_attributes(tree: &Tree) -> Vec<String> {
     })
 }
 
-/// The name of the attribute behind a `#`, and for `cfg_attr` the names in it.
+/// The name of the attribute after a `#`, and for `cfg_attr` the names in it.
 fn attribute_words(tokens: &[Placed]) -> Vec<&str> {
     let mut rest = tokens.iter().map(|placed| &placed.token);
     let mut token = rest.next();

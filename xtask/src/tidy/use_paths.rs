@@ -44,7 +44,7 @@ pub(crate) fn named_paths(code: &[Placed], roots: &[&str]) -> Vec<NamedPath> {
     found
 }
 
-/// Reads a path or a group at `position` into `paths`; returns the position behind it.
+/// Reads a path or a group at `position` into `paths`; returns the position after it.
 fn walk(code: &[Placed], position: usize, prefix: &str, paths: &mut Vec<String>) -> usize {
     if mark(code, position) == Some('{') {
         return walk_group(code, position + 1, prefix, paths);

@@ -282,7 +282,7 @@ impl HttpRawDriver {
         self.store(&self.path(&key), value, None).await
     }
 
-    /// Reads, then writes a new value over the one read; one sample covers both.
+    /// Reads a value, then replaces it with a new one; one sample covers both.
     async fn update(&mut self, must_exist: bool, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);

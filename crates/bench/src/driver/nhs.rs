@@ -316,7 +316,7 @@ impl NhsDriver {
         self.keys.key(counter, self.plan.records.order)
     }
 
-    /// Writes a new value, over the found one if there is one.
+    /// Writes a new value, which replaces the found value if there is one.
     async fn write_record(
         &mut self,
         key: &Bytes,

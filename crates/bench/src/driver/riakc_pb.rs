@@ -273,7 +273,7 @@ impl RiakcPbDriver {
         Ok(Outcome::Done)
     }
 
-    /// Reads, then writes a new value over the one read; one sample covers both.
+    /// Reads a value, then replaces it with a new one; one sample covers both.
     async fn update(&mut self, must_exist: bool, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);
@@ -296,8 +296,8 @@ impl RiakcPbDriver {
         Ok(Outcome::Done)
     }
 
-    /// Reads, then writes a new value with new index entries; the original gives neither request
-    /// a number of replicas.
+    /// Reads a value, then replaces it with a new one with new index entries; the original gives
+    /// neither request a number of replicas.
     async fn update_indexed(&mut self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);

@@ -128,7 +128,7 @@ enum Parsed {
     Directive(Directive),
 }
 
-/// The directive behind a tilde: `[width][.[precision][.padding]]letter`.
+/// The directive after a tilde: `[width][.[precision][.padding]]letter`.
 fn parse_directive(rest: &mut std::str::Chars<'_>) -> Result<Parsed, String> {
     let width = take_number(rest)?;
     let mut precision = None;

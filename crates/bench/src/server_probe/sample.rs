@@ -84,7 +84,7 @@ impl ProbeTargets {
 }
 
 impl ServerSample {
-    /// The columns of `server.csv` behind `elapsed`; unknown values are empty.
+    /// The columns of `server.csv` after `elapsed`; unknown values are empty.
     pub(super) fn columns(&self) -> String {
         let number = |value: Option<u64>| value.map_or_else(String::new, |it| it.to_string());
         let cpu = self
@@ -137,7 +137,7 @@ impl ServerSample {
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
-        // Labels may contain blanks, so the value begins behind the closing brace.
+        // Labels may contain spaces, so the value begins after the closing brace.
         let (name, rest) = match line.split_once('{') {
             Some((name, rest)) => (name, rest.rsplit_once('}').map_or("", |(_, after)| after)),
             None => line.split_once(' ').unwrap_or((line, "")),

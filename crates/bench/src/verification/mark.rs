@@ -8,7 +8,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"KvB2");
 /// Bytes of the mark of every value of a verified run; shorter values grow to this length.
 pub const MARK_BYTES: usize = 40;
 
-/// Bytes of the mark that its checksum is seeded with.
+/// Number of the mark's bytes whose hash seeds its checksum.
 const SEED_BYTES: usize = 32;
 
 /// The mark of a value.

@@ -95,7 +95,7 @@ fn a_completed_file_whose_tables_were_not_written_has_all_its_objects() {
             }
         }
     }
-    // The tables are no records, and damage behind the last record is no table.
+    // The tables are no records, and damage after the last record is no table.
     let last = *journal.starts().last().unwrap();
     let mut damaged = whole;
     damaged[..FRONT_BYTES].fill(0);
@@ -141,7 +141,7 @@ fn a_completed_file_that_is_cut_off_is_a_loss() {
     }
 }
 
-/// leveled cuts the active file at the junk, and loses the objects behind it.
+/// leveled cuts the active file at the junk, and loses the objects after it.
 #[test]
 fn records_behind_junk_and_behind_a_damaged_end_are_found() {
     let whole = journal();

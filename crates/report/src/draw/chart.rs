@@ -60,9 +60,9 @@ pub struct Band {
     pub from: f64,
     /// Its end.
     pub to: f64,
-    /// Text that is shown when the pointer rests on it.
+    /// Text that is shown when the pointer rests on the stretch.
     pub text: String,
-    /// The line that it belongs to, if there are several.
+    /// The line to which the stretch belongs, if there are several.
     pub ink: Option<Ink>,
 }
 

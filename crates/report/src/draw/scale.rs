@@ -47,7 +47,8 @@ impl Scale {
         }
     }
 
-    /// A logarithmic axis over all positive values given; one decade around one if there is none.
+    /// A logarithmic axis over all positive values given; one decade around 1 if no value is
+    /// positive.
     pub fn logarithmic(unit: Unit, values: impl Iterator<Item = f64>) -> Self {
         let positive = values.filter(|value| *value > 0.0);
         let (least, greatest) = positive

@@ -28,7 +28,7 @@ pub enum Unit {
 /// Decimal prefixes with their powers of a thousand.
 const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
 
-/// A non-breaking blank between a number and its unit.
+/// A non-breaking space between a number and its unit.
 const BLANK: char = '\u{a0}';
 
 impl Unit {

@@ -26,7 +26,7 @@ pub(super) struct Document<'a> {
     pub(super) title: &'a str,
     /// The text below the title.
     pub(super) subtitle: Markup,
-    /// Pages that this one belongs with.
+    /// Related pages.
     pub(super) links: &'a [Link],
     /// Sections to jump to: name in the document and title.
     pub(super) sections: &'a [(String, String)],

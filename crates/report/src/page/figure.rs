@@ -46,7 +46,7 @@ fn key(chart: &Chart) -> Markup {
                 }
             }
             @if !chart.bands.is_empty() {
-                // If several runs have stalls, each is in its run's colour.
+                // If several runs have stalls, each stall is in its run's colour.
                 span.stalls.of-runs[chart.bands.iter().any(|band| band.ink.is_some())] {
                     svg.swatch viewBox="0 0 18 8" aria-hidden="true" { path d="M5 1h8l-4 6z" {} }
                     "stall"

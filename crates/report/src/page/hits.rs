@@ -73,7 +73,7 @@ pub(crate) fn keys(hits: &Hits) -> String {
     }
 }
 
-/// The text of a share, even of one close to zero.
+/// The text of a share, even of a share close to zero.
 pub(crate) fn share(share: f64) -> String {
     if share > 0.0 && share < 1e-9 {
         power_of_ten(share)

@@ -35,7 +35,7 @@ pub struct MatrixRow<'a> {
     pub name: String,
     /// The test's title.
     pub title: String,
-    /// A note on it for readers.
+    /// A note on the test for readers.
     pub note: Option<String>,
     /// The page that compares its runs.
     pub page: Option<String>,

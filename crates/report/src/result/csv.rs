@@ -1,4 +1,4 @@
-//! Tables in basho_bench's form: a line of heads, then lines of numbers, with comma and blank
+//! Tables in basho_bench's form: a line of heads, then lines of numbers, with comma and space
 //! between fields.
 
 use std::path::Path;
@@ -69,7 +69,7 @@ impl Table {
         self.columns.get(index).map(Vec::as_slice)
     }
 
-    /// A column by its head, with zero in empty fields; empty when there is no such column.
+    /// A column by its head, with zero in empty fields; empty if there is no such column.
     pub fn numbers(&self, head: &str) -> Vec<f64> {
         let column = self.column(head).unwrap_or_default();
         column.iter().map(|value| value.unwrap_or(0.0)).collect()

@@ -65,7 +65,8 @@ pub struct Description {
 /// The possible hits of gets, and their hits.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Hits {
-    /// Different keys that can be drawn; `None` without a bound, or if gets only read written keys.
+    /// Number of different keys that can be drawn; `None` without a bound, or if gets only read
+    /// written keys.
     pub distinct_keys: Option<f64>,
     /// Successful writes of such keys.
     pub writes: f64,
@@ -126,13 +127,13 @@ pub struct OperationTotals {
     pub mean_us: Option<f64>,
     /// The median.
     pub p50_us: Option<f64>,
-    /// 95 % took no longer.
+    /// 95th percentile.
     pub p95_us: Option<f64>,
-    /// 99 % took no longer.
+    /// 99th percentile.
     pub p99_us: Option<f64>,
-    /// 99.9 % took no longer.
+    /// 99.9th percentile.
     pub p999_us: Option<f64>,
-    /// 99.99 % took no longer; none in results of earlier versions.
+    /// 99.99th percentile; none in results of earlier versions.
     pub p9999_us: Option<f64>,
     /// The longest.
     pub max_us: Option<f64>,
