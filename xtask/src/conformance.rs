@@ -24,8 +24,8 @@ use crate::tally::Tally;
 /// The folder of the Python client's runner, from the root.
 const PYTHON_FOLDER: &str = "tests/conformance/python";
 
-/// Its lists of packages, each with further arguments of pip. Only the client's source package has
-/// the tests.
+/// The runner's lists of packages, each with further arguments of pip. Only the client's source
+/// package has the tests.
 const PYTHON_LISTS: &[(&str, &[&str])] = &[
     ("requirements.txt", &[]),
     (

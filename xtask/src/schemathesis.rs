@@ -20,7 +20,7 @@ use crate::tally::Tally;
 /// The folder of the checks, from the root.
 const FOLDER: &str = "tests/conformance/schemathesis";
 
-/// Its list of Python's packages.
+/// The list of the checks' Python packages.
 const LISTS: &[(&str, &[&str])] = &[("requirements.txt", &[])];
 
 /// Engines with secondary indexes; long runs add one without.

@@ -1,8 +1,8 @@
 //! The contenders: every store behind the same four calls.
 //!
 //! Each contender is configured as its documentation advises for this use, with caches of equal
-//! size. A store without group commit gets ours ([`grouped`]). The comparison is of what a program
-//! can achieve with each, not of defaults.
+//! size. A store without group commit gets ours ([`grouped`]). The stores are compared at their
+//! best, and not with their defaults.
 
 mod fjall;
 mod grouped;

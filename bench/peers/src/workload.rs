@@ -52,7 +52,7 @@ pub struct Workload {
 enum Read {
     /// A key drawn like the keys of puts.
     Written,
-    /// A missing key between those.
+    /// A missing key between keys of puts.
     Absent,
     /// This many values in order from a key on.
     Scan(u64),

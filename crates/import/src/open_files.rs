@@ -21,7 +21,7 @@ pub struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Without open files.
+    /// A set without open files.
     pub fn new(disk: Arc<dyn Disk>) -> Self {
         Self {
             disk,

@@ -79,8 +79,8 @@ impl<S: PartialEq, C: RecordChoices> State<S, C> {
 }
 
 impl<C: RecordChoices> Choices<C> {
-    /// The difference for which an import with these choices cannot be resumed with the others, in
-    /// words; `None` if it can be.
+    /// The difference for which an import with these choices cannot be resumed with other choices,
+    /// in words; `None` if it can be.
     pub(crate) fn difference(&self, other: &Self, is_same_source: bool) -> Option<String> {
         if self.target != other.target {
             let name = |target: &Option<String>| {

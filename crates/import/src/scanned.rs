@@ -23,7 +23,7 @@ pub enum Scanned<R> {
     GivenUp {
         /// The offset at which the search began.
         offset: u64,
-        /// Number of bytes from there to the end.
+        /// Number of bytes from that offset to the end.
         len: u64,
     },
 }

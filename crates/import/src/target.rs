@@ -167,7 +167,7 @@ impl Outcome {
     /// Puts a batch, or only counts its objects without a target.
     ///
     /// # Errors
-    /// As [`Target::put`].
+    /// The errors of [`Target::put`].
     pub async fn of(batch: &Arc<Batch>, target: Option<&mut Target>) -> Result<Self, ImportError> {
         match target {
             Some(target) => target.put(batch).await,

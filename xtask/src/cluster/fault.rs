@@ -38,7 +38,7 @@ pub(super) struct Step {
     mishap: Mishap,
     /// The time between the starts of the weather and of the mishap.
     before: Duration,
-    /// The time from there to the end of both.
+    /// The time from the start of the mishap to the end of both.
     during: Duration,
 }
 

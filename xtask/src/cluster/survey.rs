@@ -15,7 +15,7 @@ use crate::cluster::writers::{self, Expectation, KeyId, Knowledge};
 /// The number of connections for reads of one node.
 const READERS: usize = 8;
 
-/// The errors of nodes that have no replica and reach none.
+/// The errors of nodes that have no replica and do not reach any.
 const NO_REPLICA: [&str; 2] = ["all_nodes_down", "insufficient_vnodes"];
 
 /// The replicas of one node, without keys that it lacks.

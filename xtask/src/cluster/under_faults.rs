@@ -28,7 +28,7 @@ const IN_DOUBT: &str = "the server answers: timeout";
 /// repairs it, but only after its answer.
 const REPAIR_ROUNDS: u32 = 3;
 
-/// The number of attempts of such a round.
+/// The number of times that a round is repeated after an error.
 const REPAIR_ATTEMPTS: u32 = 3;
 
 /// Kills a node; clients of the others must see no error.

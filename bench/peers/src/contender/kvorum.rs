@@ -30,7 +30,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{Contender, Opening, Sync};
 
 const STORES: usize = 64;
-/// As the node's defaults.
+/// The node's defaults.
 const VALUE_LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 64 << 20,
     garbage_percent_max: 30,
@@ -44,7 +44,7 @@ const WRITE_BUFFER_BYTES_MORE: u64 = 30 << 20;
 const SEGMENTS_BEHIND_MIN: u32 = 8;
 const SEGMENTS_BEHIND_MORE: u32 = 9;
 const STEP: StepBudget = StepBudget { bytes: 1 << 20 };
-/// As in the node's maintenance.
+/// The period of the node's maintenance.
 const MEMORY_GIVEN_BACK_EVERY: Duration = Duration::from_secs(1);
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
 const REST_MAX: Duration = Duration::from_millis(20);
@@ -163,8 +163,8 @@ fn stores(
     (0..STORES).map(|number| open(&path(number))).collect()
 }
 
-/// Leaves it to the thread of upkeep to return freed memory to the system, as in a node, whose
-/// module `allocator` has the reason.
+/// Lets the thread of upkeep return freed memory to the system, as in a node, whose module
+/// `allocator` has the reason.
 fn keep_memory_until_given_back() {
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
     const PURGE_DELAY_MILLIS: std::ffi::c_long = 60_000;
@@ -189,8 +189,8 @@ fn start(stores: Vec<Arc<dyn Backend>>, log: Option<ValueLog>, sync: Sync) -> Ar
         is_closing: AtomicBool::new(false),
         threads: Mutex::default(),
     });
-    // Creates the files for puts now, as other contenders do when they open, and a node's upkeep
-    // soon after its start.
+    // Creates the files for puts now, as other contenders do at their opening, and a node's upkeep
+    // does soon after the node's start.
     node.tend_once();
     let (driving, tending) = (node.clone(), node.clone());
     node.threads.lock().extend([

@@ -1,6 +1,6 @@
 //! Partitions that nodes of Riak 3.2.3 wrote, and the nodes' answers for their keys just before
 //! they were stopped. The files are generated data: several kinds of buckets, siblings, tombstones,
-//! counters of Riak 1.4 and data types; 40 objects a file.
+//! counters of Riak 1.4 and data types; 40 objects in each file.
 //!
 //! `contents.json` has for each key its type, its bucket, the key in hexadecimal, and its values in
 //! hexadecimal.
