@@ -423,7 +423,7 @@ pub fn term_of(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }
 
-/// As basho_bench's `eightytwenty_int`.
+/// A draw by basho_bench's `eightytwenty_int`.
 fn eighty_twenty(keys: u64, random: &mut WorkerRandom) -> u64 {
     let step = (keys / 5).max(1);
     if random.uniform(5) <= 4 {

@@ -42,7 +42,7 @@ impl From<MemberId> for NodeId {
     }
 }
 
-/// For the library's own test suite, which counts its nodes.
+/// The identity of a numbered node, for the library's own test suite.
 #[cfg(test)]
 impl From<u64> for MemberId {
     fn from(number: u64) -> Self {

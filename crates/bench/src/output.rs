@@ -20,7 +20,7 @@ pub(crate) use interval_log::{COUNTS, COUNTS_HEADER, HISTOGRAMS, LATENESS};
 pub(crate) use summary_table::per_second;
 pub use summary_table::{Totals, write_summary};
 
-/// With fewer samples than this, basho_bench writes a row without data.
+/// The least number of samples for which basho_bench writes a row with data.
 const SAMPLES_MIN: u64 = 5;
 /// The usual interval. In shorter intervals, every sample counts: otherwise slow operations of a
 /// short run would have no row at all.

@@ -65,7 +65,7 @@ impl Network {
         }
     }
 
-    /// From now on nothing passes between `side` and the others.
+    /// Begins a cut: nothing passes between `side` and the others.
     pub(crate) fn cut(&self, side: BTreeSet<NodeNumber>) {
         self.side.send_replace(Some(side));
     }

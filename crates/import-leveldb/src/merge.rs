@@ -39,7 +39,7 @@ pub(crate) enum SortedForm {
 #[derive(Debug)]
 pub(crate) struct KeyGroup {
     pub(crate) key: Bytes,
-    /// By ascending store; never empty.
+    /// Records in ascending order of stores; never empty.
     pub(crate) copies: Vec<StoreRecord>,
 }
 

@@ -10,9 +10,9 @@ pub enum Encryption {
     /// No connection is encrypted; a caller with TLS is refused.
     #[default]
     Off,
-    /// For the transition of a cluster to TLS: this node calls with TLS, and without it if that
-    /// fails; it answers both. Protects against eavesdroppers, but not against an attacker that can
-    /// make TLS fail.
+    /// The transition of a cluster to TLS: this node calls with TLS, and without TLS if that fails.
+    /// It answers both. This mode protects against eavesdroppers, but not against an attacker that
+    /// can make TLS fail.
     Optional(Arc<Tls>),
     /// All connections are encrypted; a peer that calls or answers without TLS is refused.
     Required(Arc<Tls>),

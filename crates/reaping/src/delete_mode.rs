@@ -3,11 +3,11 @@
 /// Riak's `delete_mode`, of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteMode {
-    /// For ever, on all replicas that share a preference list with this node.
+    /// Tombstones stay for ever, on all replicas that share a preference list with this node.
     Keep,
-    /// As long as a round takes.
+    /// Tombstones stay as long as a round takes.
     Immediate,
-    /// This many microseconds longer than a round takes.
+    /// Tombstones stay this many microseconds longer than a round takes.
     After(u64),
 }
 

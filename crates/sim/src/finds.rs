@@ -25,7 +25,7 @@ const STOP_PAUSE: Duration = Duration::from_secs(4);
 /// The differences of one target before a find.
 #[derive(Default)]
 struct Differences {
-    /// By bucket, the differing key that changed last.
+    /// The differing key of each bucket that changed last.
     newest: BTreeMap<&'static [u8], (Timestamp, String)>,
     /// Keys passed to repair before, by the machine that compares.
     repaired: BTreeMap<u8, u64>,

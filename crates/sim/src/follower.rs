@@ -53,7 +53,8 @@ impl Follower {
         let _sealed = self.hint_leases.seal([hints.vnode()]);
     }
 
-    /// From now on, plans requests by a new state, and refuses callers with an older one.
+    /// Makes the node use a new state: plans of requests follow it, and callers with an older state
+    /// are refused.
     pub(crate) fn follow(&self, news: &Arc<ClusterState>, number: u8) {
         self.known.set(news);
         let ring = news.ring();

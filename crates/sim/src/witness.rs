@@ -9,9 +9,9 @@ use kvorum_cluster::{ClusterId, ClusterState};
 /// The observed states of members.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
-    /// By version, the state of the first member observed with it.
+    /// For each version, the state of the first member observed with it.
     states: BTreeMap<(ClusterId, u64), Arc<ClusterState>>,
-    /// By machine, the last state of its node.
+    /// The last state of the node on each machine.
     last: BTreeMap<u8, Arc<ClusterState>>,
 }
 

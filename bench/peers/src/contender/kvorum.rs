@@ -35,8 +35,8 @@ const VALUE_LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 64 << 20,
     garbage_percent_max: 30,
 };
-/// As in the node's defaults: write buffers may take two fifths of leveldb's memory, and their
-/// sizes differ, so that they do not all flush at once.
+/// The node's default: write buffers may take two fifths of leveldb's memory, and their sizes
+/// differ, so that they do not all flush at once.
 const WRITE_BUFFERS_PERCENT: u64 = 40;
 const WRITE_BUFFER_BYTES_MIN: u64 = 30 << 20;
 const WRITE_BUFFER_BYTES_MORE: u64 = 30 << 20;

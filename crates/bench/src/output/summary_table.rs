@@ -18,7 +18,7 @@ const REASONS_SHOWN: usize = 5;
 /// Everything that happened in a run.
 #[derive(Debug)]
 pub struct Totals {
-    /// From the first operation's start to the last one's end.
+    /// The time from the first operation's start to the last operation's end.
     pub elapsed: Duration,
     /// Records by operation of the configuration.
     pub records: Records,

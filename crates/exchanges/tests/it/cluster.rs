@@ -90,7 +90,7 @@ pub(crate) fn object(counter: u64, value: &str, expires_at: Option<u64>) -> Obje
     object_with(metadata, counter, value)
 }
 
-/// Such a version with an entry in a secondary index.
+/// A version of an object with an entry in a secondary index.
 pub(crate) fn indexed_object(counter: u64, value: &str, term: &'static str) -> Object {
     let entry = IndexEntry {
         field: INDEX.into(),

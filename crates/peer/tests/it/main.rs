@@ -433,7 +433,7 @@ fn callers_that_say_nothing_are_bounded_and_do_not_disturb_members() {
     });
 }
 
-/// As after links that broke without a close: the newest connections are in use.
+/// The newest connections are in use, as after links that broke without a close.
 #[test]
 fn a_member_with_too_many_connections_on_a_lane_loses_the_oldest() {
     simulated(|runtime| async move {

@@ -7,7 +7,7 @@ use kvorum_ring::{Claimant, NodeId, Partition, Ring};
 
 use crate::claimants;
 
-/// These claimants, each in the location of its number.
+/// One claimant for each of these locations, which are numbers.
 pub(crate) fn located(locations: &[usize]) -> Vec<Claimant> {
     let mut located = claimants(locations.len());
     for (claimant, location) in located.iter_mut().zip(locations) {

@@ -77,7 +77,7 @@ struct Request {
     under_way: u8,
     /// Replicas that have answered.
     answered: u8,
-    /// For a read: an answer held the write.
+    /// True for a read if an answer held the write.
     found: bool,
 }
 
